@@ -1,0 +1,1 @@
+"""The parent's side: how the ranks of one run are started, watched and ended. Imports no torch."""

@@ -1,0 +1,90 @@
+"""What every launcher is given and must do; the way from a frozen run folder to its result."""
+
+import importlib
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.heartbeat import Heartbeat
+from runner.result import finish
+from runner.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to start: its folder, the number of ranks on this machine, the ranks' environment."""
+
+    folder: RunFolder
+    ranks: int
+    environment: dict[str, str]
+    heartbeat: Heartbeat
+
+
+class Launcher:
+    """Starts the ranks of one run and returns when all have ended."""
+
+    def __init__(self, *, name: str, nproc_per_node: int, threads_per_rank: int, stall_timeout: float):
+        self.name = name
+        self.ranks = nproc_per_node
+        self.threads = threads_per_rank
+        self.stall_timeout = stall_timeout
+
+    def launch(self, job: Job) -> None:
+        """Raises RunFailed, ConfigurationError (found by a rank) or Interrupted; leaves no process behind."""
+        raise NotImplementedError
+
+
+def launch(folder: RunFolder) -> dict[str, Any]:
+    """Run, or go on with, the run that is frozen in ``folder``; returns the content of its result.json."""
+    config = folder.read_config()
+    launcher = _instantiate(config["launcher"])
+    folder.clear_attempt()
+    heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
+    job = Job(folder, launcher.ranks, environment(launcher.threads), heartbeat)
+    started = time.monotonic()
+    log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
+    try:
+        launcher.launch(job)
+    except (RunFailed, ConfigurationError, Interrupted) as reason:
+        result = finish(folder, config, time.monotonic() - started, reason)
+        log.info("%s: %s after %.1f s", folder, result["status"], result["wall_seconds"])
+        raise
+    finally:
+        folder.heartbeat.unlink(missing_ok=True)
+    result = finish(folder, config, time.monotonic() - started)
+    log.info("%s: %s after %.1f s", folder, result["status"], result["wall_seconds"])
+    return result
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Variables that every rank gets, alike under every launcher, so that comparisons are fair."""
+    project = str(Path(__file__).resolve().parent.parent)
+    variables = {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "PYTHONPATH": os.pathsep.join(
+            dict.fromkeys(filter(None, [project, os.getcwd(), os.environ.get("PYTHONPATH")]))
+        ),
+        "MANYHEADS_PARENT": str(os.getpid()),
+    }
+    if sys.platform == "linux":  # all ranks are on this machine: nothing need listen on other interfaces
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            variables[name] = os.environ.get(name, "lo")
+    return variables
+
+
+def _instantiate(section: dict[str, Any]) -> Launcher:
+    target = section["_target_"]
+    module, _, name = target.rpartition(".")
+    try:
+        launcher = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        raise ConfigurationError(f"launcher._target_={target}: there is no such class.") from None
+    return launcher(**{key: value for key, value in section.items() if key != "_target_"})

@@ -1,0 +1,87 @@
+"""launcher=inline: the run's only rank is this very process."""
+
+import faulthandler
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from launchers.base import Job, Launcher
+from launchers.processes import stalled
+from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.heartbeat import Heartbeat
+from runner.result import finish
+
+
+class Inline(Launcher):
+    """One rank in this process. A stall can only be ended by ending the process, sweep and all."""
+
+    def launch(self, job: Job) -> None:
+        from runner.worker import run_rank
+
+        with self._watched(job), stopping(job.heartbeat):
+            try:
+                run_rank(job.folder, rank=0, local_rank=0, world_size=1, apart=False)
+            except (ConfigurationError, Interrupted):
+                raise
+            except (Exception, SystemExit) as error:
+                code = error.code if isinstance(error, SystemExit) else 1
+                raise RunFailed(
+                    {
+                        "rank": 0,
+                        "exit_code": code,
+                        "type": type(error).__name__,
+                        "message": str(error),
+                        "traceback": traceback.format_exc(),
+                    }
+                ) from error
+        result = job.folder.read_result() or {}
+        if job.heartbeat.stop_signal or result.get("status") == "interrupted":
+            raise Interrupted(job.heartbeat.stop_signal or result["signal"])
+
+    @contextmanager
+    def _watched(self, job: Job) -> Iterator[None]:
+        done = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(job, done), name="stall watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _watch(self, job: Job, done: threading.Event) -> None:
+        beats = job.heartbeat.beats()
+        while not done.wait(self.stall_timeout):
+            if job.heartbeat.beats() == beats:
+                self._end(job)
+            beats = job.heartbeat.beats()
+
+    def _end(self, job: Job) -> None:
+        with open(job.folder.rank_log(0), "a") as file:
+            faulthandler.dump_traceback(file)
+        reason = RunFailed(stalled(self.stall_timeout))
+        finish(job.folder, job.folder.read_config(), self.stall_timeout, reason)
+        os.write(2, f"error: {reason}\n".encode())
+        os._exit(reason.exit_code)
+
+
+@contextmanager
+def stopping(heartbeat: Heartbeat) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks the loop to stop after the step; the second ends the run at once."""
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if heartbeat.stop_signal:
+            raise Interrupted(heartbeat.stop_signal)
+        heartbeat.stop_signal = signum
+
+    before: dict[signal.Signals, Any] = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,186 @@
+"""Watch started ranks: pass signals on, notice failures and stalls, end everything when one rank fails."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import psutil
+
+from launchers.base import Job
+from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.heartbeat import FAILED, FINISHED, Heartbeat
+from runner.run_folder import RunFolder
+
+POLL_SECONDS = 0.2
+GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, once one rank has failed
+
+
+class Ranks(Protocol):
+    """What a launcher has started."""
+
+    def roots(self) -> list[int]:
+        """Ids of the processes that the launcher itself started."""
+
+    def running(self) -> bool: ...
+
+    def wait(self, seconds: float) -> None:
+        """Return when a process ends, or after so many seconds."""
+
+    def exit_codes(self) -> dict[int, int]:
+        """Exit code of each rank that is known to have ended; negative: the signal that killed it."""
+
+
+def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
+    """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
+    with received_signals() as signals:
+        try:
+            _watch(ranks, job, signals, Watchdog(job.heartbeat, stall_timeout))
+            exit_codes = ranks.exit_codes()
+        finally:
+            end(ranks.roots())
+    if failure := first_failure(job, exit_codes):
+        raise_failure(failure)
+    result = job.folder.read_result() or {}
+    if signals or result.get("status") == "interrupted":
+        raise Interrupted(signals[0] if signals else result["signal"])
+
+
+def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> None:
+    failed_at = None
+    while ranks.running():
+        ranks.wait(POLL_SECONDS)
+        if len(signals) > 1:
+            raise Interrupted(signals[0])
+        if signals:
+            job.heartbeat.stop_signal = signals[0]
+        if failed_at is None:
+            watchdog.check()
+            failed_at = time.monotonic() if _some_rank_failed(ranks, job) else None
+        elif time.monotonic() - failed_at > GRACE_SECONDS:
+            return
+
+
+def _some_rank_failed(ranks: Ranks, job: Job) -> bool:
+    if any(code != 0 for code in ranks.exit_codes().values()):
+        return True
+    beat = job.heartbeat
+    return any(
+        beat.state(r) == FAILED or (beat.pid(r) and beat.state(r) != FINISHED and not psutil.pid_exists(beat.pid(r)))
+        for r in range(job.ranks)
+    )
+
+
+class Watchdog:
+    """Notices that no rank gets anywhere. ``timeout``: seconds without a beat."""
+
+    def __init__(self, heartbeat: Heartbeat, timeout: float):
+        self._heartbeat, self._timeout = heartbeat, timeout
+        self._beats, self._since = heartbeat.beats(), time.monotonic()
+
+    def check(self) -> None:
+        """Raises RunFailed after making each rank write where it is into its log."""
+        beats, now = self._heartbeat.beats(), time.monotonic()
+        if beats != self._beats:
+            self._beats, self._since = beats, now
+        elif now - self._since > self._timeout:
+            for rank in range(self._heartbeat.ranks):
+                if pid := self._heartbeat.pid(rank):
+                    _send(pid, signal.SIGUSR1)
+            time.sleep(0.5)
+            raise RunFailed(stalled(self._timeout))
+
+
+def stalled(timeout: float) -> dict[str, Any]:
+    """result.json's error for a run that got nowhere."""
+    message = (
+        f"no rank made a step, an evaluation batch or a checkpoint for {timeout:g} seconds. Where each rank was stands "
+        "at the end of logs/rank_*.log. If the work needs longer, set launcher.stall_timeout."
+    )
+    return {"rank": None, "exit_code": None, "type": "Stalled", "message": message, "traceback": ""}
+
+
+def first_failure(job: Job, exit_codes: dict[int, int]) -> dict[str, Any] | None:
+    """The failure that began it: a rank that died without a word, else the earliest that reported an error.
+
+    The others' errors are mostly consequences: their peer went away.
+    """
+    reported = read_errors(job.folder, job.ranks)
+    for rank, code in sorted(exit_codes.items()):
+        left_early = code == 0 and job.heartbeat.state(rank) != FINISHED
+        if (code != 0 or left_early) and rank not in reported:
+            return {"rank": rank, "exit_code": code, "type": "ProcessDied", "message": _how(code), "traceback": ""}
+    if reported:
+        return min(reported.values(), key=lambda error: error["time"])
+    unfinished = [r for r in range(job.ranks) if job.heartbeat.state(r) != FINISHED]
+    if unfinished:
+        message = f"it vanished without a word; see {job.folder}/logs"
+        return {"rank": unfinished[0], "exit_code": None, "type": "ProcessDied", "message": message, "traceback": ""}
+    return None
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with exit code {code} in the middle of the run"
+    text = f"its process was killed by {signal.Signals(-code).name}"
+    return text + (" (the kernel does that when memory runs out)" if -code == signal.SIGKILL else "")
+
+
+def read_errors(folder: RunFolder, ranks: int) -> dict[int, dict[str, Any]]:
+    """What ranks reported of their own failures."""
+    paths = {rank: folder.rank_error(rank) for rank in range(ranks)}
+    return {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.exists()}
+
+
+def raise_failure(error: dict[str, Any]) -> None:
+    error = {key: error[key] for key in ("rank", "exit_code", "type", "message", "traceback")}
+    if error["type"] == ConfigurationError.__name__:
+        raise ConfigurationError(error["message"])
+    raise RunFailed(error)
+
+
+@contextmanager
+def received_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are noted in a list meanwhile; the handlers of before come back afterwards."""
+    received: list[int] = []
+    before = {s: signal.signal(s, lambda signum, _: received.append(signum)) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def end(roots: Iterable[int]) -> None:
+    """End processes and all their descendants: at once those below, then, asked first, the roots themselves."""
+    parents = list(_existing(roots))
+    below = [child for parent in parents for child in parent.children(recursive=True)]
+    for process in below:
+        _send(process.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(parents, timeout=0.5 if below else 0)
+    for process in alive:
+        _send(process.pid, signal.SIGTERM)
+    _, alive = psutil.wait_procs(alive, timeout=1)
+    for process in alive:
+        _send(process.pid, signal.SIGKILL)
+    psutil.wait_procs([*alive, *below], timeout=5)
+
+
+def _existing(pids: Iterable[int]) -> Iterator[psutil.Process]:
+    for pid in pids:
+        try:
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _send(pid: int, signum: int) -> None:
+    try:
+        os.kill(pid, signum)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,92 @@
+"""launcher=spawn: one process of Python's multiprocessing for each rank on this machine.
+
+Warm, the ranks are forked from a server that has imported torch once; no CUDA context and no thread exist in
+it. Cold, each rank is a fresh interpreter (start method "spawn", what torch.multiprocessing.spawn uses).
+"""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from launchers.base import Job, Launcher
+from launchers.processes import supervise
+
+PRELOAD = ["launchers.preload", "runner.worker", "runner.build", "torch.utils.tensorboard"]
+
+
+class Spawn(Launcher):
+    """Ranks as child processes; they meet over a file, so that no port can clash."""
+
+    def __init__(self, *, warm: bool, **options: Any):
+        super().__init__(**options)
+        self.warm = warm
+
+    def launch(self, job: Job) -> None:
+        with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch, _environment(job.environment):
+            meeting = {"MANYHEADS_INIT_METHOD": (Path(scratch) / "rendezvous").as_uri()}
+            processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]
+            supervise(SpawnedRanks(processes), job, stall_timeout=self.stall_timeout)
+
+    def _start(self, job: Job, rank: int, environment: dict[str, str]) -> BaseProcess:
+        places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job.ranks, "LOCAL_WORLD_SIZE": job.ranks}
+        environment |= {name: str(value) for name, value in places.items()}
+        process = self._context().Process(target=_rank, args=(str(job.folder.path), environment))
+        process.start()
+        return process
+
+    def _context(self) -> ForkServerContext | SpawnContext:
+        if not self.warm:
+            return multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOAD)
+        return context
+
+
+def _rank(folder: str, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    from runner.worker import main
+
+    main(folder)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Libraries read some variables while they are imported, which in the server happens before a rank exists."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class SpawnedRanks:
+    """The child processes, one for each rank, in the words of ``launchers.processes.Ranks``."""
+
+    def __init__(self, processes: list[BaseProcess]):
+        self._processes = processes
+
+    def roots(self) -> list[int]:
+        return [process.pid for process in self._processes if process.pid is not None]
+
+    def running(self) -> bool:
+        return any(process.exitcode is None for process in self._processes)
+
+    def wait(self, seconds: float) -> None:
+        alive = [process.sentinel for process in self._processes if process.exitcode is None]
+        multiprocessing.connection.wait(alive, timeout=seconds)
+
+    def exit_codes(self) -> dict[int, int]:
+        codes = {rank: process.exitcode for rank, process in enumerate(self._processes)}
+        return {rank: code for rank, code in codes.items() if code is not None}

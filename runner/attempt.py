@@ -1,0 +1,141 @@
+"""One attempt at a run: go on from its last checkpoint if there is one, train or evaluate, say what came of it."""
+
+import signal
+from typing import Any
+
+from runner.checkpoint import Checkpoints, load_model, weights_sha256
+from runner.parallel.base import Parallel
+from runner.progress import Progress
+from runner.reporter import peak_memory_mb
+from runner.rng import get_state, seed_everything, set_state
+from runner.run_folder import RunFolder
+from runner.trainer import Trainer
+
+
+class Attempt:
+    """A trainer with the run folder that it works for."""
+
+    def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder, device: str):
+        self.trainer, self.checkpoints, self.folder, self.device = trainer, checkpoints, folder, device
+        self.parallel: Parallel = trainer.parallel
+
+    def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
+        """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to go on from."""
+        trainer, reporter = self.trainer, self.trainer.reporter
+        seed_everything(seed + 1 + self.parallel.rank)  # what the model draws, as for dropout, differs between ranks
+        trainer.prime()
+        if state is not None:
+            self.restore(state, seed=seed)
+            reporter.display.say(f"goes on from step {trainer.progress.step}")
+        try:
+            trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
+        finally:
+            reporter.display.stop()
+            reporter.recorder.close()
+        self.conclude()
+
+    def evaluate(self) -> None:
+        """Evaluate the loaded weights, train nothing."""
+        trainer = self.trainer
+        measured = trainer.evaluate()
+        if measured is not None:
+            trainer.progress.metrics = measured
+        self.conclude()
+
+    def restore(self, state: dict[str, Any], *, seed: int) -> None:
+        """Put everything where the checkpoint left it. Raises ConfigurationError for another model's."""
+        trainer, path = self.trainer, self.folder.last_checkpoint
+        load_model(self.parallel.unwrap(trainer.model), state["model"], path)
+        trainer.optimizer.load_state_dict(state["optimizer"])
+        trainer.precision.load_state_dict(state["precision"])
+        trainer.progress = Progress.from_state(state["progress"])
+        if len(state["rng"]) == self.parallel.world_size:
+            set_state(state["rng"][self.parallel.rank])
+        else:  # other ranks than before: new streams, the same in every such attempt
+            seed_everything(seed + 1 + self.parallel.rank + trainer.progress.step)
+
+    def save(self, *, best: bool) -> None:
+        """A checkpoint, when one is due: by the settings, because it is the best, or because the run ends here."""
+        trainer, progress = self.trainer, self.trainer.progress
+        at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
+        if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stopped is None):
+            return
+        rng = self.parallel.gather(get_state())
+        if self.parallel.rank == 0:
+            state = {
+                "model": self.parallel.unwrap(trainer.model).state_dict(),
+                "optimizer": trainer.optimizer.state_dict(),
+                "scheduler": {"step": progress.step},  # learning rates are a function of the update's number
+                "precision": trainer.precision.state_dict(),
+                "progress": progress.state_dict(),
+                "rng": rng,
+                "tables": trainer.reporter.recorder.position(),
+            }
+            self.checkpoints.save(state, step=progress.step, best=best)
+        trainer.heartbeat.beat()
+
+    def conclude(self) -> None:
+        """Rank 0 writes result.json and shows the table."""
+        progress, stopped = self.trainer.progress, self.trainer.stopped
+        memory = self.parallel.gather(peak_memory_mb(self.parallel.device))
+        if self.parallel.rank > 0:
+            return
+        result = {
+            "status": "completed" if stopped is None else "interrupted",
+            "signal": stopped,
+            "epochs": progress.epoch,
+            "steps": progress.step,
+            "samples_seen": progress.samples,
+            "device": self.device,
+            "train_seconds": progress.train_seconds + progress.seconds,
+            "samples_per_second": progress.samples_per_second,
+            "peak_memory_mb": memory,
+            "metrics": progress.metrics,
+            "objective": self.objective(),
+            "best": progress.best,
+            "weights_sha256": weights_sha256(self.parallel.unwrap(self.trainer.model).state_dict()),
+            "corrupt_samples": progress.corrupt,
+            "skipped_steps": progress.skipped,
+        }
+        self.folder.write_json(self.folder.result, result)
+        self.trainer.reporter.display.table(*summary(result, self.folder))
+
+    def objective(self) -> float | None:
+        """The monitored metric of the best epoch, or of the evaluation."""
+        monitor = self.trainer.reporter.monitor
+        return (self.trainer.progress.best or self.trainer.progress.metrics).get(monitor)
+
+
+def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, str]]:
+    """Title and rows of the table at the end."""
+    title = (
+        "completed" if result["status"] == "completed" else f"interrupted by {signal.Signals(result['signal']).name}"
+    )
+    rows = {}
+    if result["best"]:
+        rows["best"] = f"epoch {result['best']['epoch']}: {_measured(result['best'])}"
+    rows["last" if result["best"] else "metrics"] = _measured(result["metrics"])
+    if result["samples_per_second"]:
+        rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
+    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by rank"
+    for name, text in (("corrupt_samples", "samples that can't be read"), ("skipped_steps", "updates left out")):
+        if result[name]:
+            rows["note"] = f"{result[name]} {text}"
+    rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
+    rows["results"] = str(folder)
+    if result["status"] == "interrupted":
+        rows["go on"] = f"python -m runner resume {folder}"
+    return title, rows
+
+
+def _measured(metrics: dict[str, Any]) -> str:
+    parts = []
+    for split in ("val", "train"):
+        if metrics.get(f"{split}_loss") is not None:
+            parts.append(f"{split} loss {metrics[f'{split}_loss']:.4f}")
+            if metrics.get(f"{split}_acc1") is not None:
+                parts.append(f"accuracy {metrics[f'{split}_acc1']:.2f}% (top-5 {metrics[f'{split}_acc5']:.2f}%)")
+            break
+    if metrics.get("val_samples") is not None:
+        parts.append(f"on {metrics['val_samples']:,} samples")
+    return ", ".join(parts) or "nothing measured"

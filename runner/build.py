@@ -1,0 +1,142 @@
+"""Assembly of a rank from the run config, in the one order that satisfies every backend."""
+
+import os
+from typing import Any
+
+import torch
+
+from runner.attempt import Attempt
+from runner.checkpoint import Checkpoints
+from runner.data.build import build_data, build_loaders
+from runner.data.loader import Entrance
+from runner.display import Display, Terminal
+from runner.errors import ConfigurationError
+from runner.header import header
+from runner.heartbeat import Heartbeat
+from runner.instantiate import instantiate, locate
+from runner.model.build import build_loss, build_model
+from runner.optimizers import build_optimizer
+from runner.parallel.base import Parallel
+from runner.precision.base import Precision
+from runner.recorder import Files, Recorder
+from runner.reporter import Reporter
+from runner.rng import seed_everything
+from runner.run_folder import RunFolder
+from runner.schedulers import Schedule
+from runner.trainer import Settings, Trainer
+
+Config = dict[str, Any]
+
+
+def run(config: Config, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Train, or only evaluate, as the config says. Raises ConfigurationError."""
+    checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
+    evaluate_only = config["trainer"]["evaluate_only"]
+    state = None if evaluate_only else checkpoints.last()
+    trainer = build(config, parallel, folder, heartbeat, state)
+    device = torch.cuda.get_device_name(parallel.device) if parallel.device.type == "cuda" else "cpu"
+    attempt = Attempt(trainer, checkpoints=checkpoints, folder=folder, device=device)
+    if evaluate_only:
+        attempt.evaluate()
+    else:
+        attempt.train(seed=config["seed"], state=state)
+
+
+def join(config: Config, *, rank: int, local_rank: int, world_size: int) -> Parallel:
+    """This rank's strategy, with all ranks met. Raises ConfigurationError."""
+    set_process(config)
+    device = config["trainer"]["device"]
+    if device == "cuda" and torch.cuda.device_count() <= local_rank:
+        raise ConfigurationError(
+            f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank {rank} wants "
+            f"number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
+        )
+    place = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
+    parallel: Parallel = instantiate("parallel", config["parallel"], **place)
+    parallel.join()
+    return parallel
+
+
+def build(
+    config: Config, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat, state: dict[str, Any] | None
+) -> Trainer:
+    """Everything that trains, in place. ``state``: the checkpoint that will be gone on from."""
+    seed_everything(config["seed"])  # the same initial weights on every rank
+    data = build_data(config["data"])
+    precision: Precision = instantiate("precision", config["precision"], parallel)
+    channels_last = config["trainer"]["channels_last"]
+    model = build_model(config, data)
+    parameters = sum(p.numel() for p in model.parameters())
+    model = model.to(dtype=precision.dtype)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = parallel.place(model)
+    kind = locate("optimizer", config["optimizer"]["_target_"])
+    optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=config["data"]["batch_size"])
+    optimizer = parallel.wrap_optimizer(optimizer, model)
+    model, optimizer = precision.prepare(model, optimizer)
+    model = parallel.wrap_model(model)
+    if (mode := config["trainer"]["compile"]) != "none":
+        model.compile(mode=mode)  # in place, so that the weights keep their names
+    loss = build_loss(config).to(device=parallel.device, dtype=precision.dtype)
+    entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
+    train, evaluation = build_loaders(config, data, parallel, entrance)
+    settings = build_settings(config["trainer"], train.updates)
+    schedule: Schedule = instantiate(
+        "scheduler", config["scheduler"], optimizer, updates_per_epoch=train.updates, total_updates=settings.total_steps
+    )
+    reporter = build_reporter(config, parallel, folder, state)
+    samples = (train.samples, evaluation.samples)
+    reporter.display.header(
+        header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
+    )
+    return Trainer(
+        model=model,
+        loss=loss,
+        optimizer=optimizer,
+        schedule=schedule,
+        parallel=parallel,
+        precision=precision,
+        train=train,
+        evaluation=evaluation,
+        settings=settings,
+        reporter=reporter,
+        heartbeat=heartbeat,
+    )
+
+
+def build_reporter(config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None) -> Reporter:
+    """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
+    recorder, display = Recorder(), Display()
+    if parallel.rank == 0:
+        display = Terminal()
+        if not config["trainer"]["evaluate_only"]:
+            position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
+            recorder = Files(folder, position=position, step=step)
+    epochs, monitor = config["trainer"]["epochs"], config["checkpoint"]["monitor"]
+    return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, monitor=monitor)
+
+
+def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
+    total = trainer["epochs"] * updates_per_epoch
+    return Settings(
+        epochs=trainer["epochs"],
+        total_steps=min(total, trainer["max_steps"] or total),
+        evaluate_every=trainer["evaluate_every"],
+        grad_accumulation=trainer["grad_accumulation"],
+        clip_norm=trainer["clip_norm"],
+        log_every=trainer["log_every"],
+        on_nan=trainer["on_nan"],
+    )
+
+
+def set_process(config: Config) -> None:
+    """Settings of the whole process; all are set each time, since a sweep's jobs may share one."""
+    trainer = config["trainer"]
+    torch.set_num_threads(config["launcher"]["threads_per_rank"])
+    torch.autograd.set_detect_anomaly(trainer["detect_anomaly"])
+    if trainer["deterministic"]:
+        # Read when cuBLAS starts: https://docs.nvidia.com/cuda/cublas/#results-reproducibility
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(trainer["deterministic"])
+    torch.backends.cudnn.benchmark = not trainer["deterministic"]

@@ -1,0 +1,95 @@
+"""Checkpoints: when they are due, and how they get to the disk and back without ever being half there."""
+
+import hashlib
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from runner.errors import ConfigurationError
+from runner.rules import EVERY
+from runner.run_folder import RunFolder, whole_file
+
+VERSION = 1
+
+
+class Checkpoints:
+    """``every``: "1epoch", "2epochs", ..., a number of updates, or 0; ``keep``: how many earlier ones stay."""
+
+    def __init__(self, folder: RunFolder, *, every: int | str, keep: int):
+        epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
+        self._every_epochs = int(epochs.group(1)) if epochs else 0
+        self._every_steps = 0 if epochs else int(every)
+        self.enabled = bool(self._every_epochs or self._every_steps)
+        self._folder, self._keep = folder, keep
+
+    def due_after_step(self, step: int) -> bool:
+        return self._every_steps > 0 and step % self._every_steps == 0
+
+    def due_after_epoch(self, epoch: int) -> bool:
+        return self._every_epochs > 0 and epoch % self._every_epochs == 0
+
+    def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
+        """Write last.pt and, with ``best``, give it the name best.pt as well."""
+        folder = self._folder.checkpoints
+        folder.mkdir(exist_ok=True)
+        with whole_file(self._folder.last_checkpoint) as file:
+            torch.save({"version": VERSION, **state}, file)
+        if best:
+            self._also_named(self._folder.best_checkpoint)
+        if self._keep:
+            self._also_named(folder / f"step_{step:08}.pt")
+            for old in sorted(folder.glob("step_*.pt"))[: -self._keep]:
+                old.unlink()
+
+    def last(self) -> dict[str, Any] | None:
+        """The checkpoint that the run goes on from, or None."""
+        path = self._folder.last_checkpoint
+        return load(path) if path.exists() else None
+
+    def _also_named(self, path: Path) -> None:
+        aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+        aside.unlink(missing_ok=True)
+        os.link(self._folder.last_checkpoint, aside)
+        os.replace(aside, path)
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ConfigurationError(f"the checkpoint {path} is not there.") from None
+    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}") from None
+    if not isinstance(state, dict):
+        raise ConfigurationError(f"the checkpoint {path} holds no weights by name.")
+    if state.get("version", VERSION) > VERSION:
+        raise ConfigurationError(f"the checkpoint {path} was written by a newer version of manyheads. Update it.")
+    return state
+
+
+def load_model(model: torch.nn.Module, weights: dict[str, Tensor], source: str | Path) -> None:
+    """Load all weights into the model. Raises ConfigurationError when they are another model's."""
+    own = model.state_dict()
+    unfit = sorted({*weights} ^ {*own} | {k for k in {*weights} & {*own} if weights[k].shape != own[k].shape})
+    if unfit:
+        raise ConfigurationError(
+            f"the checkpoint {source} is of another model: {len(unfit)} of its names or shapes don't fit "
+            f"({', '.join(unfit[:4])}{', ...' if len(unfit) > 4 else ''}). Set model= to the one it was trained with."
+        )
+    model.load_state_dict(weights)
+
+
+def weights_sha256(weights: dict[str, Tensor]) -> str:
+    """Digest over name, dtype, shape and bytes in name order: equal if and only if two runs' weights are."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,149 @@
+"""What goes together on this machine: ``auto`` is decided here, once, and what cannot work is refused.
+
+Everything is found without torch, before any process starts. Errors name the key to change.
+"""
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+from runner import hardware
+from runner.errors import ConfigurationError
+
+ONE_PROCESS_STRATEGIES = ("single", "dp")
+NO_GPU = (
+    "this machine has no NVIDIA GPU that the installed torch can use "
+    "(a driver and a CUDA build of torch are needed; see `python -m runner doctor`)"
+)
+
+
+def complete(config: dict[str, Any]) -> dict[str, Any]:
+    """Decide every ``auto`` in place and check what keys say together. Raises ConfigurationError."""
+    _decide_device(config)
+    _decide_ranks(config)
+    _check_batch(config)
+    _check_precision(config)
+    _check_parallel(config)
+    _check_checkpoint(config)
+    _check_data(config)
+    return config
+
+
+def unavailable(group: str, option: str) -> str | None:
+    """Why an option can't run on this machine, and how to get it; None when it can."""
+    if (group, option) == ("precision", "tf32") and not hardware.gpu_names():
+        return f"{NO_GPU}. Use precision=fp32 or precision=bf16"
+    return None
+
+
+def ranks(config: dict[str, Any]) -> int:
+    return config["launcher"]["nproc_per_node"]
+
+
+def batch_per_rank(config: dict[str, Any]) -> int:
+    """Samples that one rank takes in one micro-batch."""
+    return config["data"]["batch_size"] // (ranks(config) * config["trainer"]["grad_accumulation"])
+
+
+def _decide_device(config: dict[str, Any]) -> None:
+    trainer = config["trainer"]
+    if trainer["device"] == "auto":
+        trainer["device"] = "cuda" if hardware.gpu_names() else "cpu"
+    elif trainer["device"] == "cuda" and not hardware.gpu_names():
+        raise ConfigurationError(f"trainer.device=cuda: {NO_GPU}. Set trainer.device=cpu or auto.")
+
+
+def _decide_ranks(config: dict[str, Any]) -> None:
+    launcher, strategy = config["launcher"], config["parallel"]["name"]
+    gpus = len(hardware.gpu_names()) if config["trainer"]["device"] == "cuda" else 0
+    one = strategy in ONE_PROCESS_STRATEGIES or launcher["name"] == "inline"
+    if launcher["nproc_per_node"] == "auto":
+        launcher["nproc_per_node"] = 1 if one else gpus or 2
+    count = launcher["nproc_per_node"]
+    if one and count > 1:
+        cause = f"parallel={strategy}" if strategy in ONE_PROCESS_STRATEGIES else "launcher=inline"
+        remedy = "parallel=ddp" if strategy in ONE_PROCESS_STRATEGIES else "launcher=spawn"
+        raise ConfigurationError(
+            f"launcher.nproc_per_node={count}: {cause} runs in one process. Set it to 1 or auto, or {remedy}."
+        )
+    if gpus and count > gpus:
+        raise ConfigurationError(
+            f"launcher.nproc_per_node={count}: there are more ranks than GPUs ({gpus} visible). "
+            f"Set it to {gpus} or less, or trainer.device=cpu."
+        )
+    if launcher["threads_per_rank"] == "auto":
+        launcher["threads_per_rank"] = max(1, hardware.cpu_cores() // count)
+
+
+def _check_batch(config: dict[str, Any]) -> None:
+    size, accumulation = config["data"]["batch_size"], config["trainer"]["grad_accumulation"]
+    parts = ranks(config) * accumulation
+    if size % parts:
+        lower, upper = size // parts * parts, (size // parts + 1) * parts
+        nearest = f"{lower} or {upper}" if lower else str(upper)
+        raise ConfigurationError(
+            f"data.batch_size={size} is the global batch and can't be divided among {ranks(config)} ranks x "
+            f"{accumulation} micro-batches. The nearest values that can: data.batch_size={nearest}."
+        )
+
+
+def _check_precision(config: dict[str, Any]) -> None:
+    name = config["precision"]["name"]
+    if reason := unavailable("precision", name):
+        raise ConfigurationError(f"precision={name}: {reason}.")
+    if name == "tf32" and config["trainer"]["device"] == "cpu":
+        raise ConfigurationError("precision=tf32 is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")
+
+
+def _check_parallel(config: dict[str, Any]) -> None:
+    parallel, cpu = config["parallel"], config["trainer"]["device"] == "cpu"
+    name, gpus = parallel["name"], len(hardware.gpu_names())
+    if parallel.get("backend") == "nccl" and cpu:
+        raise ConfigurationError("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
+    if name == "dp":
+        if config["trainer"]["compile"] != "none":
+            raise ConfigurationError(
+                f"trainer.compile={config['trainer']['compile']}: torch.compile can't compile DataParallel's "
+                "replicas. Set trainer.compile=none, or parallel=single or ddp."
+            )
+        listed = [*(parallel["device_ids"] or []), parallel["output_device"] or 0]
+        too_high = [i for i in listed if i >= gpus]
+        if not cpu and too_high or (cpu and (parallel["device_ids"] or parallel["output_device"])):
+            raise ConfigurationError(
+                f"parallel.device_ids={parallel['device_ids']}, parallel.output_device={parallel['output_device']}: "
+                f"{0 if cpu else gpus} GPUs can be used. Name only those, or set both to null."
+            )
+    if name == "ddp" and parallel["sync_batchnorm"] and cpu:
+        raise ConfigurationError(
+            "parallel.sync_batchnorm=true: torch's SyncBatchNorm works on GPUs only. Set it to false, or choose a "
+            "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
+        )
+
+
+def _check_checkpoint(config: dict[str, Any]) -> None:
+    checkpoint = config["checkpoint"]
+    if checkpoint["load"] is None:
+        if config["trainer"]["evaluate_only"]:
+            raise ConfigurationError(
+                "trainer.evaluate_only=true evaluates a checkpoint. Set checkpoint.load=<run>/checkpoints/best.pt."
+            )
+        return
+    path = Path(checkpoint["load"]).expanduser().absolute()
+    if not path.is_file():
+        raise ConfigurationError(f"checkpoint.load={checkpoint['load']}: there is no such file. Set it to a .pt file.")
+    checkpoint["load"] = str(path)
+
+
+def _check_data(config: dict[str, Any]) -> None:
+    """Our own data options say what they miss; their modules import no torch until they build."""
+    data = config["data"]
+    if data.get("root"):
+        data["root"] = os.path.abspath(os.path.expanduser(data["root"]))
+    module, _, name = data["_target_"].rpartition(".")
+    if module.startswith("runner.data."):
+        try:
+            option = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            raise ConfigurationError(f"data._target_={data['_target_']}: there is no such class.") from None
+        option.check(data)

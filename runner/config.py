@@ -1,0 +1,163 @@
+"""From what Hydra composed to the plain run config that is frozen: options looked up, keys and values checked.
+
+``conf/`` is the schema: each option's file lists every key that it understands, with its default.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from runner.errors import ConfigurationError
+from runner.rules import rule_for
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+GROUPS = ("model", "data", "optimizer", "scheduler", "precision", "launcher", "parallel")
+SECTIONS = ("loss", "trainer", "checkpoint")
+_VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
+
+
+def check(composed: DictConfig) -> dict[str, Any]:
+    """The run config as plain values. Raises ConfigurationError for unknown keys, wrong types and ranges."""
+    composed = OmegaConf.create(OmegaConf.to_container(composed, resolve=False))
+    _look_up_options(composed)
+    _refuse_volatile(OmegaConf.to_container(composed, resolve=False))
+    try:
+        config = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigurationError(_missing_or(error)) from None
+    assert isinstance(config, dict)
+    base = _read(CONF / "config.yaml")
+    _check_names("", config, ["seed", *SECTIONS, *GROUPS])
+    _check_values("", {"seed": config.setdefault("seed", base["seed"])}, base)
+    for section in SECTIONS:
+        _check_section(section, config, base[section], open_keys=section == "loss")
+    for group in GROUPS:
+        option = option_of(group, config.get(group))
+        _check_section(group, config, option or {}, open_keys=option is None)
+    return config
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text())
+
+
+def read_option(group: str, name: str) -> dict[str, Any]:
+    """The keys of ``conf/<group>/<name>.yaml`` with their defaults."""
+    if name not in options(group):
+        raise ConfigurationError(
+            f"{group}={name}: there is no such option.{nearest(name, options(group))} "
+            f"Allowed: {', '.join(options(group))}."
+        )
+    content = _read(CONF / group / f"{name}.yaml")
+    return dict(content.get(group, content))
+
+
+def option_of(group: str, section: Any) -> dict[str, Any] | None:
+    """The option that a composed section is an instance of; None when its keys are the user's own."""
+    if not isinstance(section, dict):
+        raise ConfigurationError(f"{group}: {section!r} is no option. Allowed: {', '.join(options(group))}.")
+    target, name = section.get("_target_"), section.get("name")
+    if target is None or name is None:
+        missing = "_target_" if target is None else "name"
+        raise ConfigurationError(f"{group}.{missing} is not set: choose {group}=<{'|'.join(options(group))}>.")
+    candidates = [read_option(group, option) for option in sorted(options(group), key=lambda o: o != name)]
+    return next((option for option in candidates if option["_target_"] == target), None)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, list(names), n=3, cutoff=0.55)
+    return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+@cache
+def known_keys() -> list[str]:
+    """Every dotted key that some option understands."""
+    base = _read(CONF / "config.yaml")
+    sections = [(name, base[name]) for name in SECTIONS]
+    sections += [(group, read_option(group, option)) for group in GROUPS for option in options(group)]
+    return sorted({"seed", *GROUPS, *(f"{name}.{key}" for name, section in sections for key in section)})
+
+
+def _look_up_options(config: DictConfig) -> None:
+    """A group override on top of a saved config arrives as plain text; put the option in its place.
+
+    A parallel option brings the launcher that it names, unless that was chosen as well.
+    """
+    for group in GROUPS:
+        name = config.get(group)
+        if not isinstance(name, str):
+            continue
+        config[group] = read_option(group, name)
+        brings = _read(CONF / group / f"{name}.yaml").get("defaults", [])
+        for entry in (entry for entry in brings if isinstance(entry, dict)):
+            for key, option in entry.items():
+                other = key.removeprefix("override /")
+                if other in GROUPS and not isinstance(config.get(other), str):
+                    config[other] = read_option(other, option)
+
+
+def _refuse_volatile(value: Any, key: str = "") -> None:
+    for name, item in _items(value):
+        _refuse_volatile(item, f"{key}.{name}".lstrip("."))
+    if isinstance(value, str) and _VOLATILE.search(value):
+        raise ConfigurationError(
+            f"{key}={value}: a run config may not depend on ${{now:}} or ${{hydra:}}, since a repeated run would "
+            f"get another value. Allowed: plain values and references to other keys. Set {key} to one."
+        )
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from enumerate(value)
+
+
+def _missing_or(error: OmegaConfBaseException) -> str:
+    key = getattr(error, "full_key", None)
+    if "Missing mandatory value" in str(error):
+        return f"{key} is not set, and has no default. Set it: {key}=<value>."
+    return f"{key}: {str(error).splitlines()[0]}"
+
+
+def _check_section(name: str, config: dict, default: dict[str, Any], *, open_keys: bool) -> None:
+    section = config.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise ConfigurationError(f"{name}={section!r}: allowed are keys below {name}: {', '.join(default)}.")
+    for key, value in default.items():
+        if key not in section and value == "???":
+            raise ConfigurationError(f"{name}.{key} is not set, and has no default. Set it: {name}.{key}=<value>.")
+        section.setdefault(key, value)
+    if not open_keys and default.get("_target_") != "???":
+        _check_names(name, section, list(default))
+    _check_values(name, section, default)
+
+
+def _check_names(prefix: str, section: dict, allowed: list[str]) -> None:
+    dot = f"{prefix}." if prefix else ""
+    for key in section:
+        if key not in allowed:
+            hint = nearest(f"{dot}{key}", [f"{dot}{name}" for name in allowed])
+            raise ConfigurationError(
+                f"{dot}{key} is not a key of the run config.{hint} Allowed: {', '.join(dot + a for a in allowed)}."
+            )
+
+
+def _check_values(prefix: str, section: dict, default: dict[str, Any]) -> None:
+    dot = f"{prefix}." if prefix else ""
+    for key, value in section.items():
+        rule = rule_for(f"{dot}{key}", default.get(key))
+        if rule is not None and not rule.accepts(value):
+            raise ConfigurationError(f"{dot}{key}={value!r} is not allowed. Allowed: {rule.allowed}.")

@@ -1,0 +1,97 @@
+"""data=imagefolder, imagenet: train/<class>/* and val/<class>/* image files, in the classic ImageNet recipe.
+
+Source: https://github.com/pytorch/examples/tree/main/imagenet.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from runner.data.base import CorruptSample, Data, Dataset
+from runner.errors import ConfigurationError
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+SPLITS = {True: "train", False: "val"}
+
+
+class ImageFolder(Data):
+    """A class for each folder below ``root``/train, in alphabetical order; val must have the same."""
+
+    mean = (0.485, 0.456, 0.406)
+    std = (0.229, 0.224, 0.225)
+
+    def __init__(self, *, root: str, image_size: int, name: str = "imagefolder"):
+        self.root, self.image_size = Path(root), image_size
+        self.classes = class_names(self.root / "train")
+        self.num_classes = len(self.classes)
+
+    @staticmethod
+    def check(section: dict[str, Any]) -> None:
+        root = Path(section["root"])
+        train, val = (class_names(root / split) for split in SPLITS.values())
+        if train != val:
+            differing = ", ".join(sorted(set(train) ^ set(val)))
+            raise ConfigurationError(
+                f"data.root={root}: train/ and val/ must hold the same class folders, but differ in {differing}."
+            )
+        for split in SPLITS.values():
+            for name in train:
+                if not any(_is_image(entry) for entry in os.scandir(root / split / name)):
+                    raise ConfigurationError(
+                        f"data.root={root}: the class folder {root / split / name} holds no image. Fill it, or remove it "
+                        f"from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
+                    )
+
+    def split(self, *, train: bool) -> Dataset:
+        return Photos(self.root / SPLITS[train], self.classes, image_size=self.image_size, train=train)
+
+
+class Photos:
+    """The image files of one split; item i is ((3, size, size) uint8, class number)."""
+
+    def __init__(self, folder: Path, classes: list[str], *, image_size: int, train: bool):
+        from torchvision.transforms import v2
+
+        self.paths: list[str] = []
+        self.targets: list[int] = []
+        for number, name in enumerate(classes):
+            found = sorted(entry.path for entry in os.scandir(folder / name) if _is_image(entry))
+            self.paths += found
+            self.targets += [number] * len(found)
+        crop = (
+            [v2.RandomResizedCrop(image_size, antialias=True), v2.RandomHorizontalFlip()]
+            if train
+            else [v2.Resize(round(image_size * 256 / 224), antialias=True), v2.CenterCrop(image_size)]
+        )
+        self.transform = v2.Compose([*crop, v2.PILToTensor()])
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        from PIL import Image
+
+        path = self.paths[index]
+        try:
+            with Image.open(path) as file:
+                image = file.convert("RGB")
+        except Exception as error:  # each image format has errors of its own
+            raise CorruptSample(path, error) from None
+        return self.transform(image), self.targets[index]
+
+
+def class_names(folder: Path) -> list[str]:
+    """The class folders below ``folder``. Raises ConfigurationError when there are none."""
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"data.root={folder.parent}: the folder {folder} is not there. Expected: {folder.name}/<class>/<images>. "
+            "Set data.root to the folder that holds train/ and val/."
+        )
+    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    if not names:
+        raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folder.")
+    return names
+
+
+def _is_image(entry: os.DirEntry) -> bool:
+    return entry.name.lower().endswith(EXTENSIONS)

@@ -1,0 +1,138 @@
+"""What rank 0 shows: a header, a live line while training, a line for each epoch, a table at the end."""
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+LIVE_SECONDS = 0.25
+PLAIN_SECONDS = 20.0
+
+
+class Display:
+    """Shows nothing: what every rank but the first has. ``Terminal`` is the other one."""
+
+    def header(self, lines: dict[str, str]) -> None: ...
+
+    def start(self, *, done: int, total: int) -> None:
+        """Training begins, or goes on, after ``done`` of ``total`` updates."""
+
+    def update(self, done: int) -> None:
+        """An update is done; called very often."""
+
+    def interval(self, row: dict[str, Any], accuracy: float | None) -> None:
+        """A row of steps.csv, and the interval's accuracy in percent."""
+
+    def epoch(self, row: dict[str, Any], *, epochs: int) -> None:
+        """A row of epochs.csv."""
+
+    def say(self, message: str) -> None: ...
+
+    def table(self, title: str, rows: dict[str, str]) -> None: ...
+
+    def stop(self) -> None:
+        """The live line goes; safe to call twice."""
+
+
+class Terminal(Display):
+    """A live bar on a terminal; elsewhere plain lines, one at each epoch and now and then."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._live = self._console.is_terminal
+        self._shown = time.monotonic()
+        self._progress: Progress | None = None
+        self._fields = {"loss": "", "accuracy": "", "speed": ""}
+        self._total = 0
+
+    def header(self, lines: dict[str, str]) -> None:
+        width = max(map(len, lines))
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", width=width, no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, text in lines.items():
+            grid.add_row(name, text)
+        self._console.print(grid)
+
+    def start(self, *, done: int, total: int) -> None:
+        self._total = total
+        if self._live:
+            columns = [TextColumn("{task.completed}/{task.total}"), BarColumn(bar_width=None), _Field("loss")]
+            columns += [_Field("accuracy"), _Field("speed"), _TimeLeft()]
+            self._progress = Progress(
+                *columns, console=self._console, auto_refresh=False, transient=True, expand=True, redirect_stderr=False
+            )
+            self._task = self._progress.add_task("", total=total, completed=done, begun=done, **self._fields)
+            self._progress.start()
+
+    def update(self, done: int) -> None:
+        if self._progress is not None and time.monotonic() - self._shown > LIVE_SECONDS:
+            self._shown = time.monotonic()
+            self._progress.update(self._task, completed=done, refresh=True, **self._fields)
+
+    def interval(self, row: dict[str, Any], accuracy: float | None) -> None:
+        self._fields = {
+            "loss": f"loss {row['loss']:.4f}",
+            "accuracy": "" if accuracy is None else f"acc {accuracy:.1f}%",
+            "speed": f"{row['samples_per_second']:,.0f}/s",
+        }
+        if not self._live and time.monotonic() - self._shown > PLAIN_SECONDS:
+            self._shown = time.monotonic()
+            values = "  ".join(filter(None, self._fields.values()))
+            self._console.print(f"step {row['step']}/{self._total}  {values}", soft_wrap=True)
+
+    def epoch(self, row: dict[str, Any], *, epochs: int) -> None:
+        parts = [f"epoch {row['epoch']}/{epochs}"]
+        for split in ("train", "val"):
+            if row[f"{split}_loss"] is not None:
+                accuracy = row[f"{split}_acc1"]
+                parts.append(
+                    f"{split} {row[f'{split}_loss']:.4f}" + (f" {accuracy:.2f}%" if accuracy is not None else "")
+                )
+        parts.append(f"{row['samples_per_second']:,.0f} samples/s")
+        self._shown = time.monotonic()
+        self._console.print("  ".join(parts), soft_wrap=not self._live)
+
+    def say(self, message: str) -> None:
+        self._console.print(message, soft_wrap=True)
+
+    def table(self, title: str, rows: dict[str, str]) -> None:
+        table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, text in rows.items():
+            table.add_row(name, text)
+        self._console.print(table)
+
+    def stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+class _Field(ProgressColumn):
+    """One of the task's own values."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self._name = name
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields[self._name], no_wrap=True)
+
+
+class _TimeLeft(ProgressColumn):
+    """Time left at the speed of this process so far."""
+
+    def render(self, task: Task) -> Text:
+        done = task.completed - task.fields["begun"]
+        if not done or not task.elapsed or task.total is None:
+            return Text("")
+        left = int(task.elapsed / done * (task.total - task.completed))
+        hours, minutes = divmod(left // 60, 60)
+        return Text(
+            f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left", no_wrap=True
+        )

@@ -1,0 +1,36 @@
+"""How a run can end other than well, each with the process's exit code."""
+
+import signal
+
+
+class ConfigurationError(ValueError):
+    """The user's mistake: the message names the value, what is allowed and the key to set."""
+
+    exit_code = 2
+
+
+class RunFailed(RuntimeError):
+    """A rank failed; ``error`` is result.json's entry {rank, exit_code, type, message, traceback}."""
+
+    exit_code = 1
+
+    def __init__(self, error: dict):
+        super().__init__(describe(error))
+        self.error = error
+
+
+class Interrupted(BaseException):
+    """A signal stopped the run. Not an Exception, so that Hydra ends a sweep instead of going on with it."""
+
+    def __init__(self, signum: int):
+        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        self.signum = signum
+        self.exit_code = 128 + signum
+
+
+def describe(error: dict) -> str:
+    """One paragraph that says which rank failed first and how, then its traceback."""
+    where = "the run" if error["rank"] is None else f"rank {error['rank']}"
+    code = "" if error["exit_code"] is None else f" (exit code {error['exit_code']})"
+    text = f"{where} failed first{code}: {error['type']}: {error['message']}"
+    return f"{text}\n\n{error['traceback'].rstrip()}" if error["traceback"] else text

@@ -1,0 +1,75 @@
+"""What this machine offers, found without importing torch."""
+
+import importlib.util
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def torch_cuda_version() -> str | None:
+    """The CUDA version that the installed torch was built for, or None; read from its version file."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    text = (Path(spec.origin).parent / "version.py").read_text()
+    found = re.search(r"^cuda: [^=]*= '([^']+)'", text, re.MULTILINE)
+    return found.group(1) if found else None
+
+
+@cache
+def _driver() -> tuple[str, list[tuple[str, str]]]:
+    """The NVIDIA driver's version and (name, uuid) of its GPUs; no driver: ("", [])."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return "", []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        gpus = [(_text(pynvml.nvmlDeviceGetName(h)), _text(pynvml.nvmlDeviceGetUUID(h))) for h in handles]
+        return _text(pynvml.nvmlSystemGetDriverVersion()), gpus
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def driver_version() -> str:
+    return _driver()[0]
+
+
+def gpu_names() -> list[str]:
+    """Names of the GPUs that a rank would see: CUDA_VISIBLE_DEVICES is heeded, in its order."""
+    if torch_cuda_version() is None:
+        return []
+    gpus = _driver()[1]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return [name for name, _ in gpus]
+    names = []
+    for entry in filter(None, (part.strip() for part in visible.split(","))):
+        if entry.isdigit() and int(entry) < len(gpus):
+            names.append(gpus[int(entry)][0])
+        elif match := [name for name, uuid in gpus if uuid.startswith(entry)]:
+            names.append(match[0])
+        else:
+            break  # CUDA itself ignores everything from the first invalid entry on
+    return names
+
+
+def cpu_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_model() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found.group(1) if found else "unknown"

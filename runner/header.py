@@ -1,0 +1,44 @@
+"""The first lines that a user sees: what is run, on what, and how the global batch comes about."""
+
+from typing import Any
+
+from runner.compatibility import batch_per_rank, ranks
+from runner.optimizers import scaled_lr
+from runner.parallel.base import Parallel
+from runner.precision.base import Precision
+from runner.run_folder import RunFolder
+
+
+def header(
+    config: dict[str, Any],
+    folder: RunFolder,
+    parallel: Parallel,
+    precision: Precision,
+    *,
+    parameters: int,
+    samples: tuple[int, int],
+    classes: int,
+) -> dict[str, str]:
+    """Names and texts. parameters: of the model; samples: of training and evaluation."""
+    accumulation = config["trainer"]["grad_accumulation"]
+    return {
+        "run": str(folder),
+        "model": f"{config['model']['name']}, {parameters:,} parameters",
+        "data": f"{config['data']['name']}, {samples[0]:,} training and {samples[1]:,} validation samples, {classes} classes",
+        "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
+        "device": f"{parallel.device.type}, {config['launcher']['threads_per_rank']} CPU threads per rank",
+        "precision": f"{config['precision']['name']}, {precision.summary}",
+        "batch": f"{config['data']['batch_size']} = {ranks(config)} ranks x {batch_per_rank(config)} samples x "
+        f"{accumulation} micro-batches",
+        "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
+    }
+
+
+def learning_rate(config: dict[str, Any]) -> str:
+    """The learning rate, and how it was fitted to the batch."""
+    section, batch_size = config["optimizer"], config["data"]["batch_size"]
+    lr = scaled_lr(section, batch_size)
+    if section["lr_scaling"] == "none":
+        return f"lr {lr:g}"
+    ratio = f"{batch_size}/{section['base_batch_size']}"
+    return f"lr {lr:g} = {section['lr']:g} scaled by {ratio}, {section['lr_scaling']}"

@@ -1,0 +1,61 @@
+"""The model and the loss of a run, from the config's sections."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from runner.checkpoint import load, load_model
+from runner.data.base import Data
+from runner.errors import ConfigurationError
+from runner.instantiate import call, locate
+from runner.model.pretrained import load_file
+
+
+def build_model(config: dict[str, Any], data: Data) -> nn.Module:
+    """The model with random or given weights, on the CPU. Raises ConfigurationError."""
+    section = dict(config["model"])
+    target, name, pretrained = section.pop("_target_"), section.pop("name"), section.pop("pretrained")
+    kind = locate("model", target)
+    accepts = inspect.signature(kind).parameters
+    classes = section.pop("num_classes")
+    if "num_classes" in accepts or classes is not None:
+        section["num_classes"] = classes or data.num_classes
+    for key, value in (("name", name), ("image_size", getattr(data, "image_size", None))):
+        if key in accepts and target.startswith("runner.model."):
+            section[key] = value
+    is_file = pretrained is not None and Path(pretrained).expanduser().is_file()
+    if pretrained is not None and not is_file:
+        if "weights" not in accepts:
+            raise ConfigurationError(
+                f"model.pretrained={pretrained}: there is no such file. Set it to a .pt file, or null."
+            )
+        section["weights"] = pretrained
+    model = call("model", target, kind, **section)
+    if not isinstance(model, nn.Module):
+        raise ConfigurationError(f"model._target_={target} makes no torch.nn.Module. Choose a model class.")
+    if is_file:
+        load_file(model, pretrained)
+    if (path := config["checkpoint"]["load"]) is not None:
+        content = load(path)
+        load_model(model, content.get("model", content), path)
+    return model
+
+
+def build_loss(config: dict[str, Any]) -> nn.Module:
+    """The loss, with trainer.label_smoothing where its class knows that. Raises ConfigurationError."""
+    section = dict(config["loss"])
+    target = section.pop("_target_")
+    kind = locate("loss", target)
+    smoothing = config["trainer"]["label_smoothing"]
+    if smoothing:
+        if "label_smoothing" not in inspect.signature(kind).parameters:
+            raise ConfigurationError(
+                f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
+            )
+        section["label_smoothing"] = smoothing
+    loss = call("loss", target, kind, **section)
+    if not isinstance(loss, nn.Module):
+        raise ConfigurationError(f"loss._target_={target} makes no torch.nn.Module. Choose a loss class.")
+    return loss

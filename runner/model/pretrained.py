@@ -1,0 +1,31 @@
+"""Weights from a file: the whole of a checkpoint, or all but the classifier of a pretrained model."""
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from runner.checkpoint import load
+from runner.errors import ConfigurationError
+
+
+def load_file(model: nn.Module, path: str) -> None:
+    """Load weights from a file that holds them bare, or as "model" or "state_dict"."""
+    content = load(Path(path).expanduser())
+    load_weights(model, content.get("model", content.get("state_dict", content)), path)
+
+
+def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
+    """Load what fits; a last layer for other classes stays new. ``source``: for the error.
+
+    Raises ConfigurationError when more than the last layer does not fit.
+    """
+    own = model.state_dict()
+    state = {key: value for key, value in state.items() if not key.lower().startswith("aux")}
+    unfit = {key for key in own if key not in state or state[key].shape != own[key].shape}
+    last = list(own)[-1].rpartition(".")[0] if own else ""
+    wrong = {key for key in unfit if key.rpartition(".")[0] != last} | (set(state) - set(own))
+    if wrong:
+        raise ConfigurationError(
+            f"model.pretrained={source} holds the weights of another model: {', '.join(sorted(wrong)[:4])} don't fit."
+        )
+    model.load_state_dict({key: value for key, value in state.items() if key not in unfit}, strict=False)

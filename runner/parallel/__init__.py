@@ -1,0 +1,1 @@
+"""How ranks share the work: one file for each option of conf/parallel; base.py is the plain case."""

@@ -1,0 +1,108 @@
+"""parallel=ddp: a rank for each device, gradients averaged in buckets while the backward pass goes on.
+
+Source: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+from runner.errors import ConfigurationError
+from runner.parallel.base import Parallel, Reduction
+
+HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
+OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+
+
+class DistributedDataParallel(Parallel):
+    """torch's DistributedDataParallel; the options are its own arguments.
+
+    ``compression``: gradients travel as "fp16" or "bf16", or "none". ``sync_batchnorm``: GPUs only.
+    """
+
+    def __init__(
+        self,
+        *,
+        bucket_cap_mb: float,
+        gradient_as_bucket_view: bool,
+        static_graph: bool,
+        find_unused_parameters: bool,
+        broadcast_buffers: bool,
+        sync_batchnorm: bool,
+        compression: str,
+        **place: Any,
+    ):
+        super().__init__(**place)
+        self.sync_batchnorm, self.compression = sync_batchnorm, compression
+        self.options = {
+            "bucket_cap_mb": bucket_cap_mb,
+            "gradient_as_bucket_view": gradient_as_bucket_view,
+            "static_graph": static_graph,
+            "find_unused_parameters": find_unused_parameters,
+            "broadcast_buffers": broadcast_buffers,
+        }
+        if self.backend == "auto":
+            self.backend = "nccl" if self.device.type == "cuda" else "gloo"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.world_size} ranks over {self.backend}"
+
+    def join(self) -> None:
+        super().join()
+        dist.init_process_group(
+            self.backend,
+            init_method=os.environ.get("MANYHEADS_INIT_METHOD", "env://"),
+            rank=self.rank,
+            world_size=self.world_size,
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def leave(self) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def place(self, model: nn.Module) -> nn.Module:
+        if self.sync_batchnorm:
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return super().place(model)
+
+    def wrap_model(self, model: nn.Module) -> nn.Module:
+        if not any(p.requires_grad for p in model.parameters()):
+            raise ConfigurationError("parallel=ddp: the model has no parameter to train. Use parallel=single.")
+        ids = [self.local_rank] if self.device.type == "cuda" else None
+        wrapped = nn.parallel.DistributedDataParallel(model, device_ids=ids, **self.options)
+        if self.compression != "none":
+            wrapped.register_comm_hook(None, HOOKS[self.compression])
+        return wrapped
+
+    def prime(self, step: Callable[[], None]) -> None:
+        # Buckets are rebuilt in the order of the first backward, when the second forward begins; another
+        # bucket is another order of summation, so that a resumed run would differ from an undisturbed one.
+        step()
+        step()
+
+    def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
+        return self._nothing if last else model.no_sync()  # type: ignore[operator]
+
+    def unwrap(self, model: nn.Module) -> nn.Module:
+        return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+    def share_buffers(self, model: nn.Module) -> None:
+        for buffer in self.unwrap(model).buffers():
+            dist.broadcast(buffer, src=0)
+
+    def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
+        dist.all_reduce(values, op=OPERATIONS[operation])
+        return values
+
+    def gather(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value)
+        return values

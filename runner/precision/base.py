@@ -1,0 +1,61 @@
+"""Plain single precision: every hook that a precision may need, doing nothing."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from runner.parallel.base import Parallel
+
+
+class Precision:
+    """How a step computes. ``dtype``: of weights and of images when they enter the model."""
+
+    dtype = torch.float32
+    tf32 = False
+    skips_overflow = False  # whether step() itself leaves out updates that are not finite
+
+    def __init__(self, parallel: Parallel):
+        self.parallel = parallel
+        self.device_type = parallel.device.type
+        # Also where there is no GPU: these are settings of the process, which a sweep's jobs may share.
+        torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = self.tf32
+        self._nothing = nullcontext()
+
+    @property
+    def summary(self) -> str:
+        """What the run's header says of this precision."""
+        return str(self.dtype).removeprefix("torch.")
+
+    def prepare(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        """Change model and optimizer after the strategy's place and wrap_optimizer, before its wrap_model."""
+        return model, optimizer
+
+    def autocast(self) -> AbstractContextManager:
+        """Around forward pass and loss."""
+        return self._nothing
+
+    @contextmanager
+    def scaling(self, loss: Tensor, optimizer: Optimizer, *, last: bool) -> Iterator[Tensor]:
+        """Around the backward pass and the exchange of gradients: the loss to differentiate."""
+        yield loss
+
+    def unscale(self, optimizer: Optimizer) -> None:
+        """Bring the gradients to their true size, before clipping."""
+
+    def parameters(self, optimizer: Optimizer) -> list[nn.Parameter]:
+        """The parameters that the optimizer owns, whose gradients are clipped."""
+        return [p for group in optimizer.param_groups for p in group["params"]]
+
+    def step(self, optimizer: Optimizer) -> None:
+        optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold of this precision."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...

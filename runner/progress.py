@@ -1,0 +1,48 @@
+"""How far a run has come: all that a checkpoint must hold besides weights and optimizer."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from runner.metrics import Sums
+
+
+@dataclass
+class Progress:
+    """Counted over all attempts at this run. ``epoch``: complete ones, evaluation included."""
+
+    epoch: int = 0
+    epoch_step: int = 0  # updates of the current epoch; all of them while its evaluation is still to come
+    step: int = 0
+    samples: int = 0
+    corrupt: int = 0
+    skipped: int = 0
+    started: float = 0.0  # the current epoch's, in seconds since 1970
+    seconds: float = 0.0  # of training in the current epoch
+    train_seconds: float = 0.0
+    timed_samples: float = 0.0  # those that count for the throughput
+    timed_seconds: float = 0.0
+    interval: Sums = field(default_factory=Sums)
+    sums: Sums = field(default_factory=Sums)  # of the current epoch
+    metrics: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] | None = None
+
+    def end_epoch(self) -> None:
+        self.epoch += 1
+        self.epoch_step = 0
+        self.started = self.seconds = 0.0
+        self.sums = Sums()
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Without warm-up, evaluation and checkpoints; of a run that was all warm-up, over everything."""
+        if self.timed_seconds:
+            return self.timed_samples / self.timed_seconds
+        total = self.train_seconds + self.seconds
+        return self.samples / total if total else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Progress":
+        return cls(**{**state, "interval": Sums(**state["interval"]), "sums": Sums(**state["sums"])})

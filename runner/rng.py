@@ -1,0 +1,73 @@
+"""Random numbers that depend on (seed, epoch, sample) alone, and the state of the process's own generators."""
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def sample_keys(seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
+    """A 64-bit key for each sample: three rounds of SplitMix64 (Steele, Lea and Flood 2014) as a hash.
+
+    indices: (N,) integers; returns (N,) uint64.
+    """
+    with np.errstate(over="ignore"):
+        key = _splitmix(np.uint64(seed % 2**64))
+        key = _splitmix(key ^ np.uint64(epoch))
+        return _splitmix(key ^ indices.astype(np.uint64))
+
+
+def _splitmix(value: Any) -> Any:
+    value = value + _GOLDEN
+    value = (value ^ (value >> np.uint64(30))) * _MIX_1
+    value = (value ^ (value >> np.uint64(27))) * _MIX_2
+    return value ^ (value >> np.uint64(31))
+
+
+def permutation(size: int, *, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch's samples: NumPy's legacy generator, whose stream is promised never to change."""
+    order = np.arange(size, dtype=np.int32 if size < 2**31 else np.int64)
+    np.random.RandomState([seed % 2**32, seed // 2**32 % 2**32, epoch]).shuffle(order)
+    return order
+
+
+def seed_sample(key: int) -> None:
+    """Seed what a transform may draw from: torch, random, numpy."""
+    torch.default_generator.manual_seed(key)  # a hundred times quicker than torch.manual_seed
+    random.seed(key)
+    np.random.seed(key & 0xFFFFFFFF)
+
+
+def seed_everything(seed: int) -> None:
+    torch.manual_seed(seed)  # CUDA generators too
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def get_state() -> dict[str, Any]:
+    """The generators' state in values that ``torch.load(weights_only=True)`` accepts."""
+    version, internal, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state()
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "random": [version, torch.tensor(internal, dtype=torch.int64), gauss],
+        "numpy": [name, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, cached],
+    }
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    version, internal, gauss = state["random"]
+    random.setstate((version, tuple(internal.tolist()), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])

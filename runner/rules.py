@@ -1,0 +1,131 @@
+"""Which values a key of the run config may have: one rule a key, in the words that an error prints."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Rule(NamedTuple):
+    """``allowed`` completes the sentence "allowed: ..."."""
+
+    allowed: str
+    accepts: Callable[[Any], bool]
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    return is_whole(value) or (isinstance(value, float) and not math.isnan(value))
+
+
+def whole(lowest: int, highest: int | None = None) -> Rule:
+    text = f"a whole number from {lowest}" + (f" to {highest}" if highest is not None else "")
+    return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest))
+
+
+def number(*, at_least: float | None = None, above: float | None = None, below: float | None = None) -> Rule:
+    bounds = [("at least", at_least), ("above", above), ("below", below)]
+    text = " ".join(["a number", *(f"{word} {bound:g}" for word, bound in bounds if bound is not None)])
+    return Rule(
+        text,
+        lambda v: (
+            is_number(v)
+            and (at_least is None or v >= at_least)
+            and (above is None or v > above)
+            and (below is None or v < below)
+        ),
+    )
+
+
+def choice(*values: str) -> Rule:
+    return Rule(", ".join(values), lambda v: v in values)
+
+
+def either(*rules: Rule) -> Rule:
+    return Rule(" or ".join(rule.allowed for rule in rules), lambda v: any(rule.accepts(v) for rule in rules))
+
+
+def list_of(rule: Rule) -> Rule:
+    return Rule(f"a list, each {rule.allowed}", lambda v: isinstance(v, list) and all(map(rule.accepts, v)))
+
+
+NULL = Rule("null", lambda v: v is None)
+BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool))
+TEXT = Rule("text", lambda v: isinstance(v, str) and v != "")
+AUTO = choice("auto")
+CLASS = Rule("the dotted name of a class", lambda v: isinstance(v, str) and "." in v)
+EVERY = re.compile(r"(\d+)epochs?")
+
+RULES: dict[str, Rule] = {
+    "seed": whole(0),
+    "loss._target_": CLASS,
+    "trainer.epochs": whole(1),
+    "trainer.max_steps": either(whole(1), NULL),
+    "trainer.evaluate_every": whole(0),
+    "trainer.grad_accumulation": whole(1),
+    "trainer.clip_norm": number(above=0),
+    # The request to stop rides in the log interval's reduction, so that no interval may be long.
+    "trainer.log_every": whole(1, 50),
+    "trainer.label_smoothing": number(at_least=0, below=1),
+    "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune"),
+    "trainer.on_nan": choice("error", "skip"),
+    "trainer.device": choice("auto", "cuda", "cpu"),
+    "checkpoint.every": Rule(
+        "1epoch, 2epochs, ..., a number of updates, or 0 for never",
+        lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
+    ),
+    "checkpoint.keep": whole(0),
+    "checkpoint.load": either(TEXT, NULL),
+    "checkpoint.monitor": choice("val_acc1", "val_acc5", "val_loss"),
+    "model.num_classes": either(whole(1), NULL),
+    "model.pretrained": either(TEXT, NULL),
+    "model.width": whole(1),
+    "data.root": either(TEXT, NULL),
+    "data.image_size": whole(1),
+    "data.num_classes": either(whole(1), NULL),
+    "data.train_samples": whole(1),
+    "data.val_samples": whole(1),
+    "data.batch_size": whole(1),
+    "data.num_workers": whole(0),
+    "data.on_corrupt": choice("error", "skip"),
+    "data.augment": choice("none", "crop_flip"),
+    "optimizer.lr": number(above=0),
+    "optimizer.momentum": number(at_least=0),
+    "optimizer.weight_decay": number(at_least=0),
+    "optimizer.eps": number(above=0),
+    "optimizer.betas": list_of(number(at_least=0, below=1)),
+    "optimizer.lr_scaling": choice("none", "linear", "sqrt"),
+    "optimizer.base_batch_size": whole(1),
+    "scheduler.every_epochs": number(above=0),
+    "scheduler.gamma": number(above=0),
+    "scheduler.final_factor": number(at_least=0),
+    "scheduler.warmup_epochs": number(at_least=0),
+    "parallel.backend": choice("auto", "nccl", "gloo"),
+    "parallel.timeout": number(above=0),
+    "parallel.device_ids": either(list_of(whole(0)), NULL),
+    "parallel.output_device": either(whole(0), NULL),
+    "parallel.bucket_cap_mb": number(above=0),
+    "parallel.compression": choice("none", "fp16", "bf16"),
+    "precision.dtype": choice("auto", "float16", "bfloat16"),
+    "precision.init_scale": number(above=0),
+    "precision.growth_interval": whole(1),
+    "launcher.nproc_per_node": either(whole(1), AUTO),
+    "launcher.threads_per_rank": either(whole(1), AUTO),
+    "launcher.stall_timeout": number(above=0),
+}
+
+
+def rule_for(key: str, default: Any) -> Rule | None:
+    """The key's rule; without one, values must be of the kind of its default; anything goes over null."""
+    if key in RULES:
+        return RULES[key]
+    if isinstance(default, bool):
+        return BOOLEAN
+    if is_number(default):
+        return number()
+    if isinstance(default, str):
+        return TEXT
+    return None

@@ -1,0 +1,110 @@
+"""The run folder: one class that knows every path in it, and writes files whole or not at all."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from runner.errors import ConfigurationError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+    try:
+        with open(aside, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # the new name survives a power cut too
+    finally:
+        os.close(directory)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write ``path`` so that it holds the old or the new content at any instant."""
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+class RunFolder:
+    """Where one run keeps everything. See DESIGN's "What a run leaves"; the README lists the files."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path).absolute()
+        self.config = self.path / "run.yaml"
+        self.provenance = self.path / "provenance.json"
+        self.code_diff = self.path / "code.diff"
+        self.logs = self.path / "logs"
+        self.heartbeat = self.logs / "heartbeat"
+        self.steps = self.path / "steps.csv"
+        self.epochs = self.path / "epochs.csv"
+        self.tensorboard = self.path / "tensorboard"
+        self.checkpoints = self.path / "checkpoints"
+        self.last_checkpoint = self.checkpoints / "last.pt"
+        self.best_checkpoint = self.checkpoints / "best.pt"
+        self.result = self.path / "result.json"
+
+    def __str__(self) -> str:
+        """The folder as a person would type it: relative where it lies below the working directory."""
+        try:
+            return str(self.path.relative_to(Path.cwd()))
+        except ValueError:
+            return str(self.path)
+
+    def holds_run(self) -> bool:
+        return self.config.exists() or (self.path / ".hydra").exists()
+
+    def rank_log(self, rank: int) -> Path:
+        return self.logs / f"rank_{rank}.log"
+
+    def rank_error(self, rank: int) -> Path:
+        return self.logs / f"rank_{rank}.error.json"
+
+    def write_config(self, config: dict) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.config, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+
+    def read_config(self) -> dict:
+        """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""
+        try:
+            config = yaml.safe_load(self.config.read_text())
+        except FileNotFoundError:
+            raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{self.config} cannot be read: {error}") from None
+        if not isinstance(config, dict):
+            raise ConfigurationError(f"{self.config} cannot be read: it holds no run config.")
+        return config
+
+    def write_json(self, path: Path, content: dict) -> None:
+        write_whole(path, json.dumps(content, indent=2, default=str) + "\n")
+
+    def read_result(self) -> dict[str, Any] | None:
+        """result.json, or None while the run has not ended."""
+        try:
+            return json.loads(self.result.read_text())
+        except FileNotFoundError:
+            return None
+
+    def clear_attempt(self) -> None:
+        """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for path in [self.result, *self.logs.glob("rank_*.error.json"), *self.path.rglob(".*.aside")]:
+            path.unlink(missing_ok=True)
+
+    def digests(self) -> dict[str, str]:
+        """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
+        paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs]
+        return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths if p.exists()}

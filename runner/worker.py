@@ -1,0 +1,112 @@
+"""The main of each rank: read run.yaml, join, build, train, leave. ``python -m runner.worker <run folder>``."""
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from runner.errors import ConfigurationError
+from runner.heartbeat import FAILED, FINISHED, Heartbeat
+from runner.parent_death import die_with_parent
+from runner.run_folder import RunFolder
+
+
+def main(path: str) -> NoReturn:
+    """Be one rank, in a process of its own, as the environment says which. Ends the process."""
+    folder = RunFolder(path)
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local_rank = int(os.environ["LOCAL_RANK"])
+    _become_rank(folder, rank, world_size)
+    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    for signum in (signal.SIGINT, signal.SIGTERM):  # a cluster may signal the ranks themselves
+        signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
+    code = 0
+    try:
+        run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True)
+    except BaseException as error:
+        code = _report(error, folder, rank)
+        heartbeat.leave(FAILED)
+    sys.stdout.flush()
+    logging.shutdown()
+    os._exit(code)  # whatever threads a broken collective has left behind
+
+
+def run_rank(folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool) -> None:
+    """Train as rank ``rank`` of ``world_size``. ``apart``: in a process of its own, not the parent's."""
+    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    heartbeat.enter()
+    with _logging_to(folder.rank_log(rank), apart=apart):
+        from runner import build
+
+        config = folder.read_config()
+        parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
+        try:
+            build.run(config, parallel, folder, heartbeat)
+        finally:
+            parallel.leave()
+    heartbeat.leave(FINISHED)
+
+
+def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
+    """Leave the terminal's process group, say in the title who this is, write to the rank's own log."""
+    import setproctitle
+
+    die_with_parent()
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    setproctitle.setproctitle(f"manyheads: rank {rank}/{world_size} {folder.path}")
+    log = os.open(folder.rank_log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, sys.stderr.fileno())
+    if rank > 0:  # rank 0 speaks on the terminal
+        os.dup2(log, sys.stdout.fileno())
+    os.close(log)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # the parent asks for it when the run stalls
+
+
+@contextmanager
+def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
+    """Python's log messages and warnings go to the rank's log file meanwhile."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    if apart:
+        root.setLevel(logging.INFO)
+        logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
+    """Write what happened for the parent to read; returns this process's exit code."""
+    code = 1
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else 1
+    elif isinstance(error, ConfigurationError):
+        code = error.exit_code
+    content = {
+        "rank": rank,
+        "exit_code": code,
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(error)),
+        "time": time.time(),
+    }
+    print(content["traceback"], file=sys.stderr)
+    folder.write_json(folder.rank_error(rank), content)
+    return code
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
