@@ -43,7 +43,11 @@ class Launcher:
 
 def launch(folder: RunFolder) -> dict[str, Any]:
     """Run, or go on with, the run that is frozen in ``folder``; returns the content of its result.json."""
-    config = folder.read_config()
+    with folder.locked():
+        return _launch(folder, folder.read_config())
+
+
+def _launch(folder: RunFolder, config: dict[str, Any]) -> dict[str, Any]:
     launcher = _instantiate(config["launcher"])
     folder.clear_attempt()
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import psutil
@@ -180,7 +180,5 @@ def _existing(pids: Iterable[int]) -> Iterator[psutil.Process]:
 
 
 def _send(pid: int, signum: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signum)
-    except ProcessLookupError:
-        pass

@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from launchers.base import Job, Launcher
 from launchers.processes import supervise
@@ -42,7 +44,7 @@ def command(job: Job) -> list[str]:
 class TorchrunRanks:
     """The agent and its ranks, in the words of ``launchers.processes.Ranks``."""
 
-    def __init__(self, agent: subprocess.Popen, log):
+    def __init__(self, agent: subprocess.Popen, log: Path):
         self._agent, self._log = agent, log
 
     def roots(self) -> list[int]:
@@ -52,10 +54,8 @@ class TorchrunRanks:
         return self._agent.poll() is None
 
     def wait(self, seconds: float) -> None:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._agent.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
 
     def exit_codes(self) -> dict[int, int]:
         """The failures that the agent lists when it has ended; it says nothing of ranks that ended well."""

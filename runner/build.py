@@ -48,8 +48,8 @@ def join(config: Config, *, rank: int, local_rank: int, world_size: int) -> Para
     device = config["trainer"]["device"]
     if device == "cuda" and torch.cuda.device_count() <= local_rank:
         raise ConfigurationError(
-            f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank {rank} wants "
-            f"number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
+            f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank {rank} "
+            f"wants number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
         )
     place = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
     parallel: Parallel = instantiate("parallel", config["parallel"], **place)
@@ -69,7 +69,7 @@ def build(
     parameters = sum(p.numel() for p in model.parameters())
     model = model.to(dtype=precision.dtype)
     if channels_last:
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model = model.to(memory_format=torch.channels_last)
     model = parallel.place(model)
     kind = locate("optimizer", config["optimizer"]["_target_"])
     optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=config["data"]["batch_size"])

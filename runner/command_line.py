@@ -19,7 +19,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import GROUPS, known_keys, nearest, options
+from runner.config import GROUPS, known_keys, nearest, no_such_option
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.run_folder import RunFolder
 
@@ -83,10 +83,11 @@ def explain(error: Exception) -> str:
     if found := re.search(r"Could not find '([^']+)'|no match for '([^']+)'", text):
         group, _, name = (found.group(1) or found.group(2)).rpartition("/")
         if group in (*GROUPS, "experiment"):
-            return f"{group}={name}: there is no such option.{nearest(name, options(group))} Allowed: {', '.join(options(group))}."
+            return no_such_option(group, name)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
         key = found.group(1) or found.group(2)
-        return f"{key} is not a key of the run config.{nearest(key, known_keys())} `python run.py --cfg job` lists them all."
+        hint = nearest(key, known_keys())
+        return f"{key} is not a key of the run config.{hint} `python run.py --cfg job` lists them all."
     if "is not a valid" in text or "mismatched input" in text or "extraneous input" in text:
         return f"{text} (overrides are written group=option or key=value)"
     return text

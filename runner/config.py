@@ -3,6 +3,7 @@
 ``conf/`` is the schema: each option's file lists every key that it understands, with its default.
 """
 
+import copy
 import difflib
 import re
 from collections.abc import Iterable, Iterator
@@ -25,14 +26,14 @@ _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 
 def check(composed: DictConfig) -> dict[str, Any]:
     """The run config as plain values. Raises ConfigurationError for unknown keys, wrong types and ranges."""
-    composed = OmegaConf.create(OmegaConf.to_container(composed, resolve=False))
+    composed = copy.deepcopy(composed)
+    OmegaConf.set_struct(composed, False)
     _look_up_options(composed)
     _refuse_volatile(OmegaConf.to_container(composed, resolve=False))
     try:
-        config = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)  # type: ignore
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None
-    assert isinstance(config, dict)
     base = _read(CONF / "config.yaml")
     _check_names("", config, ["seed", *SECTIONS, *GROUPS])
     _check_values("", {"seed": config.setdefault("seed", base["seed"])}, base)
@@ -56,10 +57,7 @@ def _read(path: Path) -> dict[str, Any]:
 def read_option(group: str, name: str) -> dict[str, Any]:
     """The keys of ``conf/<group>/<name>.yaml`` with their defaults."""
     if name not in options(group):
-        raise ConfigurationError(
-            f"{group}={name}: there is no such option.{nearest(name, options(group))} "
-            f"Allowed: {', '.join(options(group))}."
-        )
+        raise ConfigurationError(no_such_option(group, name))
     content = _read(CONF / group / f"{name}.yaml")
     return dict(content.get(group, content))
 
@@ -74,6 +72,11 @@ def option_of(group: str, section: Any) -> dict[str, Any] | None:
         raise ConfigurationError(f"{group}.{missing} is not set: choose {group}=<{'|'.join(options(group))}>.")
     candidates = [read_option(group, option) for option in sorted(options(group), key=lambda o: o != name)]
     return next((option for option in candidates if option["_target_"] == target), None)
+
+
+def no_such_option(group: str, name: str) -> str:
+    known = options(group)
+    return f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

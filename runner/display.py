@@ -45,7 +45,7 @@ class Terminal(Display):
         self._live = self._console.is_terminal
         self._shown = time.monotonic()
         self._progress: Progress | None = None
-        self._fields = {"loss": "", "accuracy": "", "speed": ""}
+        self._fields: dict[str, Any] = {"loss": "", "accuracy": "", "speed": ""}
         self._total = 0
 
     def header(self, lines: dict[str, str]) -> None:
@@ -60,7 +60,11 @@ class Terminal(Display):
     def start(self, *, done: int, total: int) -> None:
         self._total = total
         if self._live:
-            columns = [TextColumn("{task.completed}/{task.total}"), BarColumn(bar_width=None), _Field("loss")]
+            columns: list[ProgressColumn] = [
+                TextColumn("{task.completed}/{task.total}"),
+                BarColumn(bar_width=None),
+                _Field("loss"),
+            ]
             columns += [_Field("accuracy"), _Field("speed"), _TimeLeft()]
             self._progress = Progress(
                 *columns, console=self._console, auto_refresh=False, transient=True, expand=True, redirect_stderr=False

@@ -21,10 +21,11 @@ def header(
 ) -> dict[str, str]:
     """Names and texts. parameters: of the model; samples: of training and evaluation."""
     accumulation = config["trainer"]["grad_accumulation"]
+    sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
         "run": str(folder),
         "model": f"{config['model']['name']}, {parameters:,} parameters",
-        "data": f"{config['data']['name']}, {samples[0]:,} training and {samples[1]:,} validation samples, {classes} classes",
+        "data": f"{config['data']['name']}, {sizes}, {classes} classes",
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
         "device": f"{parallel.device.type}, {config['launcher']['threads_per_rank']} CPU threads per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",

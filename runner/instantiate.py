@@ -14,7 +14,7 @@ def locate(group: str, target: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"{group}._target_={target} can't be imported: {error}. Install the package, or start where it can be found."
+            f"{group}._target_={target} can't be imported: {error}. Install the package, or start where it is."
         ) from None
     except (AttributeError, ValueError):
         raise ConfigurationError(

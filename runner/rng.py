@@ -52,11 +52,11 @@ def seed_everything(seed: int) -> None:
 def get_state() -> dict[str, Any]:
     """The generators' state in values that ``torch.load(weights_only=True)`` accepts."""
     version, internal, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
         "random": [version, torch.tensor(internal, dtype=torch.int64), gauss],
-        "numpy": [name, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, cached],
+        "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, cached],
     }
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()

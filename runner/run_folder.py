@@ -1,5 +1,6 @@
 """The run folder: one class that knows every path in it, and writes files whole or not at all."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -90,6 +91,18 @@ class RunFolder:
 
     def write_json(self, path: Path, content: dict) -> None:
         write_whole(path, json.dumps(content, indent=2, default=str) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time may work on a run. Raises ConfigurationError when another one does."""
+        if not self.config.exists():
+            raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.")
+        with open(self.config) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigurationError(f"{self} is being run by another process. Wait for it, or end it.") from None
+            yield
 
     def read_result(self) -> dict[str, Any] | None:
         """result.json, or None while the run has not ended."""

@@ -38,8 +38,8 @@ class ImageFolder(Data):
             for name in train:
                 if not any(_is_image(entry) for entry in os.scandir(root / split / name)):
                     raise ConfigurationError(
-                        f"data.root={root}: the class folder {root / split / name} holds no image. Fill it, or remove it "
-                        f"from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
+                        f"data.root={root}: the class folder {root / split / name} holds no image. Fill it, or "
+                        f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
                     )
 
     def split(self, *, train: bool) -> Dataset:

@@ -25,8 +25,7 @@ class Entrance:
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:
         mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (self.mean, self.std))
-        place = {"device": self.device, "dtype": self.dtype}
-        return (1 / (255 * std)).to(**place), (-mean / std).to(**place)
+        return (1 / (255 * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
 
 
 class Loader:
@@ -95,7 +94,7 @@ class _Requests:
 def _workers(batches: Batches, requests: _Requests, count: int, device: torch.device) -> DataLoader:
     return DataLoader(
         batches,  # type: ignore[arg-type]
-        sampler=requests,  # type: ignore[arg-type]
+        sampler=requests,
         batch_size=None,  # a request is a whole batch
         num_workers=count,
         persistent_workers=True,

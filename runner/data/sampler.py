@@ -17,7 +17,7 @@ class Request(NamedTuple):
 
     epoch: int
     indices: np.ndarray
-    count: int
+    count: int  # type: ignore[assignment]  # tuple.count is of no use here
     weight: float
 
 

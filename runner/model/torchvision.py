@@ -59,8 +59,8 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     smallest = max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
     if image_size < smallest:
         raise ConfigurationError(
-            f"model.name={name} takes images from {smallest}x{smallest} pixels on; the data has {image_size}x{image_size}. "
-            f"Set data.image_size={smallest} or more, or choose another model."
+            f"model.name={name} takes images from {smallest}x{smallest} pixels on; the data has "
+            f"{image_size}x{image_size}. Set data.image_size={smallest} or more, or choose another model."
         )
     return {}
 
@@ -72,12 +72,13 @@ def pretrained_state(name: str, weights: str) -> dict[str, torch.Tensor]:
     if entry not in known.__members__:
         allowed = ", ".join(known.__members__)
         raise ConfigurationError(
-            f"model.pretrained={weights} is neither a local file nor weights of {name}. Allowed: {allowed}, or a .pt file."
+            f"model.pretrained={weights} is neither a local file nor weights of {name}. Allowed: {allowed}, "
+            "or a .pt file."
         )
     try:
         return known[entry].get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError) as error:
         raise ConfigurationError(
-            f"model.pretrained={weights}: {known[entry].url} can't be downloaded ({error}). Fetch it on a machine with a "
-            f"network and set model.pretrained=<that file>, or model.pretrained=null."
+            f"model.pretrained={weights}: {known[entry].url} can't be downloaded ({error}). Fetch it on a machine "
+            f"with a network and set model.pretrained=<that file>, or model.pretrained=null."
         ) from None

@@ -19,7 +19,7 @@ class Parallel:
 
     def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str, timeout: float, backend: str):
         self.rank, self.local_rank, self.world_size = rank, local_rank, world_size
-        self.device = torch.device(device_type, local_rank if device_type == "cuda" else None)
+        self.device = torch.device(f"cuda:{local_rank}" if device_type == "cuda" else device_type)
         self.timeout, self.backend = timeout, backend
         self._nothing = nullcontext()
 

@@ -40,7 +40,7 @@ class DistributedDataParallel(Parallel):
     ):
         super().__init__(**place)
         self.sync_batchnorm, self.compression = sync_batchnorm, compression
-        self.options = {
+        self.options: dict[str, Any] = {
             "bucket_cap_mb": bucket_cap_mb,
             "gradient_as_bucket_view": gradient_as_bucket_view,
             "static_graph": static_graph,

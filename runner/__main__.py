@@ -1,0 +1,42 @@
+"""``python -m runner``: what can be done besides starting runs."""
+
+import argparse
+import logging
+import sys
+
+from runner.command_line import exit_code
+
+
+def main() -> int:
+    """Parse the command, do it, return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m runner", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    doctor = commands.add_parser("doctor", help="what this machine can run; for what it can't: why, and how to get it")
+    doctor.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
+    resume = commands.add_parser("resume", help="go on with a run that was interrupted, in its own folder")
+    resume.add_argument("run", help="the run's folder, such as outputs/2026-01-31/12-00-00")
+    arguments = parser.parse_args()
+    if arguments.command == "doctor":
+        from runner.doctor import examine, list_models
+
+        return exit_code(list_models if arguments.models else examine)
+    return exit_code(lambda: go_on(arguments.run))
+
+
+def go_on(path: str) -> None:
+    """Continue a run from its last checkpoint, or from the start when it has none."""
+    from launchers.base import launch
+    from runner.run_folder import RunFolder
+
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s")
+    folder = RunFolder(path)
+    result = folder.read_result()
+    if result is not None and result["status"] == "completed":
+        folder.read_config()
+        print(f"{folder} is complete already: {result['steps']} steps. Its results are in {folder.result.name}.")
+        return
+    launch(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
