@@ -4,7 +4,10 @@ import importlib
 import logging
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from runner.result import finish
 from runner.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
+PROJECT = str(Path(__file__).resolve().parent.parent)
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def launch(folder: RunFolder) -> dict[str, Any]:
 
 def _launch(folder: RunFolder, config: dict[str, Any]) -> dict[str, Any]:
     launcher = _instantiate(config["launcher"])
+    sys.path += [path for path in (PROJECT, os.getcwd()) if path not in sys.path]  # where the user's classes may be
     folder.clear_attempt()
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
     job = Job(folder, launcher.ranks, environment(launcher.threads), heartbeat)
@@ -69,12 +74,11 @@ def _launch(folder: RunFolder, config: dict[str, Any]) -> dict[str, Any]:
 
 def environment(threads: int) -> dict[str, str]:
     """Variables that every rank gets, alike under every launcher, so that comparisons are fair."""
-    project = str(Path(__file__).resolve().parent.parent)
     variables = {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         "PYTHONPATH": os.pathsep.join(
-            dict.fromkeys(filter(None, [project, os.getcwd(), os.environ.get("PYTHONPATH")]))
+            dict.fromkeys(filter(None, [PROJECT, os.getcwd(), os.environ.get("PYTHONPATH")]))
         ),
         "MANYHEADS_PARENT": str(os.getpid()),
     }
@@ -82,6 +86,28 @@ def environment(threads: int) -> dict[str, str]:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")
     return variables
+
+
+@contextmanager
+def meeting_point() -> Iterator[dict[str, str]]:
+    """Variables by which ranks on this machine meet over a file, so that no port can clash."""
+    with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
+        yield {"MANYHEADS_INIT_METHOD": (Path(scratch) / "rendezvous").as_uri()}
+
+
+@contextmanager
+def variables_set(variables: dict[str, str]) -> Iterator[None]:
+    """Environment variables of this process meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _instantiate(section: dict[str, Any]) -> Launcher:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from launchers.base import Job, Launcher
+from launchers.base import Job, Launcher, meeting_point, variables_set
 from launchers.processes import stalled
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.heartbeat import Heartbeat
@@ -23,7 +23,12 @@ class Inline(Launcher):
     def launch(self, job: Job) -> None:
         from runner.worker import run_rank
 
-        with self._watched(job), stopping(job.heartbeat):
+        with (
+            meeting_point() as meeting,
+            variables_set({**job.environment, **meeting}),
+            self._watched(job),
+            stopping(job.heartbeat),
+        ):
             try:
                 run_rank(job.folder, rank=0, local_rank=0, world_size=1, apart=False)
             except (ConfigurationError, Interrupted):

@@ -7,15 +7,11 @@ it. Cold, each rank is a fresh interpreter (start method "spawn", what torch.mul
 import multiprocessing
 import multiprocessing.connection
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
-from launchers.base import Job, Launcher
+from launchers.base import Job, Launcher, meeting_point, variables_set
 from launchers.processes import supervise
 
 PRELOAD = ["launchers.preload", "runner.worker", "runner.build", "torch.utils.tensorboard"]
@@ -29,8 +25,8 @@ class Spawn(Launcher):
         self.warm = warm
 
     def launch(self, job: Job) -> None:
-        with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch, _environment(job.environment):
-            meeting = {"MANYHEADS_INIT_METHOD": (Path(scratch) / "rendezvous").as_uri()}
+        # Libraries read some variables while they are imported, which in the server happens before a rank exists.
+        with meeting_point() as meeting, variables_set({**job.environment, **meeting}):
             processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]
             supervise(SpawnedRanks(processes), job, stall_timeout=self.stall_timeout)
 
@@ -54,21 +50,6 @@ def _rank(folder: str, environment: dict[str, str]) -> None:
     from runner.worker import main
 
     main(folder)
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Libraries read some variables while they are imported, which in the server happens before a rank exists."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 class SpawnedRanks:

@@ -80,8 +80,27 @@ def no_such_option(group: str, name: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, list(names), n=3, cutoff=0.55)
-    return f" Did you mean {' or '.join(found)}?" if found else ""
+    return _suggest(_similar(name, names))
+
+
+def _similar(name: str, names: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(name, list(names), n=3, cutoff=0.55)
+
+
+def _suggest(names: list[str]) -> str:
+    return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def unknown_key(key: str) -> str:
+    """What to say of a key that is not there: whose it is, or which of that or a similar name there are."""
+    section, dot, name = key.rpartition(".")
+    if section in GROUPS and key in known_keys():
+        owners = [f"{section}={option}" for option in options(section) if name in read_option(section, option)]
+        return f"{key} is a key of {', '.join(owners)} only."
+    siblings = [known.rpartition(".")[2] for known in known_keys() if known.rpartition(".")[0] == section]
+    found = [f"{section}{dot}{sibling}" for sibling in _similar(name, siblings)]
+    found = found or [known for known in known_keys() if known.rpartition(".")[2] == name][:3]
+    return f"{key} is not a key of the run config.{_suggest(found or _similar(key, known_keys()))}"
 
 
 @cache
@@ -132,7 +151,7 @@ def _missing_or(error: OmegaConfBaseException) -> str:
     key = getattr(error, "full_key", None)
     if "Missing mandatory value" in str(error):
         return f"{key} is not set, and has no default. Set it: {key}=<value>."
-    return f"{key}: {str(error).splitlines()[0]}"
+    return f"{key}: {str(error).splitlines()[0]}. Set {key} to a plain value, or to a reference to another key."
 
 
 def _check_section(name: str, config: dict, default: dict[str, Any], *, open_keys: bool) -> None:
@@ -152,10 +171,7 @@ def _check_names(prefix: str, section: dict, allowed: list[str]) -> None:
     dot = f"{prefix}." if prefix else ""
     for key in section:
         if key not in allowed:
-            hint = nearest(f"{dot}{key}", [f"{dot}{name}" for name in allowed])
-            raise ConfigurationError(
-                f"{dot}{key} is not a key of the run config.{hint} Allowed: {', '.join(dot + a for a in allowed)}."
-            )
+            raise ConfigurationError(f"{unknown_key(dot + key)} Allowed: {', '.join(dot + name for name in allowed)}.")
 
 
 def _check_values(prefix: str, section: dict, default: dict[str, Any]) -> None:

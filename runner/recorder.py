@@ -72,7 +72,8 @@ class Files(Recorder):
         return {"steps": self._steps.flush(), "epochs": self._epochs.flush()}
 
     def close(self) -> None:
-        self.position()
+        self._steps.close()
+        self._epochs.close()
         self._board.close()
 
 
@@ -102,6 +103,10 @@ class Table:
         self._text.truncate()
         self._flushed = time.monotonic()
         return self._file.seek(0, io.SEEK_END)
+
+    def close(self) -> None:
+        self.flush()
+        self._file.close()
 
 
 def _cell(value: Any) -> Any:

@@ -26,13 +26,16 @@ def whole(lowest: int, highest: int | None = None) -> Rule:
     return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest))
 
 
-def number(*, at_least: float | None = None, above: float | None = None, below: float | None = None) -> Rule:
+def number(
+    *, at_least: float | None = None, above: float | None = None, below: float | None = None, infinite: bool = False
+) -> Rule:
     bounds = [("at least", at_least), ("above", above), ("below", below)]
     text = " ".join(["a number", *(f"{word} {bound:g}" for word, bound in bounds if bound is not None)])
     return Rule(
-        text,
+        text + (" or .inf" if infinite else ""),
         lambda v: (
             is_number(v)
+            and (infinite or math.isfinite(v))
             and (at_least is None or v >= at_least)
             and (above is None or v > above)
             and (below is None or v < below)
@@ -61,12 +64,11 @@ EVERY = re.compile(r"(\d+)epochs?")
 
 RULES: dict[str, Rule] = {
     "seed": whole(0),
-    "loss._target_": CLASS,
     "trainer.epochs": whole(1),
-    "trainer.max_steps": either(whole(1), NULL),
+    "trainer.max_steps": whole(1),
     "trainer.evaluate_every": whole(0),
     "trainer.grad_accumulation": whole(1),
-    "trainer.clip_norm": number(above=0),
+    "trainer.clip_norm": number(above=0, infinite=True),
     # The request to stop rides in the log interval's reduction, so that no interval may be long.
     "trainer.log_every": whole(1, 50),
     "trainer.label_smoothing": number(at_least=0, below=1),
@@ -78,14 +80,14 @@ RULES: dict[str, Rule] = {
         lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
     ),
     "checkpoint.keep": whole(0),
-    "checkpoint.load": either(TEXT, NULL),
+    "checkpoint.load": TEXT,
     "checkpoint.monitor": choice("val_acc1", "val_acc5", "val_loss"),
-    "model.num_classes": either(whole(1), NULL),
-    "model.pretrained": either(TEXT, NULL),
+    "model.num_classes": whole(1),
+    "model.pretrained": TEXT,
     "model.width": whole(1),
-    "data.root": either(TEXT, NULL),
+    "data.root": TEXT,
     "data.image_size": whole(1),
-    "data.num_classes": either(whole(1), NULL),
+    "data.num_classes": whole(1),
     "data.train_samples": whole(1),
     "data.val_samples": whole(1),
     "data.batch_size": whole(1),
@@ -105,8 +107,8 @@ RULES: dict[str, Rule] = {
     "scheduler.warmup_epochs": number(at_least=0),
     "parallel.backend": choice("auto", "nccl", "gloo"),
     "parallel.timeout": number(above=0),
-    "parallel.device_ids": either(list_of(whole(0)), NULL),
-    "parallel.output_device": either(whole(0), NULL),
+    "parallel.device_ids": list_of(whole(0)),
+    "parallel.output_device": whole(0),
     "parallel.bucket_cap_mb": number(above=0),
     "parallel.compression": choice("none", "fp16", "bf16"),
     "precision.dtype": choice("auto", "float16", "bfloat16"),
@@ -119,9 +121,14 @@ RULES: dict[str, Rule] = {
 
 
 def rule_for(key: str, default: Any) -> Rule | None:
-    """The key's rule; without one, values must be of the kind of its default; anything goes over null."""
+    """The key's rule; without one, values must be of the kind of its default; anything goes over null.
+
+    Null itself is allowed where it is the default.
+    """
+    if key.endswith("._target_"):
+        return CLASS
     if key in RULES:
-        return RULES[key]
+        return RULES[key] if default is not None else either(RULES[key], NULL)
     if isinstance(default, bool):
         return BOOLEAN
     if is_number(default):

@@ -4,8 +4,9 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,6 +67,17 @@ class RunFolder:
 
     def holds_run(self) -> bool:
         return self.config.exists() or (self.path / ".hydra").exists()
+
+    def clear_refused(self) -> None:
+        """Remove what Hydra wrote for a run that was then refused, so that the corrected one may have the folder."""
+        if self.config.exists():
+            return
+        shutil.rmtree(self.path / ".hydra", ignore_errors=True)
+        for log in self.path.glob("*.log"):
+            if not log.stat().st_size:
+                log.unlink()
+        with suppress(OSError):  # it holds something else
+            self.path.rmdir()
 
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank_{rank}.log"

@@ -12,8 +12,8 @@ class Schedule:
     """
 
     def __init__(self, optimizer: Optimizer, *, updates_per_epoch: int, total_updates: int, warmup_epochs: float):
-        self._groups = optimizer.param_groups
-        self._base = [group["lr"] for group in self._groups]
+        self._optimizer = optimizer  # not its param_groups, which load_state_dict replaces
+        self._base = [group["lr"] for group in optimizer.param_groups]
         self._warmup = round(warmup_epochs * updates_per_epoch)
         self.updates_per_epoch, self.total_updates = updates_per_epoch, total_updates
 
@@ -21,7 +21,7 @@ class Schedule:
         """Set the learning rates for update number ``update``, counted from 0."""
         rise = min(1.0, (update + 1) / self._warmup) if self._warmup else 1.0
         factor = rise * self.factor(update)
-        for group, base in zip(self._groups, self._base, strict=True):
+        for group, base in zip(self._optimizer.param_groups, self._base, strict=True):
             group["lr"] = base * factor
 
     def factor(self, update: int) -> float:
@@ -31,7 +31,7 @@ class Schedule:
     @property
     def lr(self) -> float:
         """The first parameter group's learning rate."""
-        return self._groups[0]["lr"]
+        return self._optimizer.param_groups[0]["lr"]
 
 
 class Constant(Schedule):

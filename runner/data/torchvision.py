@@ -88,5 +88,6 @@ def missing(name: str, root: str, reason: str) -> ConfigurationError:
     """The error that names the path and the remedy."""
     return ConfigurationError(
         f"data={name}: {_evidence(name, root)} is not there and could not be downloaded ({reason}). Copy the "
-        f"files there from a machine that has them, set data.root to a folder that does, or try data=digits, which needs none."
+        f"files there from a machine that has them, set data.root to a folder that does, or try data=digits, "
+        "which needs none."
     )

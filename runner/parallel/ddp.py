@@ -3,6 +3,7 @@
 Source: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html.
 """
 
+import inspect
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -45,8 +46,10 @@ class DistributedDataParallel(Parallel):
             "gradient_as_bucket_view": gradient_as_bucket_view,
             "static_graph": static_graph,
             "find_unused_parameters": find_unused_parameters,
-            "broadcast_buffers": broadcast_buffers,
         }
+        if not broadcast_buffers:  # newer versions of torch have another name for it
+            names = inspect.signature(nn.parallel.DistributedDataParallel).parameters
+            self.options["forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"] = False
         if self.backend == "auto":
             self.backend = "nccl" if self.device.type == "cuda" else "gloo"
 

@@ -1,0 +1,92 @@
+"""A real rank in the test's own process: composed from conf/, checked, built as a worker would build it."""
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+
+from runner import build
+from runner.attempt import Attempt
+from runner.checkpoint import Checkpoints
+from runner.compatibility import complete
+from runner.config import CONF, check
+from runner.heartbeat import Heartbeat
+from runner.run_folder import RunFolder
+from runner.trainer import Trainer
+
+# 40 updates in two epochs of 20, a second of work; two log intervals in an epoch and a shorter third one.
+SMALL = (
+    "data=synthetic",
+    "data.image_size=8",
+    "data.num_classes=3",
+    "data.train_samples=160",
+    "data.val_samples=37",
+    "data.batch_size=8",
+    "model.width=2",
+    "optimizer.lr=0.05",
+    "trainer.epochs=2",
+    "trainer.log_every=8",
+    "trainer.device=cpu",
+    "launcher.threads_per_rank=1",
+)
+TIMINGS = ("started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb")
+
+
+def config(*overrides: str) -> dict[str, Any]:
+    """The run config that ``python run.py <overrides>`` would freeze."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return complete(check(compose("config", list(overrides))))
+
+
+def small(*overrides: str) -> dict[str, Any]:
+    """The same for a run of a second; ``overrides`` may change what SMALL says."""
+    kept = [o for o in SMALL if not any(o.split("=")[0] == other.split("=")[0].lstrip("+") for other in overrides)]
+    if any(other.startswith("data=") for other in overrides):
+        kept = [o for o in kept if not o.startswith("data.") or o.startswith("data.batch_size")]
+    if any(other.startswith("model=") for other in overrides):
+        kept = [o for o in kept if not o.startswith("model.")]
+    return config(*kept, *overrides)
+
+
+def attempt(path: Path, config: dict[str, Any], *, state: dict[str, Any] | None = None) -> Attempt:
+    """Rank 0 of 1 with everything in place, in the run folder ``path``. ``state``: as for build.build."""
+    folder = RunFolder(path)
+    folder.write_config(config)
+    heartbeat = Heartbeat.create(folder.heartbeat, ranks=1)
+    parallel = build.join(config, rank=0, local_rank=0, world_size=1)
+    checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
+    trainer = build.build(config, parallel, folder, heartbeat, state)
+    return Attempt(trainer, checkpoints=checkpoints, folder=folder, device="cpu")
+
+
+@contextmanager
+def opened(path: Path, config: dict[str, Any]) -> Iterator[Trainer]:
+    """A trainer to call by hand; ``Trainer.fit`` would close its files itself."""
+    trainer = attempt(path, config).trainer
+    try:
+        yield trainer
+    finally:
+        trainer.reporter.recorder.close()
+
+
+def train(path: Path, config: dict[str, Any]) -> Attempt:
+    """A whole run, or the rest of the one that ``path`` holds."""
+    folder = RunFolder(path)
+    state = Checkpoints(folder, every=0, keep=0).last()
+    run = attempt(path, config, state=state)
+    run.train(seed=config["seed"], state=state)
+    return run
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: w.clone() for name, w in trainer.parallel.unwrap(trainer.model).state_dict().items()}
+
+
+def rows(path: Path, *, without: tuple[str, ...] = ()) -> list[dict[str, str]]:
+    """The rows of a CSV file, some columns left out."""
+    with open(path, newline="") as file:
+        return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]

@@ -1,0 +1,121 @@
+"""Frozen runs to launch from this process, and real parents to signal."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from runner.compatibility import complete
+from runner.config import CONF, check
+from runner.run_folder import RunFolder
+
+PROJECT = CONF.parent
+TIMINGS = {"started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb"}
+
+
+def freeze(path: Path, *overrides: str) -> RunFolder:
+    """A run folder that holds the frozen config of these overrides."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = compose("config", overrides=list(overrides))
+    folder = RunFolder(path)
+    folder.write_config(complete(check(composed)))
+    return folder
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """A table's rows without what a clock or the system measured."""
+    with open(path, newline="") as file:
+        return [{k: v for k, v in row.items() if k not in TIMINGS} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(autouse=True)
+def _own_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks find the classes of tests/launchers/faulty.py."""
+    here = str(Path(__file__).parent)
+    monkeypatch.syspath_prepend(here)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, str(PROJECT)]))
+
+
+class Parent:
+    """A real `python run.py` in the background, whose ranks can be found and signalled."""
+
+    def __init__(self, folder: Path, *overrides: str, command: tuple[str, ...] = ("run.py",)):
+        self.folder = RunFolder(folder)
+        arguments = [sys.executable, *command, *overrides]
+        # In a session of its own, as a terminal would have it: signals go where they are sent.
+        self.process = subprocess.Popen(
+            arguments, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def wait_for_step(self, step: int) -> None:
+        """Return when the run has written a row for this step."""
+        self.wait_until(
+            lambda: self.folder.steps.exists() and any(int(r["step"]) >= step for r in rows(self.folder.steps))
+        )
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.process.stdout and self.process.stdout.read()
+            assert time.monotonic() < deadline, "the run did not get there"
+            time.sleep(0.05)
+
+    def ranks(self) -> list[psutil.Process]:
+        return [p for p in descendants(self.process.pid) if is_rank(p, self.folder)]
+
+    def end(self, seconds: float = 30) -> tuple[int, str]:
+        """The exit code and all output."""
+        output, _ = self.process.communicate(timeout=seconds)
+        return self.process.returncode, output
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_rank(process: psutil.Process, folder: RunFolder) -> bool:
+    try:
+        return any("manyheads: rank" in part and str(folder.path) in part for part in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+def survivors(folder: RunFolder) -> list[psutil.Process]:
+    """Processes of this run that are still there, wherever they hang in the tree."""
+    return [p for p in psutil.process_iter() if is_rank(p, folder)]
+
+
+@pytest.fixture
+def parent() -> Iterator[Callable[..., Parent]]:
+    """Starts parents, and ends what a failed test leaves."""
+    started: list[Parent] = []
+
+    def start(folder: Path, *overrides: str, **options: tuple[str, ...]) -> Parent:
+        started.append(Parent(folder, *overrides, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        left = [*descendants(one.process.pid), *survivors(one.folder)]
+        if one.process.poll() is None:
+            one.process.kill()
+        for process in left:
+            if process.is_running():
+                process.send_signal(signal.SIGKILL)
+        one.process.communicate()
+
+
+def read_yaml(path: Path) -> dict:
+    return yaml.safe_load(path.read_text())

@@ -1,0 +1,62 @@
+"""Models that fail on purpose, once, on one rank at one step."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from runner.model.small_cnn import SmallCNN
+
+
+class Faulty(SmallCNN):
+    """small_cnn that fails in the forward pass of training step ``step`` on rank ``rank``, as ``how`` says.
+
+    ``once``: a file that remembers that it has failed, so that a resumed run goes through.
+    """
+
+    def __init__(
+        self, *, num_classes: int, how: str, rank: int = 0, step: int = 1, once: str | None = None, width: int = 8
+    ):
+        super().__init__(num_classes=num_classes, width=width)
+        self._how, self._step, self._once = how, step, once
+        self._here = int(os.environ.get("RANK", 0)) == rank and not (once and Path(once).exists())
+        self._steps = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.training and self._here and torch.is_grad_enabled():
+            self._steps += 1
+            if self._steps == self._step:
+                if self._once:
+                    Path(self._once).touch()
+                fail(self._how)
+        return super().forward(images)
+
+
+def fail(how: str) -> None:
+    if how == "raise":
+        raise ArithmeticError("made to fail")
+    if how == "sys.exit":
+        sys.exit(7)
+    if how == "os._exit":
+        os._exit(9)
+    if how == "leave":
+        os._exit(0)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "sleep":
+        time.sleep(3600)
+    if how == "half a checkpoint":
+        torch.save = save_half  # type: ignore[assignment]
+
+
+def save_half(state: Any, file: IO[bytes]) -> None:
+    file.write(b"half of a checkpoint")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,119 @@
+"""The same run on any backend: same losses, same weights, whatever the launcher and the number of ranks."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from launchers.base import launch
+from runner.config import options
+from tests.launchers.conftest import freeze, rows
+
+STEPS = ("trainer.max_steps=50", "trainer.log_every=1", "data.batch_size=48", "model.width=8")
+WAYS = {
+    "dp": ("parallel=dp",),
+    "inline": ("parallel=ddp", "launcher=inline"),
+    **{
+        f"{launcher}-{ranks}": ("parallel=ddp", f"launcher={launcher}", f"launcher.nproc_per_node={ranks}")
+        for launcher in options("launcher")
+        if launcher != "inline"
+        for ranks in (1, 2, 3)
+    },
+}
+PRECISIONS = {"fp64": (("precision=fp64", "optimizer.lr=0.1"), 1e-9), "fp32": (("optimizer.lr=0.005",), 1e-5)}
+_done: dict[tuple[str, str], tuple[list[float], dict[str, torch.Tensor], str]] = {}
+
+
+def run(folder: Path, precision: str, way: str) -> tuple[list[float], dict[str, torch.Tensor], str]:
+    """Losses of each step, final weights and their digest; each combination is run once."""
+    if (precision, way) not in _done:
+        overrides = WAYS.get(way, ("parallel=single",))
+        run_folder = freeze(folder, *STEPS, *PRECISIONS[precision][0], *overrides)
+        result = launch(run_folder)
+        weights = torch.load(run_folder.last_checkpoint, weights_only=True)["model"]
+        losses = [float(row["loss"]) for row in rows(run_folder.steps)]
+        _done[precision, way] = losses, weights, result["weights_sha256"]
+    return _done[precision, way]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_way_computes_the_same(tmp_path: Path, precision: str, way: str) -> None:
+    tolerance = PRECISIONS[precision][1]
+    losses, weights, _ = run(tmp_path / "single", precision, "single")
+    other_losses, other_weights, _ = run(tmp_path / "other", precision, way)
+    assert len(losses) == len(other_losses) == 50
+    assert losses[-1] < losses[0], "the run has learned nothing, so that equality would mean little"
+    assert other_losses == pytest.approx(losses, rel=tolerance)
+    for name, value in weights.items():
+        assert (other_weights[name] - value).norm() <= tolerance * value.norm(), name
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_launchers_give_the_same_bits(tmp_path: Path, precision: str, ranks: int) -> None:
+    digests = {run(tmp_path / name, precision, f"{name}-{ranks}")[2] for name in ("spawn", "torchrun")}
+    assert len(digests) == 1
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("way", ["single", "spawn-2", "spawn-3"])
+def test_repeating_gives_the_same_bits(tmp_path: Path, way: str) -> None:
+    first = run(tmp_path / "first", "fp32", way)[2]
+    del _done["fp32", way]
+    assert run(tmp_path / "second", "fp32", way)[2] == first
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_kept_last_batch_counts_every_sample_alike(tmp_path: Path, ranks: int) -> None:
+    """1,438 samples in batches of 60 leave 58, which three ranks can't share evenly; accumulation adds to it."""
+    common = (
+        "precision=fp64",
+        "data.batch_size=60",
+        "data.drop_last=false",
+        "trainer.epochs=1",
+        "trainer.log_every=1",
+        "trainer.grad_accumulation=2",
+        "model.width=8",
+    )
+    alone = freeze(tmp_path / "alone", *common)
+    shared = freeze(tmp_path / "shared", *common, "parallel=ddp", f"launcher.nproc_per_node={ranks}")
+    launch(alone)
+    result = launch(shared)
+    assert result["samples_seen"] == 1438
+    expected = [float(row["loss"]) for row in rows(alone.steps)]
+    assert [float(row["loss"]) for row in rows(shared.steps)] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_without_samples_keep_step(tmp_path: Path, ranks: int) -> None:
+    """The last global batch has one sample: all ranks but one have none, in training and in evaluation."""
+    common = (
+        "precision=fp64",
+        "data=synthetic",
+        "data.train_samples=13",
+        "data.val_samples=1",
+        "data.batch_size=12",
+        "data.drop_last=false",
+        "trainer.epochs=2",
+        "optimizer.lr=0.01",
+    )
+    alone = freeze(tmp_path / "alone", *common)
+    shared = freeze(tmp_path / "shared", *common, "parallel=ddp", f"launcher.nproc_per_node={ranks}")
+    first, second = launch(alone), launch(shared)
+    assert second["metrics"]["val_samples"] == 1
+    assert second["metrics"]["val_loss"] == pytest.approx(first["metrics"]["val_loss"], rel=1e-9)
+    assert second["metrics"]["train_loss"] == pytest.approx(first["metrics"]["train_loss"], rel=1e-9)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_evaluation_counts_every_sample_once(tmp_path: Path, ranks: int) -> None:
+    folder = freeze(
+        tmp_path, "trainer.max_steps=3", "data.batch_size=48", "parallel=ddp", f"launcher.nproc_per_node={ranks}"
+    )
+    assert launch(folder)["metrics"]["val_samples"] == 359

@@ -1,0 +1,182 @@
+"""When one rank fails, all end soon, the first one to fail is named, and no process is left."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launchers.base import launch
+from runner.config import options
+from runner.errors import ConfigurationError, RunFailed
+from tests.launchers.conftest import freeze, survivors
+
+LAUNCHERS = [name for name in options("launcher") if name != "inline"]
+FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48", "parallel=ddp")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("how", "kind", "code"),
+    [
+        ("raise", "ArithmeticError", 1),
+        ("sys.exit", "SystemExit", 7),
+        ("os._exit", "ProcessDied", 9),
+        ("kill", "ProcessDied", -signal.SIGKILL),
+    ],
+)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, how: str, kind: str, code: int, rank: int) -> None:
+    if launcher == "torchrun" and rank == 0 and how != "kill":
+        pytest.skip("the same code as for rank 1; torchrun takes seconds to start")
+    overrides = (f"launcher={launcher}", f"+model.how={how}", f"+model.rank={rank}", "+model.step=20")
+    folder = freeze(tmp_path, *FAULTY, *overrides)
+    with pytest.raises(RunFailed) as caught:
+        launch(folder)
+    result = json.loads(folder.result.read_text())
+    assert result["status"] == "failed"
+    assert result["error"] == caught.value.error
+    assert (result["error"]["rank"], result["error"]["type"], result["error"]["exit_code"]) == (rank, kind, code)
+    if how == "raise":
+        assert result["error"]["message"] == "made to fail"
+        assert 'raise ArithmeticError("made to fail")' in result["error"]["traceback"]
+    assert survivors(folder) == []
+
+
+@pytest.mark.processes
+def test_rank_that_leaves_early_is_a_failure(tmp_path: Path) -> None:
+    folder = freeze(tmp_path, *FAULTY, "+model.how=leave", "+model.rank=1", "+model.step=20")
+    with pytest.raises(RunFailed) as caught:
+        launch(folder)
+    assert caught.value.error["rank"] == 1
+    assert survivors(folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_all_end_within_seconds(tmp_path: Path, parent, launcher: str) -> None:
+    overrides = (*FAULTY, f"launcher={launcher}", "+model.how=kill", "+model.rank=1", "+model.step=60")
+    running = parent(tmp_path, *overrides, f"hydra.run.dir={tmp_path}")
+    ranks: list[psutil.Process] = []
+    running.wait_until(
+        lambda: len(ranks.extend(running.ranks()) or ranks) >= 2 and any(not p.is_running() for p in ranks)
+    )
+    died = time.monotonic()
+    code, output = running.end()
+    assert time.monotonic() - died < 10
+    assert code == 1
+    assert "rank 1 failed first" in output
+    assert "SIGKILL" in output
+    assert survivors(running.folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
+    """The message says so, and the log says where the rank was."""
+    overrides = (
+        f"launcher={launcher}",
+        "+model.how=sleep",
+        "+model.rank=1",
+        "+model.step=20",
+        "launcher.stall_timeout=8",
+    )
+    folder = freeze(tmp_path, *FAULTY, *overrides)
+    with pytest.raises(RunFailed, match=r"launcher\.stall_timeout"):
+        launch(folder)
+    assert folder.read_result()["error"]["type"] == "Stalled"
+    assert "faulty.py" in folder.rank_log(1).read_text()
+    assert survivors(folder) == []
+
+
+def test_inline_run_that_gets_nowhere_fails(tmp_path: Path, parent) -> None:
+    overrides = [o for o in FAULTY if o != "parallel=ddp"]
+    running = parent(
+        tmp_path,
+        *overrides,
+        "+model.how=sleep",
+        "+model.step=5",
+        "launcher.stall_timeout=6",
+        f"hydra.run.dir={tmp_path}",
+    )
+    code, output = running.end(seconds=60)
+    assert code == 1
+    assert "launcher.stall_timeout" in output
+    assert running.folder.read_result()["error"]["type"] == "Stalled"
+
+
+def test_inline_failure_is_told_alike(tmp_path: Path) -> None:
+    overrides = [o for o in FAULTY if o != "parallel=ddp"]
+    folder = freeze(tmp_path, *overrides, "+model.how=raise", "+model.step=5")
+    with pytest.raises(RunFailed, match="rank 0 failed first"):
+        launch(folder)
+    assert folder.read_result()["error"]["type"] == "ArithmeticError"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> None:
+    folder = freeze(tmp_path, "model=torchvision", "model.name=resnet5", "parallel=ddp", f"launcher={launcher}")
+    with pytest.raises(ConfigurationError, match=r"resnet50"):
+        launch(folder)
+    assert folder.read_result()["error"]["type"] == "ConfigurationError"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str) -> None:
+    running = parent(
+        tmp_path,
+        "parallel=ddp",
+        f"launcher={launcher}",
+        "data.num_workers=1",
+        "trainer.epochs=1000",
+        f"hydra.run.dir={tmp_path}",
+    )
+    running.wait_for_step(10)
+    everyone = [p.pid for p in running.ranks()] + [
+        p.pid for p in psutil.Process(running.process.pid).children(recursive=True)
+    ]
+    assert len(everyone) >= 5
+    running.process.kill()
+    deadline = time.monotonic() + 10
+    while any(psutil.pid_exists(pid) for pid in everyone) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [pid for pid in everyone if psutil.pid_exists(pid)] == []
+
+
+@pytest.mark.processes
+def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent) -> None:
+    running = parent(tmp_path, "parallel=ddp", "launcher=torchrun", "trainer.epochs=1000", f"hydra.run.dir={tmp_path}")
+    running.wait_for_step(10)
+    agent = psutil.Process(running.process.pid).children()[0]
+    os.kill(agent.pid, signal.SIGKILL)
+    code, _ = running.end()
+    assert code == 1
+    assert survivors(running.folder) == []
+
+
+@pytest.mark.processes
+def test_two_runs_at_once_do_not_meet(tmp_path: Path, parent) -> None:
+    both = [
+        parent(
+            tmp_path / way, "parallel=ddp", f"launcher={way}", "trainer.max_steps=40", f"hydra.run.dir={tmp_path / way}"
+        )
+        for way in LAUNCHERS
+    ]
+    assert [one.end(seconds=90)[0] for one in both] == [0, 0]
+    assert len({one.folder.read_result()["weights_sha256"] for one in both}) == 1
+
+
+@pytest.mark.processes
+def test_titles_say_who_is_who(tmp_path: Path, parent) -> None:
+    running = parent(tmp_path, "parallel=ddp", "trainer.epochs=1000", f"hydra.run.dir={tmp_path}")
+    running.wait_for_step(10)
+    titles = {process.cmdline()[0] for process in running.ranks()}
+    assert titles == {f"manyheads: rank {rank}/2 {tmp_path}" for rank in (0, 1)}
+    running.process.send_signal(signal.SIGTERM)
+    running.end()

@@ -1,0 +1,94 @@
+"""A run killed at any step, or during a checkpoint, and resumed ends as one that was never disturbed."""
+
+from pathlib import Path
+
+import pytest
+
+from launchers.base import launch
+from runner.errors import RunFailed
+from runner.run_folder import RunFolder
+from tests.launchers.conftest import freeze, rows
+
+# 29 updates an epoch; checkpoints in the middle of an epoch and of a log interval.
+COMMON = (
+    "model=custom",
+    "model._target_=faulty.Faulty",
+    "data.batch_size=48",
+    "trainer.max_steps=70",
+    "trainer.epochs=3",
+    "trainer.log_every=5",
+    "checkpoint.every=13",
+)
+RANKS = {
+    1: ("parallel=single", "launcher=spawn"),
+    2: ("parallel=ddp", "launcher.nproc_per_node=2"),
+    3: ("parallel=ddp", "launcher.nproc_per_node=3"),
+}
+# Counted in forward passes of training, of which DDP makes two more to begin with: before the first checkpoint,
+# just after one, between two, in the second epoch, near the end.
+KILLS = ["kill:5", "kill:16", "kill:22", "kill:40", "kill:66", "half a checkpoint:24"]
+_undisturbed: dict[tuple[int, str], RunFolder] = {}
+
+
+def undisturbed(folder: Path, ranks: int, *more: str) -> RunFolder:
+    """The same run without a failure, once for each kind."""
+    key = (ranks, " ".join(more))
+    if key not in _undisturbed:
+        _undisturbed[key] = freeze(folder, *COMMON, *RANKS[ranks], "+model.how=nothing", *more)
+        launch(_undisturbed[key])
+    return _undisturbed[key]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("undisturbed")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -> None:
+    how, step = kill.split(":")
+    expected = undisturbed(kept / str(ranks), ranks)
+    fault = (f"+model.how={how}", f"+model.step={step}", f"+model.once={tmp_path / 'failed'}", "+model.rank=0")
+    folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault)
+    with pytest.raises(RunFailed, match="SIGKILL"):
+        launch(folder)
+    result = launch(folder)
+    assert result["status"] == "completed"
+    assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
+    assert rows(folder.steps) == rows(expected.steps)
+    assert rows(folder.epochs) == rows(expected.epochs)
+    assert not list(folder.path.rglob(".*.aside"))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("precision=amp", "precision.dtype=float16"),
+        ("trainer.grad_accumulation=2", "trainer.clip_norm=0.5"),
+        ("optimizer=adamw", "scheduler=step", "data.num_workers=1"),
+        ("parallel.find_unused_parameters=true",),
+        ("parallel.static_graph=true",),
+    ],
+    ids=" ".join,
+)
+def test_with_other_state_to_keep(tmp_path: Path, kept: Path, more: tuple[str, ...]) -> None:
+    expected = undisturbed(kept / more[0], 3, *more)
+    fault = ("+model.how=kill", "+model.step=40", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
+    folder = freeze(tmp_path / "run", *COMMON, *RANKS[3], *fault, *more)
+    with pytest.raises(RunFailed, match="SIGKILL"):
+        launch(folder)
+    assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
+
+
+@pytest.mark.processes
+def test_completed_run_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from runner.__main__ import go_on
+
+    folder = undisturbed(kept / "2", 2)
+    before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
+    go_on(str(folder.path))
+    assert "complete already" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before

@@ -1,0 +1,106 @@
+"""SIGINT and SIGTERM to the parent: all ranks stop after the same step, with a checkpoint."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from runner.config import options
+from tests.launchers.conftest import rows, survivors
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+WAYS = [
+    *[(launcher, "parallel=ddp") for launcher in options("launcher") if launcher != "inline"],
+    ("spawn", "launcher.warm=false"),
+    ("inline", "parallel=single"),
+]
+LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("signum", CODES, ids=lambda s: s.name)
+@pytest.mark.parametrize(("launcher", "how"), WAYS)
+def test_stops_with_a_checkpoint(tmp_path: Path, parent, launcher: str, how: str, signum: signal.Signals) -> None:
+    parallel = () if how == "parallel=single" else ("parallel=ddp",)
+    overrides = {how, f"launcher={launcher}", *parallel, *LONG, f"hydra.run.dir={tmp_path}"}
+    running = parent(tmp_path, *sorted(overrides))
+    running.wait_for_step(8)
+    running.process.send_signal(signum)
+    code, output = running.end()
+    assert code == CODES[signum], output
+    assert "Traceback" not in output
+    result = running.folder.read_result()
+    assert result["status"] == "interrupted"
+    assert result["signal"] == signum
+    checkpoint = torch.load(running.folder.last_checkpoint, weights_only=True)
+    assert checkpoint["progress"]["step"] == result["steps"] == int(rows(running.folder.steps)[-1]["step"])
+    assert re.search(r"python -m runner resume", output)
+    assert survivors(running.folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", ["spawn", "torchrun", "inline"])
+def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> None:
+    """The second job of a sweep is interrupted, and with it the sweep."""
+    parallel = "parallel=single" if launcher == "inline" else "parallel=ddp"
+    overrides = (parallel, f"launcher={launcher}", "trainer.log_every=2", "trainer.evaluate_every=0")
+    running = parent(
+        tmp_path / "1",
+        "-m",
+        *overrides,
+        "trainer.epochs=1,1000",
+        f"hydra.sweep.dir={tmp_path}",
+        "checkpoint.every=1epoch",
+    )
+    running.wait_for_step(4)
+    running.process.send_signal(signal.SIGINT)
+    code, output = running.end()
+    assert code == 130, output
+    assert (tmp_path / "0" / "result.json").exists()
+    assert running.folder.read_result()["status"] == "interrupted"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", ["spawn", "torchrun"])
+def test_second_signal_ends_at_once(tmp_path: Path, parent, launcher: str) -> None:
+    """A rank that sleeps in the step can't stop after it."""
+    faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=sleep", "+model.rank=1", "+model.step=30")
+    running = parent(tmp_path, *faulty, "parallel=ddp", f"launcher={launcher}", *LONG, f"hydra.run.dir={tmp_path}")
+    running.wait_for_step(24)
+    running.process.send_signal(signal.SIGINT)
+    with pytest.raises(Exception, match="timed out"):
+        running.end(seconds=2)
+    running.process.send_signal(signal.SIGINT)
+    code, output = running.end(seconds=10)
+    assert code == 130, output
+    assert running.folder.read_result()["status"] == "interrupted"
+    assert survivors(running.folder) == []
+
+
+@pytest.mark.processes
+def test_signal_to_a_rank_stops_all(tmp_path: Path, parent) -> None:
+    """A cluster may signal the ranks themselves."""
+    running = parent(tmp_path, "parallel=ddp", *LONG, f"hydra.run.dir={tmp_path}")
+    running.wait_for_step(8)
+    running.ranks()[0].send_signal(signal.SIGTERM)
+    code, output = running.end()
+    assert code == 143, output
+    assert running.folder.read_result()["status"] == "interrupted"
+
+
+@pytest.mark.processes
+def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
+    overrides = ("parallel=ddp", "trainer.epochs=30", "trainer.log_every=4", "data.batch_size=48", "model.width=8")
+    undisturbed = parent(tmp_path / "whole", *overrides, f"hydra.run.dir={tmp_path / 'whole'}")
+    assert undisturbed.end(seconds=120)[0] == 0
+    running = parent(tmp_path / "cut", *overrides, f"hydra.run.dir={tmp_path / 'cut'}")
+    running.wait_for_step(8)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end()[0] == 143
+    again = parent(tmp_path / "cut", str(tmp_path / "cut"), command=("-m", "runner", "resume"))
+    assert again.end(seconds=120)[0] == 0
+    assert again.folder.read_result()["weights_sha256"] == undisturbed.folder.read_result()["weights_sha256"]
+    assert rows(again.folder.steps) == rows(undisturbed.folder.steps)
+    assert rows(again.folder.epochs) == rows(undisturbed.folder.epochs)

@@ -1,0 +1,73 @@
+"""Data sets, models and losses that the tests name as a user's own, by ``_target_``."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from runner.data.base import CorruptSample
+
+
+class Noise:
+    """Float images without augmentation; training sample ``nan`` is not a number."""
+
+    num_classes = 3
+
+    def __init__(self, *, split: str, size: int = 41, nan: int = -1):
+        self.train = split == "train"
+        draws = np.random.RandomState(5 if self.train else 6)
+        self.images = torch.from_numpy(draws.randn(size, 3, 8, 8).astype(np.float32))
+        self.targets = draws.randint(0, self.num_classes, size).tolist()
+        if self.train and nan >= 0:
+            self.images[nan] = float("nan")
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[index], self.targets[index]
+
+
+class Unreadable(Noise):
+    """Noise whose sample 3 can't be read, in both splits."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if index == 3:
+            raise CorruptSample("three.jpg", "broken")
+        return super().__getitem__(index)
+
+
+class Drawing(Noise):
+    """Noise with an augmentation from every generator that a transform may use."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        import random
+
+        image, target = super().__getitem__(index)
+        return image + torch.rand(1) + random.random() + float(np.random.rand()), target
+
+
+class Rich(nn.Module):
+    """What makes resuming hard: BatchNorm's buffers, and dropout, which draws from the rank's generator."""
+
+    def __init__(self, *, num_classes: int, width: int = 4):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()
+        )
+        self.dropout = nn.Dropout(0.3)
+        self.head = nn.Linear(4 * width, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.dropout(self.body(images)))
+
+
+class Rootless(nn.Module):
+    """Finite going forward; the gradient of the square root of 0 times 0 is not a number."""
+
+    def __init__(self, num_classes: int):
+        super().__init__()
+        self.head = nn.Linear(3 * 8 * 8, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = self.head(images.flatten(1))
+        return logits + torch.sqrt(logits * 0) * 0
