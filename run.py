@@ -1,6 +1,6 @@
 """Run one experiment: compose, check, freeze, launch. `python run.py --help` shows what can be chosen."""
 
-from runner.command_line import command_line, job  # first: it settles how Hydra reports errors
+from runner.command_line import check_experiment, command_line, job  # first: it settles how Hydra reports errors
 
 import hydra  # isort: skip
 from hydra.core.hydra_config import HydraConfig
@@ -17,6 +17,7 @@ from runner.run_folder import RunFolder
 def run(config: DictConfig) -> float | None:
     """One run, or one job of a sweep; returns the objective, for sweepers that search."""
     with job():
+        check_experiment()
         folder = RunFolder(HydraConfig.get().runtime.output_dir)
         frozen = complete(check(config))
         folder.write_config(frozen)

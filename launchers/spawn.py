@@ -47,6 +47,7 @@ class Spawn(Launcher):
 
 def _rank(folder: str, environment: dict[str, str]) -> None:
     os.environ.update(environment)
+    multiprocessing.set_start_method(None, force=True)  # how this rank was started is nothing to its own children
     from runner.worker import main
 
     main(folder)

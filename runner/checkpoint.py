@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,11 @@ def load(path: str | Path) -> dict[str, Any]:
     """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
+        if isinstance(state, dict) and "version" in state:  # one of ours
+            _compare_checksums(path)
     except FileNotFoundError:
         raise ConfigurationError(f"the checkpoint {path} is not there.") from None
-    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError) as error:
+    except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}") from None
     if not isinstance(state, dict):
@@ -71,6 +73,13 @@ def load(path: str | Path) -> dict[str, Any]:
     if state.get("version", VERSION) > VERSION:
         raise ConfigurationError(f"the checkpoint {path} was written by a newer version of manyheads. Update it.")
     return state
+
+
+def _compare_checksums(path: str | Path) -> None:
+    """torch writes a checksum of each part, but does not compare it when it loads."""
+    with zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise ValueError(f"the checksum of {damaged} is wrong")
 
 
 def load_model(model: torch.nn.Module, weights: dict[str, Tensor], source: str | Path) -> None:

@@ -10,28 +10,37 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
+from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, read_write
+from omegaconf import DictConfig, OmegaConf, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import GROUPS, known_keys, nearest, no_such_option
+from runner.config import GROUPS, no_such_option, options, unknown_key
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.run_folder import RunFolder
 
 FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=runner.command_line.FreshFolder"
-_failures: list[Exception] = []
+NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
+_failures: list[ConfigurationError | RunFailed] = []
 
 
 def command_line(app: Callable[[], Any]) -> NoReturn:
     """Run a Hydra app and end the process: 0 done, 1 failed, 2 bad configuration, 130/143 interrupted."""
     if not {"-sc", "--shell-completion"} & set(sys.argv):
-        sys.argv.append(FRESH_FOLDER)  # not in conf/: a saved config that is run again has lost that section
+        sys.argv = with_fresh_folder(sys.argv)  # not in conf/: a saved config that is run again has lost that section
     sys.exit(exit_code(app))
+
+
+def with_fresh_folder(arguments: list[str]) -> list[str]:
+    """The command line with the callback among its overrides, which must stand together for argparse."""
+    overrides = get_args_parser().parse_known_args(arguments[1:])[0].overrides
+    at = arguments.index(overrides[0], 1) if overrides else len(arguments)
+    return [*arguments[:at], FRESH_FOLDER, *arguments[at:]]
 
 
 def exit_code(app: Callable[[], Any]) -> int:
@@ -51,12 +60,20 @@ def exit_code(app: Callable[[], Any]) -> int:
         if error not in _failures:
             complain(str(error))
             return error.exit_code
-    except Exception:
-        traceback.print_exc()
-        return 1
-    if not _failures:
-        return 0
-    return getattr(_failures[0], "exit_code", 1) if len(_failures) == 1 else 1
+    except Exception as error:
+        if not _raised_by_hydra(error):
+            traceback.print_exc()
+            return 1
+        complain(explain(error))
+        return 2
+    codes = {failure.exit_code for failure in _failures}
+    return 1 if len(codes) > 1 else next(iter(codes), 0)
+
+
+def _raised_by_hydra(error: Exception) -> bool:
+    """Some mistakes in overrides end in a plain ValueError of Hydra's."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].startswith("hydra.")
 
 
 @contextmanager
@@ -69,6 +86,17 @@ def job() -> Iterator[None]:
         complain(str(error))
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise
+        RunFolder(HydraConfig.get().runtime.output_dir).clear_refused()
+
+
+def check_experiment() -> None:
+    """Hydra silently leaves out an optional option that it can't find, even one that the user named."""
+    for override in _as_typed(HydraConfig.get().overrides.task):
+        key, _, value = override.partition("=")
+        if key.lstrip("+") == "experiment":
+            for name in value.strip("[]").split(","):
+                if name.strip() not in options("experiment"):
+                    raise ConfigurationError(no_such_option("experiment", name.strip()))
 
 
 def complain(message: str) -> None:
@@ -76,20 +104,39 @@ def complain(message: str) -> None:
     print(f"error: {message}", file=sys.stderr)
 
 
+def _as_typed(overrides: Any) -> list[str]:
+    """Overrides with their interpolations unresolved."""
+    return cast(list[str], OmegaConf.to_container(overrides, resolve=False))
+
+
+def refuse(message: str) -> NoReturn:
+    """End the process from within a callback, whose ordinary exceptions Hydra turns into warnings."""
+    complain(message)
+    sys.exit(2)
+
+
 def explain(error: Exception) -> str:
     """Hydra's message in one paragraph, with the nearest names of options and keys."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines)
-    if found := re.search(r"Could not find '([^']+)'|no match for '([^']+)'", text):
-        group, _, name = (found.group(1) or found.group(2)).rpartition("/")
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
+    if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
+        group, name = found.groups()
+        if group == "experiment" and name in options(group):
+            return NOT_OVER_SAVED
         if group in (*GROUPS, "experiment"):
             return no_such_option(group, name)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
         key = found.group(1) or found.group(2)
-        hint = nearest(key, known_keys())
-        return f"{key} is not a key of the run config.{hint} `python run.py --cfg job` lists them all."
-    if "is not a valid" in text or "mismatched input" in text or "extraneous input" in text:
-        return f"{text} (overrides are written group=option or key=value)"
+        if key == "experiment":
+            return NOT_OVER_SAVED
+        return f"{unknown_key(key)} `python run.py --cfg job` lists them all."
+    if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
+        group, name = found.groups()
+        return f"+{group}={name}: {group} has an option already. Write {group}={name}, without the plus."
+    if "Config group override must be" in text:
+        return f"{text}: set each group to one of its options, which `python run.py --help` lists."
     return text
 
 
@@ -110,13 +157,17 @@ class FreshFolder(Callback):
     def _settle(config: DictConfig, kind: str, is_taken: Callable[[Path], bool]) -> None:
         section = config.hydra[kind]
         path = Path(section.dir)
-        if any(override.startswith(f"hydra.{kind}.dir=") for override in config.hydra.overrides.hydra):
-            if is_taken(path):
-                complain(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
-                sys.exit(2)  # Hydra turns a callback's ordinary exceptions into warnings
-            return
-        with read_write(config.hydra):
-            section.dir = str(_reserve(path))
+        named = any(override.startswith(f"hydra.{kind}.dir=") for override in _as_typed(config.hydra.overrides.hydra))
+        try:
+            if named and is_taken(path):
+                refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
+            if named:
+                path.mkdir(parents=True, exist_ok=True)
+            else:
+                with read_write(config.hydra):
+                    section.dir = str(_reserve(path))
+        except OSError as error:
+            refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
 
 
 def _reserve(path: Path) -> Path:

@@ -5,6 +5,7 @@
 
 import copy
 import difflib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -65,7 +66,7 @@ def read_option(group: str, name: str) -> dict[str, Any]:
 def option_of(group: str, section: Any) -> dict[str, Any] | None:
     """The option that a composed section is an instance of; None when its keys are the user's own."""
     if not isinstance(section, dict):
-        raise ConfigurationError(f"{group}: {section!r} is no option. Allowed: {', '.join(options(group))}.")
+        raise ConfigurationError(f"{group}={_shown(section)} is no option. Allowed: {', '.join(options(group))}.")
     target, name = section.get("_target_"), section.get("name")
     if target is None or name is None:
         missing = "_target_" if target is None else "name"
@@ -99,8 +100,12 @@ def unknown_key(key: str) -> str:
         return f"{key} is a key of {', '.join(owners)} only."
     siblings = [known.rpartition(".")[2] for known in known_keys() if known.rpartition(".")[0] == section]
     found = [f"{section}{dot}{sibling}" for sibling in _similar(name, siblings)]
-    found = found or [known for known in known_keys() if known.rpartition(".")[2] == name][:3]
-    return f"{key} is not a key of the run config.{_suggest(found or _similar(key, known_keys()))}"
+    leaves = {known: known.rpartition(".")[2] for known in known_keys()}
+    found = found or [known for known, leaf in leaves.items() if leaf == name]
+    if not found and not (section and siblings):
+        similar = _similar(name, sorted(set(leaves.values())))
+        found = [known for wanted in similar for known, leaf in leaves.items() if leaf == wanted]
+    return f"{key} is not a key of the run config.{_suggest(found[:3])}"
 
 
 @cache
@@ -117,16 +122,14 @@ def _look_up_options(config: DictConfig) -> None:
 
     A parallel option brings the launcher that it names, unless that was chosen as well.
     """
-    for group in GROUPS:
-        name = config.get(group)
-        if not isinstance(name, str):
-            continue
+    chosen = {group: config.get(group) for group in GROUPS if isinstance(config.get(group), str)}
+    for group, name in chosen.items():
         config[group] = read_option(group, name)
         brings = _read(CONF / group / f"{name}.yaml").get("defaults", [])
         for entry in (entry for entry in brings if isinstance(entry, dict)):
             for key, option in entry.items():
                 other = key.removeprefix("override /")
-                if other in GROUPS and not isinstance(config.get(other), str):
+                if other in GROUPS and other not in chosen:
                     config[other] = read_option(other, option)
 
 
@@ -157,7 +160,7 @@ def _missing_or(error: OmegaConfBaseException) -> str:
 def _check_section(name: str, config: dict, default: dict[str, Any], *, open_keys: bool) -> None:
     section = config.setdefault(name, {})
     if not isinstance(section, dict):
-        raise ConfigurationError(f"{name}={section!r}: allowed are keys below {name}: {', '.join(default)}.")
+        raise ConfigurationError(f"{name}={_shown(section)}: allowed are keys below {name}: {', '.join(default)}.")
     for key, value in default.items():
         if key not in section and value == "???":
             raise ConfigurationError(f"{name}.{key} is not set, and has no default. Set it: {name}.{key}=<value>.")
@@ -165,6 +168,11 @@ def _check_section(name: str, config: dict, default: dict[str, Any], *, open_key
     if not open_keys and default.get("_target_") != "???":
         _check_names(name, section, list(default))
     _check_values(name, section, default)
+
+
+def _shown(value: Any) -> str:
+    """A value as one writes it in YAML."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _check_names(prefix: str, section: dict, allowed: list[str]) -> None:
@@ -179,4 +187,4 @@ def _check_values(prefix: str, section: dict, default: dict[str, Any]) -> None:
     for key, value in section.items():
         rule = rule_for(f"{dot}{key}", default.get(key))
         if rule is not None and not rule.accepts(value):
-            raise ConfigurationError(f"{dot}{key}={value!r} is not allowed. Allowed: {rule.allowed}.")
+            raise ConfigurationError(f"{dot}{key}={_shown(value)} is not allowed. Allowed: {rule.allowed}.")

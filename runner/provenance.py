@@ -86,7 +86,9 @@ def code_state() -> tuple[str | None, bytes]:
         return commit, b""
     with tempfile.TemporaryDirectory() as scratch:  # a scratch index, so that the user's own is not touched
         env = {"GIT_INDEX_FILE": shutil.copy(ROOT / index, scratch)}
-        _git("add", "--intent-to-add", "--", *CODE, env=env)
+        untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
+        if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
+            _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, env=env)
         return commit, _git("diff", "HEAD", env=env)
 
 

@@ -9,6 +9,7 @@ import torch
 from runner.attempt import Attempt
 from runner.checkpoint import Checkpoints
 from runner.errors import ConfigurationError
+from runner.run_folder import RunFolder
 from tests.in_process import TIMINGS, attempt, rows, small, train
 
 HARD = ("model=custom", "model._target_=tests.zoo.Rich", "optimizer=adamw", "optimizer.lr=0.01")
@@ -89,7 +90,7 @@ def test_being_killed_again_and_again(tmp_path):
     whole = train(tmp_path / "whole", small(*HARD))
     config = small(*HARD, "checkpoint.every=3")
     for dies in (4, 5, 14, 22, 40):
-        state = Checkpoints(run_folder(tmp_path / "killed"), every=0, keep=0).last()
+        state = Checkpoints(RunFolder(tmp_path / "killed"), every=0, keep=0).last()
         run = attempt(tmp_path / "killed", config, state=state)
         die_after(run, dies)
         with pytest.raises(Killed):
@@ -97,12 +98,6 @@ def test_being_killed_again_and_again(tmp_path):
     resumed = train(tmp_path / "killed", config)
     assert tables(resumed) == tables(whole)
     assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]
-
-
-def run_folder(path):
-    from runner.run_folder import RunFolder
-
-    return RunFolder(path)
 
 
 def test_a_run_that_was_asked_to_stop_goes_on(tmp_path):
@@ -145,7 +140,7 @@ def test_what_does_not_belong_to_the_training_does_not_change_it(tmp_path):
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     train(tmp_path, small("trainer.epochs=1"))
-    state = Checkpoints(run_folder(tmp_path), every=0, keep=0).last()
+    state = Checkpoints(RunFolder(tmp_path), every=0, keep=0).last()
     run = attempt(tmp_path, small("model.width=3"), state=state)
     with pytest.raises(ConfigurationError, match="is of another model"):
         run.train(seed=1, state=state)
@@ -168,9 +163,7 @@ def test_evaluate_only_repeats_the_run_s_own_numbers(tmp_path):
 
 def test_checkpoint_load_starts_anew_from_given_weights(tmp_path):
     first = train(tmp_path / "first", small())
-    second = train(
-        tmp_path / "second", small(f"checkpoint.load={first.folder.last_checkpoint}", "trainer.max_steps=1")
-    )
+    second = train(tmp_path / "second", small(f"checkpoint.load={first.folder.last_checkpoint}", "trainer.max_steps=1"))
     assert second.folder.read_result()["steps"] == 1
     loss = float(rows(second.folder.steps)[0]["loss"])
     assert loss < 0.9 < float(rows(first.folder.steps)[0]["loss"])
@@ -190,8 +183,9 @@ def test_result_json_knows_what_a_rank_can_know(tmp_path):
 
 
 def test_compiling_keeps_the_weights_names_and_nearly_the_results(tmp_path):
-    plain = train(tmp_path / "plain", small("trainer.max_steps=5"))
-    compiled = train(tmp_path / "compiled", small("trainer.max_steps=5", "trainer.compile=default"))
+    shared = ("trainer.max_steps=3", "trainer.evaluate_every=0")
+    plain = train(tmp_path / "plain", small(*shared))
+    compiled = train(tmp_path / "compiled", small(*shared, "trainer.compile=default"))
     states = [torch.load(run.folder.last_checkpoint, weights_only=True)["model"] for run in (plain, compiled)]
     assert list(states[0]) == list(states[1])
     for name, weight in states[0].items():

@@ -36,7 +36,9 @@ def synthetic(*, train: bool, classes: int = 3) -> tuple[torch.Tensor, torch.Ten
     return images.to(torch.float32) * torch.tensor(1 / 127.5).float() - 1, targets
 
 
-def by_hand(images, targets, *, steps, total, batch=8, clip=math.inf, leave_out=(), loss=cross_entropy, epoch_size=None):
+def by_hand(
+    images, targets, *, steps, total, batch=8, clip=math.inf, leave_out=(), loss=cross_entropy, epoch_size=None
+):
     """Plain PyTorch: momentum SGD under a cosine, over the samples in the order of the seed."""
     torch.manual_seed(1)
     model = SmallCNN(num_classes=3, width=2)

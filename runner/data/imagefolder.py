@@ -36,7 +36,9 @@ class ImageFolder(Data):
             )
         for split in SPLITS.values():
             for name in train:
-                if not any(_is_image(entry) for entry in os.scandir(root / split / name)):
+                with os.scandir(root / split / name) as entries:
+                    is_filled = any(map(_is_image, entries))
+                if not is_filled:
                     raise ConfigurationError(
                         f"data.root={root}: the class folder {root / split / name} holds no image. Fill it, or "
                         f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."

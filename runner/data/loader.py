@@ -97,6 +97,9 @@ def _workers(batches: Batches, requests: _Requests, count: int, device: torch.de
         sampler=requests,
         batch_size=None,  # a request is a whole batch
         num_workers=count,
+        # Children of a rank that a server has forked would by default come from a server of their own, whose death
+        # nobody notices.
+        multiprocessing_context="fork",
         persistent_workers=True,
         pin_memory=device.type == "cuda",
         worker_init_fn=_enter_worker,

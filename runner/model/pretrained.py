@@ -1,5 +1,6 @@
 """Weights from a file: the whole of a checkpoint, or all but the classifier of a pretrained model."""
 
+from collections import OrderedDict
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Non
     Raises ConfigurationError when more than the last layer does not fit.
     """
     own = model.state_dict()
+    metadata = getattr(state, "_metadata", None)  # versions, which some modules' loading asks for
     state = {key: value for key, value in state.items() if not key.lower().startswith("aux")}
     unfit = {key for key in own if key not in state or state[key].shape != own[key].shape}
     last = list(own)[-1].rpartition(".")[0] if own else ""
@@ -28,4 +30,7 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Non
         raise ConfigurationError(
             f"model.pretrained={source} holds the weights of another model: {', '.join(sorted(wrong)[:4])} don't fit."
         )
-    model.load_state_dict({key: value for key, value in state.items() if key not in unfit}, strict=False)
+    fitting = OrderedDict((key, value) for key, value in state.items() if key not in unfit)
+    if metadata is not None:
+        fitting._metadata = metadata  # type: ignore[attr-defined]
+    model.load_state_dict(fitting, strict=False)

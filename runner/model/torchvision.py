@@ -17,6 +17,8 @@ from runner.model.pretrained import load_weights
 
 # Models that are built for one size of image, and the argument that says which.
 SIZED = {"vit_": "image_size", "maxvit_": "input_size"}
+# Models whose nets need less than the images that their weights are meant for.
+SMALLEST = {"swin_": 4, "efficientnet_v2_": 1}
 # In training these return outputs of auxiliary classifiers too, which no plain loss takes.
 AUXILIARY = {
     "googlenet": {"aux_logits": False, "init_weights": True},
@@ -43,9 +45,9 @@ class TorchvisionModel:
             options |= _size_options(name, image_size)
         try:
             model = models.get_model(name, weights=None, num_classes=num_classes, **options)
-        except ValueError as error:
+        except (ValueError, AssertionError) as error:
             raise ConfigurationError(
-                f"model.name={name} can't be built for data.image_size={image_size}: {error}."
+                f"model.name={name} can't be built for data.image_size={image_size}: {error}"
             ) from None
         if weights is not None:
             load_weights(model, pretrained_state(name, weights), weights)
@@ -56,7 +58,8 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     for prefix, argument in SIZED.items():
         if name.startswith(prefix):
             return {argument: (image_size, image_size) if argument == "input_size" else image_size}
-    smallest = max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
+    own = [size for prefix, size in SMALLEST.items() if name.startswith(prefix)]
+    smallest = own[0] if own else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
     if image_size < smallest:
         raise ConfigurationError(
             f"model.name={name} takes images from {smallest}x{smallest} pixels on; the data has "

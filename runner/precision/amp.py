@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import conv2d
 from torch.optim import Optimizer
 
 from runner.errors import ConfigurationError
@@ -64,9 +65,9 @@ def check_autocast(device: torch.device, dtype: torch.dtype) -> None:
     """Raises ConfigurationError where the device can't train a convolution in ``dtype``."""
     name = str(dtype).removeprefix("torch.")
     try:
-        convolution = nn.Conv2d(1, 1, 3, device=device)
+        kernel = torch.zeros(1, 1, 3, 3, device=device, requires_grad=True)  # nothing drawn: the weights come later
         with torch.autocast(device.type, dtype):
-            output = convolution(torch.zeros(1, 1, 4, 4, device=device))
+            output = conv2d(torch.zeros(1, 1, 4, 4, device=device), kernel)
         output.float().sum().backward()
     except RuntimeError as error:
         reason = str(error).splitlines()[0]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 from hydra import compose, initialize_config_dir
 
 from runner.compatibility import complete
@@ -114,8 +113,4 @@ def parent() -> Iterator[Callable[..., Parent]]:
         for process in left:
             if process.is_running():
                 process.send_signal(signal.SIGKILL)
-        one.process.communicate()
-
-
-def read_yaml(path: Path) -> dict:
-    return yaml.safe_load(path.read_text())
+        one.process.communicate(timeout=10)

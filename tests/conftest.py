@@ -1,0 +1,56 @@
+"""What all tests share: the command line as a real process, and one finished run to look at."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from runner.run_folder import RunFolder
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = ROOT / "run.py"
+FAST = ("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.device=cpu", "trainer.log_every=1")
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended. out, err: what it wrote to stdout and stderr."""
+
+    code: int
+    out: str
+    err: str
+
+
+class RunCommand(Protocol):
+    def __call__(self, *overrides: str, cwd: Path | None = None, timeout: float = 120) -> Done: ...
+
+
+def execute(*command: str, cwd: Path, timeout: float = 120) -> Done:
+    """Run a command to its end, or kill it after ``timeout`` seconds and raise TimeoutExpired."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=environment)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def run_command(tmp_path: Path) -> RunCommand:
+    """``python run.py <overrides>`` in a process of its own, in the test's temporary folder unless ``cwd`` is given."""
+
+    def run(*overrides: str, cwd: Path | None = None, timeout: float = 120) -> Done:
+        return execute(sys.executable, str(RUN), *overrides, cwd=cwd or tmp_path, timeout=timeout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A completed run of two updates, made once; to be read only."""
+    folder = RunFolder(tmp_path_factory.mktemp("finished") / "run")
+    overrides = (*FAST, f"hydra.run.dir={folder.path}")
+    done = execute(sys.executable, str(RUN), *overrides, cwd=folder.path.parent)
+    assert done.code == 0, done.err
+    return folder

@@ -1,0 +1,138 @@
+"""Folders of real photos, sound and damaged."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torchvision.transforms import v2
+
+from runner.data.base import CorruptSample
+from runner.data.imagefolder import ImageFolder
+from runner.errors import ConfigurationError
+from tests.data.conftest import SIDE
+from tests.in_process import config, small, train
+
+
+def check(root: Path) -> None:
+    config("data=imagefolder", f"data.root={root}")
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def text(path: Path) -> None:
+    path.write_text("This is not a photo.\n")
+
+
+def break_png(path: Path) -> None:
+    Image.open(path).save(path, format="PNG")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+DAMAGES = [truncate, empty, text, break_png]
+
+
+def test_classes_are_the_folders_in_order(photos):
+    data = ImageFolder(root=str(photos), image_size=SIDE)
+    assert (data.classes, data.num_classes) == (["cat", "coffee", "person"], 3)
+    training, evaluation = data.split(train=True), data.split(train=False)
+    assert (len(training), len(evaluation)) == (15, 9)
+    assert training.targets == [0] * 5 + [1] * 5 + [2] * 5
+    assert [Path(path).name for path in training.paths[:5]] == ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg"]
+
+
+def test_evaluation_is_the_classic_resize_and_centre_crop(photos):
+    evaluation = ImageFolder(root=str(photos), image_size=224).split(train=False)
+    image, target = evaluation[4]
+    with Image.open(photos / "val" / "coffee" / "1.jpg") as file:
+        expected = v2.Compose([v2.Resize(256), v2.CenterCrop(224), v2.PILToTensor()])(file.convert("RGB"))
+    assert target == 1
+    assert image.dtype == torch.uint8
+    assert torch.equal(image, expected)
+
+
+def test_training_crops_and_mirrors_at_random(photos):
+    training = ImageFolder(root=str(photos), image_size=SIDE).split(train=True)
+    torch.manual_seed(1)
+    views = [training[0][0] for _ in range(8)]
+    assert {view.shape for view in views} == {(3, SIDE, SIDE)}
+    assert len({view.numpy().tobytes() for view in views}) == 8
+    torch.manual_seed(1)
+    assert torch.equal(training[0][0], views[0])
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK", "1"])
+def test_images_of_any_mode_have_three_channels(own_photos, mode):
+    path = own_photos / "val" / "cat" / ("0.tif" if mode == "CMYK" else "0.png")
+    with Image.open(own_photos / "val" / "cat" / "0.jpg") as photo:
+        photo.convert(mode).save(path)
+    (own_photos / "val" / "cat" / "0.jpg").unlink()
+    assert ImageFolder(root=str(own_photos), image_size=SIDE).split(train=False)[0][0].shape == (3, SIDE, SIDE)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_a_corrupt_sample_with_its_path(own_photos, damage):
+    path = own_photos / "train" / "coffee" / "2.jpg"
+    damage(path)
+    training = ImageFolder(root=str(own_photos), image_size=SIDE).split(train=True)
+    with pytest.raises(CorruptSample) as caught:
+        training[7]
+    assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_run_over_a_damaged_file(own_photos, tmp_path, damage):
+    bad = own_photos / "train" / "coffee" / "2.jpg"
+    damage(bad)
+    shutil.copy(bad, own_photos / "val" / "person" / "1.jpg")
+    options = ("data=imagefolder", f"data.root={own_photos}", f"data.image_size={SIDE}", "data.num_workers=0")
+    shared = small(*options, "data.batch_size=5", "trainer.epochs=2")
+    shared["data"]["on_corrupt"] = "skip"
+    result = train(tmp_path / "skip", shared).folder.read_result()
+    assert (result["status"], result["steps"], result["samples_seen"]) == ("completed", 6, 30)
+    assert result["corrupt_samples"] == 4  # in each of two epochs one of training, one of evaluation
+    assert result["metrics"]["val_samples"] == 8
+
+    shared["data"]["on_corrupt"] = "error"
+    with pytest.raises(ConfigurationError, match=rf"{bad} cannot be read .*data\.on_corrupt=skip"):
+        train(tmp_path / "error", shared)
+
+
+def test_when_nothing_can_be_read_skipping_ends_too(own_photos, tmp_path):
+    for path in own_photos.glob("train/*/*.jpg"):
+        text(path)
+    options = ("data=imagefolder", f"data.root={own_photos}", f"data.image_size={SIDE}", "data.num_workers=0")
+    with pytest.raises(ConfigurationError, match="and no other sample either"):
+        train(tmp_path / "run", small(*options, "data.batch_size=5", "data.on_corrupt=skip"))
+
+
+def test_what_the_parent_refuses(own_photos):
+    check(own_photos)
+    (own_photos / "val" / "cat" / "notes.txt").write_text("no image, no harm")
+    check(own_photos)
+    for path in own_photos.glob("val/cat/*.jpg"):
+        path.unlink()
+    with pytest.raises(ConfigurationError, match=rf"the class folder {own_photos}/val/cat holds no image"):
+        check(own_photos)
+    shutil.rmtree(own_photos / "val" / "cat")
+    with pytest.raises(ConfigurationError, match=r"must hold the same class folders, but differ in cat"):
+        check(own_photos)
+    shutil.rmtree(own_photos / "val")
+    with pytest.raises(ConfigurationError, match=rf"{own_photos}/val is not there.*Set data\.root"):
+        check(own_photos)
+    (own_photos / "val").mkdir()
+    with pytest.raises(ConfigurationError, match=rf"{own_photos}/val holds no class folder"):
+        check(own_photos)
+    with pytest.raises(ConfigurationError, match=r"nowhere/train is not there"):
+        check(own_photos / "nowhere")
+    with pytest.raises(ConfigurationError, match=r"data\.root is not set"):
+        config("data=imagefolder")
