@@ -41,7 +41,7 @@ class Terminal(Display):
     """A live bar on a terminal; elsewhere plain lines, one at each epoch and now and then."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False)
+        self._console = Console(highlight=False, markup=False, emoji=False)  # folders may have brackets and colons
         self._live = self._console.is_terminal
         self._shown = time.monotonic()
         self._progress: Progress | None = None

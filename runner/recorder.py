@@ -2,7 +2,6 @@
 
 import csv
 import io
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ EPOCH_COLUMNS = (
     "samples_per_second",
     "peak_memory_mb",
 )
-FLUSH_SECONDS = 1.0
 
 
 class Recorder:
@@ -52,7 +50,7 @@ class Files(Recorder):
     def __init__(self, folder: RunFolder, *, position: dict[str, int], step: int):
         self._steps = Table(folder.steps, STEP_COLUMNS, position.get("steps", 0))
         self._epochs = Table(folder.epochs, EPOCH_COLUMNS, position.get("epochs", 0))
-        self._board = SummaryWriter(str(folder.tensorboard), purge_step=step + 1, flush_secs=int(FLUSH_SECONDS))
+        self._board = SummaryWriter(str(folder.tensorboard), purge_step=step + 1, flush_secs=1)
 
     def step(self, row: dict[str, Any]) -> None:
         self._steps.append(row)
@@ -61,7 +59,6 @@ class Files(Recorder):
 
     def epoch(self, row: dict[str, Any]) -> None:
         self._epochs.append(row)
-        self._epochs.flush()
         for split in ("train", "val"):
             for name in ("loss", "acc1", "acc5"):
                 if row[f"{split}_{name}"] is not None:
@@ -69,7 +66,7 @@ class Files(Recorder):
 
     def position(self) -> dict[str, int]:
         self._board.flush()
-        return {"steps": self._steps.flush(), "epochs": self._epochs.flush()}
+        return {"steps": self._steps.size(), "epochs": self._epochs.size()}
 
     def close(self) -> None:
         self._steps.close()
@@ -78,34 +75,26 @@ class Files(Recorder):
 
 
 class Table:
-    """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there."""
+    """A CSV file that grows by whole rows, each on the disk at once. ``size``: bytes to keep of what is there."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
         self._columns = columns
-        self._file = open(path, "a+b")  # noqa: SIM115
+        self._file = open(path, "a", newline="")  # noqa: SIM115
         self._file.truncate(size)
-        self._text = io.StringIO()
-        self._writer = csv.writer(self._text, lineterminator="\n")
-        self._flushed = time.monotonic()
+        self._writer = csv.writer(self._file, lineterminator="\n")
         if size == 0:
             self._writer.writerow(columns)
+            self._file.flush()
 
     def append(self, row: dict[str, Any]) -> None:
         self._writer.writerow([_cell(row[name]) for name in self._columns])
-        if time.monotonic() - self._flushed > FLUSH_SECONDS:
-            self.flush()
-
-    def flush(self) -> int:
-        """Hand all rows to the system; returns the file's size in bytes."""
-        self._file.write(self._text.getvalue().encode())
         self._file.flush()
-        self._text.seek(0)
-        self._text.truncate()
-        self._flushed = time.monotonic()
+
+    def size(self) -> int:
+        """The file's size in bytes."""
         return self._file.seek(0, io.SEEK_END)
 
     def close(self) -> None:
-        self.flush()
         self._file.close()
 
 

@@ -106,6 +106,22 @@ def test_bad_input_is_refused(run_command, tmp_path, overrides, fragments):
     assert left == []
 
 
+@pytest.mark.parametrize(
+    ("folders", "fragments"),
+    [
+        (["train/cat/1.jpg", "val/cat/notes.txt"], ["val/cat holds no image", "Allowed: .jpg"]),
+        (["train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg"], ["same class folders", "differ in dog"]),
+    ],
+)
+def test_an_image_folder_with_something_amiss_is_refused(run_command, tmp_path, folders, fragments):
+    for file in folders:
+        (tmp_path / "photos" / file).parent.mkdir(parents=True)
+        (tmp_path / "photos" / file).touch()
+    before = files(tmp_path)
+    assert_refused(run_command("data=imagefolder", "data.root=photos"), "data.root=", *fragments)
+    assert files(tmp_path) == before
+
+
 def test_a_launcher_that_is_not_there_is_refused(run_command):
     assert_refused(
         run_command("launcher._target_=launchers.inline.Nothing"), "launchers.inline.Nothing", "no such class"

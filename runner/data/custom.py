@@ -6,6 +6,7 @@ from typing import Any
 
 from runner.data.base import Data, Dataset
 from runner.errors import ConfigurationError
+from runner.instantiate import call
 
 
 class Custom(Data):
@@ -20,7 +21,10 @@ class Custom(Data):
     def __init__(self, build: Callable[..., Dataset], *, root: str | None, num_classes: int | None, **options: Any):
         if root is not None and "root" in inspect.signature(build).parameters:
             options["root"] = root
-        self._splits = {train: build(split="train" if train else "val", **options) for train in (True, False)}
+        target = f"{build.__module__}.{build.__qualname__}"
+        self._splits = {
+            train: call("data", target, build, split="train" if train else "val", **options) for train in (True, False)
+        }
         classes = getattr(self._splits[True], "classes", None)
         count = num_classes or getattr(self._splits[True], "num_classes", None) or (classes and len(classes))
         if not isinstance(count, int):

@@ -59,8 +59,9 @@ class TorchvisionData(Data):
             if self.download and not _evidence(self.name, self.root).exists():
                 _download(self.known.name, self.root)
             dataset = getattr(torchvision.datasets, self.known.name)(**options)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise missing(self.name, self.root, str(error).splitlines()[0]) from None
+        except Exception as error:  # each file format has errors of its own
+            reason = str(error).splitlines() or [type(error).__name__]
+            raise missing(self.name, self.root, reason[0]) from None
         images = torch.as_tensor(dataset.data)
         images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2).contiguous()
         targets = torch.as_tensor(dataset.targets, dtype=torch.int64)
@@ -86,8 +87,9 @@ def _download(name: str, root: str) -> None:
 
 def missing(name: str, root: str, reason: str) -> ConfigurationError:
     """The error that names the path and the remedy."""
+    file = _evidence(name, root)
+    fault = "cannot be read" if file.exists() else "is not there and could not be downloaded"
     return ConfigurationError(
-        f"data={name}: {_evidence(name, root)} is not there and could not be downloaded ({reason}). Copy the "
-        f"files there from a machine that has them, set data.root to a folder that does, or try data=digits, "
-        "which needs none."
+        f"data={name}: {file} {fault} ({reason}). Copy the files there from a machine that has them, set data.root "
+        "to a folder that does, or try data=digits, which needs none."
     )

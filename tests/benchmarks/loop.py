@@ -1,0 +1,97 @@
+"""The loop over prebuilt batches: a tiny MLP, so that everything but the arithmetic weighs as much as it can."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from runner.data.batches import Batch
+from runner.display import Display
+from runner.heartbeat import Heartbeat
+from runner.parallel.single import Single
+from runner.precision.fp32 import FP32
+from runner.recorder import Files
+from runner.reporter import Reporter
+from runner.run_folder import RunFolder
+from runner.schedulers import Constant
+from runner.trainer import Settings, Trainer
+from tests.benchmarks.measure import Comparison, compare
+
+STEPS, BATCH, WIDTH = 2000, 32, 64
+
+
+class Prebuilt:
+    """A loader's place: the same batches every time."""
+
+    updates = STEPS
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        pairs = [
+            (torch.randn(BATCH, WIDTH, generator=generator), torch.randint(10, (BATCH,), generator=generator))
+            for _ in range(20)
+        ]
+        self.pairs = [pairs[step % len(pairs)] for step in range(STEPS)]
+
+    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
+        for inputs, targets in self.pairs:
+            yield Batch(inputs, targets, BATCH, 1.0)
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
+
+
+def hand_written(data: Prebuilt) -> float:
+    """What one would write without metrics, logs or anything."""
+    net, loss = model(), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    start = time.perf_counter()
+    for inputs, targets in data.pairs:
+        optimizer.zero_grad()
+        loss(net(inputs), targets).backward()
+        optimizer.step()
+    return time.perf_counter() - start
+
+
+def ours(data: Prebuilt, folder: Path) -> float:
+    """The trainer with metrics, CSV and TensorBoard, logging every 10 updates."""
+    run = RunFolder(tempfile.mkdtemp(dir=folder))
+    place = {"rank": 0, "local_rank": 0, "world_size": 1, "device_type": "cpu", "timeout": 60.0, "backend": "auto"}
+    parallel = Single(**place)  # type: ignore[arg-type]
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    recorder = Files(run, position={}, step=0)
+    trainer = Trainer(
+        model=net,
+        loss=nn.CrossEntropyLoss(),
+        optimizer=optimizer,
+        schedule=Constant(optimizer, updates_per_epoch=STEPS, total_updates=STEPS, warmup_epochs=0),
+        parallel=parallel,
+        precision=FP32(parallel),
+        train=data,  # type: ignore[arg-type]
+        evaluation=data,  # type: ignore[arg-type]
+        settings=Settings(1, STEPS, 0, 1, float("inf"), 10, "error"),
+        reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, monitor="val_acc1"),
+        heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
+    )
+    start = time.perf_counter()
+    trainer.fit(lambda **_: None, due_after_step=lambda _: False)
+    seconds = time.perf_counter() - start
+    recorder.close()
+    return seconds
+
+
+def measure(rounds: int = 7) -> Comparison:
+    torch.set_num_threads(1)
+    data = Prebuilt()
+    with tempfile.TemporaryDirectory() as folder:
+        candidates: dict[str, Callable[[], float]] = {
+            "hand-written loop, no metrics": lambda: hand_written(data),
+            "manyheads, metrics + CSV + TensorBoard": lambda: ours(data, Path(folder)),
+        }
+        return compare(f"{STEPS} steps of a tiny MLP, 1 CPU thread", candidates, rounds=rounds)

@@ -1,0 +1,34 @@
+"""Interleaved rounds of several candidates, as ratios to the first with their spread."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of each round; ``baseline`` names the candidate that the others are divided by."""
+
+    name: str
+    baseline: str
+    seconds: dict[str, list[float]]
+
+    def ratios(self) -> dict[str, tuple[float, float, float]]:
+        """Median, smallest and largest ratio of each candidate, round by round."""
+        base = self.seconds[self.baseline]
+        found = {}
+        for name, values in self.seconds.items():
+            each = [value / other for value, other in zip(values, base, strict=True)]
+            found[name] = (statistics.median(each), min(each), max(each))
+        return found
+
+
+def compare(name: str, candidates: dict[str, Callable[[], float]], *, rounds: int) -> Comparison:
+    """Call each candidate once a round, in turn; each returns its seconds. The first is the baseline."""
+    seconds: dict[str, list[float]] = {key: [] for key in candidates}
+    for candidate in candidates.values():
+        candidate()  # warm-up
+    for _ in range(rounds):
+        for key, candidate in candidates.items():
+            seconds[key].append(candidate())
+    return Comparison(name, next(iter(candidates)), seconds)

@@ -1,0 +1,82 @@
+"""Sums and counts."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from runner import metrics
+from runner.metrics import Meter, Sums, correct_counts
+from runner.parallel.single import Single
+
+
+@pytest.fixture
+def meter() -> Meter:
+    return Meter(Single(rank=0, local_rank=0, world_size=1, device_type="cpu", timeout=1, backend="auto"))
+
+
+def random_batches(classes: int = 10) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(0)
+    return [(torch.randn(n, classes), torch.randint(classes, (n,))) for n in (8, 8, 3, 1)]
+
+
+def brute_force(logits: torch.Tensor, targets: torch.Tensor, first: int) -> int:
+    order = np.argsort(-logits.numpy(), axis=1)[:, :first]
+    return sum(int(target in best) for target, best in zip(targets.tolist(), order.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5, 6, 10])
+def test_correct_counts_against_brute_force(classes):
+    for logits, targets in random_batches(classes):
+        top1, top5, count = correct_counts(logits, targets).tolist()
+        assert (top1, top5) == (brute_force(logits, targets, 1), brute_force(logits, targets, 5))
+        assert count == len(targets)
+
+
+@pytest.mark.parametrize("bound", [metrics.BOUND, 100, 1])
+def test_means_are_those_over_all_samples_however_they_are_batched(meter, monkeypatch, bound):
+    monkeypatch.setattr(metrics, "BOUND", bound)
+    batches = random_batches()
+    for logits, targets in batches:
+        meter.add(cross_entropy(logits, targets), logits, targets, len(targets))
+        assert meter._kept <= bound
+    sums, _ = meter.collect()
+    logits, targets = torch.cat([b[0] for b in batches]), torch.cat([b[1] for b in batches])
+    means = sums.means("val")
+    assert means["val_loss"] == pytest.approx(cross_entropy(logits.double(), targets).item(), rel=1e-6)
+    assert means["val_acc1"] == 100 * brute_force(logits, targets, 1) / 20
+    assert means["val_acc5"] == 100 * brute_force(logits, targets, 5) / 20
+
+
+def test_collect_starts_anew_and_passes_on_what_it_is_given(meter):
+    logits, targets = random_batches()[0]
+    meter.add(cross_entropy(logits, targets), logits, targets, 8)
+    meter.note_corrupt(2)
+    sums, flags = meter.collect(seconds=1.5, data_seconds=0.5, SIGINT=0.0, SIGTERM=1.0)
+    assert (sums.count, sums.judged, sums.corrupt, sums.seconds, sums.data_seconds) == (8, 8, 2, 1.5, 0.5)
+    assert flags == {"SIGINT": 0.0, "SIGTERM": 1.0}
+    assert meter.collect() == (Sums(), {})
+
+
+def test_targets_that_are_no_class_numbers_have_a_loss_and_no_accuracy(meter):
+    meter.add(torch.tensor(2.0), torch.zeros(4, 3), torch.full((4, 3), 1 / 3), 4)
+    assert meter.collect()[0].means("train") == {"train_loss": 2.0, "train_acc1": None, "train_acc5": None}
+
+
+def test_nothing_has_no_mean():
+    assert Sums().means("val") == {"val_loss": None, "val_acc1": None, "val_acc5": None}
+
+
+def test_sums_add_up():
+    total = Sums(loss=1, count=2, correct1=1, correct5=2, judged=2, corrupt=0, seconds=0.5, data_seconds=0.25)
+    total.add(Sums(loss=3, count=6, correct1=2, correct5=4, judged=6, corrupt=1, seconds=1.5, data_seconds=0.75))
+    assert total == Sums(4, 8, 3, 6, 8, 1, 2, 1)
+    assert total.means("x")["x_loss"] == 0.5
+
+
+def test_many_small_losses_are_not_rounded_away(meter):
+    logits, targets = torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64)
+    meter.add(torch.tensor(2.0**30), logits, targets, 1)
+    for _ in range(1000):
+        meter.add(torch.tensor(1.0), logits, targets, 1)
+    assert meter.collect()[0].loss == 2.0**30 + 1000
