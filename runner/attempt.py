@@ -4,6 +4,7 @@ import signal
 from typing import Any
 
 from runner.checkpoint import Checkpoints, load_model, weights_sha256
+from runner.header import device_name
 from runner.parallel.base import Parallel
 from runner.progress import Progress
 from runner.reporter import peak_memory_mb
@@ -15,8 +16,8 @@ from runner.trainer import Trainer
 class Attempt:
     """A trainer with the run folder that it works for."""
 
-    def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder, device: str):
-        self.trainer, self.checkpoints, self.folder, self.device = trainer, checkpoints, folder, device
+    def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
+        self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
         self.parallel: Parallel = trainer.parallel
 
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
@@ -58,7 +59,7 @@ class Attempt:
         """A checkpoint, when one is due: by the settings, because it is the best, or because the run ends here."""
         trainer, progress = self.trainer, self.trainer.progress
         at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
-        if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stopped is None):
+        if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
         rng = self.parallel.gather(get_state())
         if self.parallel.rank == 0:
@@ -76,7 +77,7 @@ class Attempt:
 
     def conclude(self) -> None:
         """Rank 0 writes result.json and shows the table."""
-        progress, stopped = self.trainer.progress, self.trainer.stopped
+        progress, stopped = self.trainer.progress, self.trainer.stop.signal
         memory = self.parallel.gather(peak_memory_mb(self.parallel.device))
         if self.parallel.rank > 0:
             return
@@ -86,7 +87,7 @@ class Attempt:
             "epochs": progress.epoch,
             "steps": progress.step,
             "samples_seen": progress.samples,
-            "device": self.device,
+            "device": device_name(self.parallel.device),
             "train_seconds": progress.train_seconds + progress.seconds,
             "samples_per_second": progress.samples_per_second,
             "peak_memory_mb": memory,

@@ -34,8 +34,7 @@ def run(config: Config, parallel: Parallel, folder: RunFolder, heartbeat: Heartb
     evaluate_only = config["trainer"]["evaluate_only"]
     state = None if evaluate_only else checkpoints.last()
     trainer = build(config, parallel, folder, heartbeat, state)
-    device = torch.cuda.get_device_name(parallel.device) if parallel.device.type == "cuda" else "cpu"
-    attempt = Attempt(trainer, checkpoints=checkpoints, folder=folder, device=device)
+    attempt = Attempt(trainer, checkpoints=checkpoints, folder=folder)
     if evaluate_only:
         attempt.evaluate()
     else:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from runner.compatibility import batch_per_rank, ranks
 from runner.optimizers import scaled_lr
 from runner.parallel.base import Parallel
@@ -27,12 +29,16 @@ def header(
         "model": f"{config['model']['name']}, {parameters:,} parameters",
         "data": f"{config['data']['name']}, {sizes}, {classes} classes",
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
-        "device": f"{parallel.device.type}, {config['launcher']['threads_per_rank']} CPU threads per rank",
+        "device": f"{device_name(parallel.device)}, {config['launcher']['threads_per_rank']} CPU threads per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",
         "batch": f"{config['data']['batch_size']} = {ranks(config)} ranks x {batch_per_rank(config)} samples x "
         f"{accumulation} micro-batches",
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
     }
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def learning_rate(config: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Turns the loop's numbers into rows for the files and lines for the terminal. Rank 0's does; the others' is mute."""
 
 import logging
+import math
 import resource
 from typing import Any
 
@@ -73,7 +74,7 @@ class Reporter:
     def _is_best(self, progress: Progress, row: dict[str, Any]) -> bool:
         value, best = row[self.monitor], progress.best
         sign = -1 if self.monitor == "val_loss" else 1
-        if value is None or (best is not None and sign * value <= sign * best[self.monitor]):
+        if value is None or math.isnan(value) or (best is not None and sign * value <= sign * best[self.monitor]):
             return False
         progress.best = {name: row[name] for name in ("epoch", "val_loss", "val_acc1", "val_acc5")}
         return True

@@ -1,8 +1,6 @@
 """The only training loop. It knows no backend: what differs hides behind the bases of parallel and precision."""
 
-import logging
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,18 +15,16 @@ from torch.optim import Optimizer
 from runner.clock import Clock
 from runner.data.batches import Batch
 from runner.data.loader import Loader
+from runner.evaluation import Evaluation
 from runner.heartbeat import Heartbeat
-from runner.metrics import Meter, Sums
+from runner.metrics import Meter
 from runner.parallel.base import Parallel
 from runner.precision.base import Precision
 from runner.progress import Progress
 from runner.reporter import Reporter
 from runner.rng import get_state, set_state
 from runner.schedulers import Schedule
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-EVALUATION_INTERVAL = 50  # batches between two questions whether to stop
-log = logging.getLogger(__name__)
+from runner.stop import Stop
 
 
 @dataclass(frozen=True)
@@ -45,10 +41,7 @@ class Settings:
 
 
 class Trainer:
-    """Trains one rank's replica. ``stopped``: the signal that ended the run early, or None.
-
-    ``save``: writes a checkpoint when called with ``best``; its only argument.
-    """
+    """Trains one rank's replica. ``stop``: says whether, and by which signal, the run was ended early."""
 
     def __init__(
         self,
@@ -67,23 +60,36 @@ class Trainer:
     ):
         self.model, self.loss, self.optimizer, self.schedule = model, loss, optimizer, schedule
         self.parallel, self.precision = parallel, precision
-        self.train, self.evaluation = train, evaluation
-        self.settings, self.reporter, self.heartbeat = settings, reporter, heartbeat
+        self.train, self.settings = train, settings
+        self.reporter, self.heartbeat = reporter, heartbeat
         self.progress = Progress()
         self.meter, self.clock = Meter(parallel), Clock()
         self.parameters = precision.parameters(optimizer)
-        self.stopped: signal.Signals | None = None
+        self.stop = Stop(heartbeat)
+        self.evaluation = Evaluation(
+            model=model,
+            loss=loss,
+            loader=evaluation,
+            parallel=parallel,
+            precision=precision,
+            reporter=reporter,
+            heartbeat=heartbeat,
+            stop=self.stop,
+        )
 
     # -- the run -------------------------------------------------------------------------------------
 
     def fit(self, save: Callable[..., None], *, due_after_step: Callable[[int], bool]) -> None:
-        """Train until all updates are done, or a signal asks to stop. Raises FloatingPointError for a NaN loss."""
+        """Train until all updates are done, or a signal asks to stop. Raises FloatingPointError for a NaN loss.
+
+        save: writes a checkpoint if one is due, when called with ``best``; due_after_step: says so of a step.
+        """
         self.reporter.start(self.progress, total=self.settings.total_steps)
-        while not self.done and self.stopped is None:
+        while not self.done and self.stop.signal is None:
             self.train_epoch(save, due_after_step)
-            if self.stopped is None:
+            if self.stop.signal is None:
                 self.end_epoch(save)
-        if self.stopped is not None:
+        if self.stop.signal is not None:
             save(best=False)
 
     @property
@@ -113,7 +119,7 @@ class Trainer:
                 self.collect()
                 save(best=False)
                 self.clock.resume()
-            if self.stopped is not None:
+            if self.stop.signal is not None:
                 return
 
     def end_epoch(self, save: Callable[..., None]) -> None:
@@ -181,8 +187,8 @@ class Trainer:
         Raises FloatingPointError when the loss is not finite any more.
         """
         seconds, waited, warm = self.clock.lap()
-        sums, flags = self.meter.collect(seconds=seconds, data_seconds=waited, **self._stop_flags())
-        self._hear(flags)
+        sums, flags = self.meter.collect(seconds=seconds, data_seconds=waited, **self.stop.flags())
+        self.stop.hear(flags)
         progress = self.progress
         progress.samples += int(sums.count)
         progress.corrupt += int(sums.corrupt)
@@ -200,30 +206,13 @@ class Trainer:
             )
 
     def evaluate(self) -> dict[str, Any] | None:
-        """Loss and accuracies over every sample of the evaluation split once; None when asked to stop meanwhile."""
-        started, meter, total = time.perf_counter(), Meter(self.parallel), Sums()
-        self.parallel.share_buffers(self.model)
-        model = self.parallel.evaluated(self.model)
-        model.eval()
-        with torch.no_grad():
-            for number, batch in enumerate(self.evaluation.epoch(0), 1):
-                if batch.count:
-                    with self.precision.autocast():
-                        logits = model(batch.inputs)
-                        loss = self.loss(logits, batch.targets)
-                    meter.add(loss, logits, batch.targets, batch.count)
-                meter.note_corrupt(len(batch.corrupt))
-                self.reporter.corrupt(batch.corrupt)
-                self.heartbeat.beat()
-                if number % EVALUATION_INTERVAL == 0 or number == self.evaluation.updates:
-                    sums, flags = meter.collect(**self._stop_flags())
-                    total.add(sums)
-                    self._hear(flags)
-                    if self.stopped is not None and number < self.evaluation.updates:
-                        return None
-        self.progress.corrupt += int(total.corrupt)
-        seconds = time.perf_counter() - started
-        return {"val_seconds": seconds, **total.means("val"), "val_samples": int(total.count)}
+        """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
+        measured = self.evaluation.run()
+        if measured is None:
+            return None
+        columns, corrupt = measured
+        self.progress.corrupt += corrupt
+        return columns
 
     def prime(self) -> None:
         """Let the strategy's wrapper settle by steps that leave no trace."""
@@ -247,9 +236,3 @@ class Trainer:
     def _last_step_of_epoch(self) -> int:
         rest = self.train.updates - self.progress.epoch_step
         return min(self.progress.step + rest, self.settings.total_steps)
-
-    def _stop_flags(self) -> dict[str, float]:
-        return {s.name: float(self.heartbeat.stop_signal == s) for s in STOP_SIGNALS}
-
-    def _hear(self, flags: dict[str, float]) -> None:
-        self.stopped = next((s for s in STOP_SIGNALS if flags[s.name]), None)

@@ -48,7 +48,7 @@ def undisturbed(request, tmp_path_factory):
     return options, train(tmp_path_factory.mktemp("undisturbed"), small(*options))
 
 
-# 40 updates, an epoch has 20; rows of steps.csv after 8, 16, 20, 28, 36, 40.
+# 40 updates, an epoch has 20; rows of steps.csv after 8, 16, 20, 24, 32, 40.
 @pytest.mark.parametrize(
     ("every", "dies"),
     [
@@ -190,3 +190,23 @@ def test_compiling_keeps_the_weights_names_and_nearly_the_results(tmp_path):
     assert list(states[0]) == list(states[1])
     for name, weight in states[0].items():
         torch.testing.assert_close(states[1][name], weight, rtol=0, atol=1e-5)
+
+
+def test_a_run_that_is_stopped_while_it_evaluates_goes_on_with_the_evaluation(tmp_path):
+    config = small("data.val_samples=480", "data.batch_size=8")  # 60 batches; it listens after 50
+    whole = train(tmp_path / "whole", config)
+    run = attempt(tmp_path / "stopped", config)
+    heartbeat, evaluate = run.trainer.heartbeat, run.trainer.evaluate
+
+    def stop_meanwhile():
+        heartbeat.stop_signal = signal.SIGINT
+        return evaluate()
+
+    run.trainer.evaluate = stop_meanwhile
+    run.train(seed=1, state=None)
+    result = run.folder.read_result()
+    assert (result["status"], result["epochs"], result["steps"]) == ("interrupted", 0, 20)
+    assert rows(run.folder.epochs) == []
+    resumed = train(tmp_path / "stopped", config)
+    assert tables(resumed) == tables(whole)
+    assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]

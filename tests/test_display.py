@@ -49,7 +49,9 @@ def show_a_run(shown: Terminal, *, speed: float = 123456.7) -> None:
     shown.say("goes on from step 3")
     shown.stop()
     shown.stop()
-    shown.table("completed", {"best": "epoch 1: val loss 0.9876, accuracy 97.25% (top-5 100.00%)", "results": "x" * 150})
+    shown.table(
+        "completed", {"best": "epoch 1: val loss 0.9876, accuracy 97.25% (top-5 100.00%)", "results": "x" * 150}
+    )
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

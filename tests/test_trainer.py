@@ -255,7 +255,7 @@ def test_a_request_to_stop_ends_training_at_the_interval_with_a_checkpoint(tmp_p
     run = attempt(tmp_path, small("checkpoint.every=5epochs"))
     run.trainer.heartbeat.stop_signal = signum
     run.train(seed=1, state=None)
-    assert run.trainer.stopped == signum
+    assert run.trainer.stop.signal == signum
     assert run.trainer.progress.step == 8
     assert torch.load(run.folder.last_checkpoint, weights_only=True)["progress"]["step"] == 8
     result = run.folder.read_result()

@@ -8,8 +8,8 @@ from tests.in_process import attempt, opened, small
 
 def test_loaders_follow_the_config(tmp_path):
     with opened(tmp_path, small("data.drop_last=false", "data.train_samples=163")) as trainer:
-        assert (trainer.train.samples, trainer.evaluation.samples) == (163, 37)
-        assert (trainer.train.updates, trainer.evaluation.updates) == (21, 5)
+        assert (trainer.train.samples, trainer.evaluation.loader.samples) == (163, 37)
+        assert (trainer.train.updates, trainer.evaluation.loader.updates) == (21, 5)
         assert trainer.settings.total_steps == 42
 
 

@@ -137,7 +137,9 @@ class TestCorrupt:
     def test_error_names_the_path(self, load, num_workers):
         for train in (True, False):
             made = load(Unreadable(split="train", size=8), batch_size=4, train=train, num_workers=num_workers)
-            with pytest.raises(ConfigurationError, match=r"three\.jpg cannot be read \(broken\).*data\.on_corrupt=skip"):
+            with pytest.raises(
+                ConfigurationError, match=r"three\.jpg cannot be read \(broken\).*data\.on_corrupt=skip"
+            ):
                 list(made.epoch(0))
 
     @pytest.mark.parametrize("ranks", [1, 2, 3])

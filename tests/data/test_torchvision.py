@@ -125,7 +125,9 @@ def test_a_failing_download_is_said_with_path_and_remedy(name, tmp_path, monkeyp
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     data = build_data(config(f"data={name}", f"data.root={tmp_path}")["data"])
-    with pytest.raises(ConfigurationError, match=rf"data={name}: {tmp_path}/\S+ .*could not be downloaded .*data=digits"):
+    with pytest.raises(
+        ConfigurationError, match=rf"data={name}: {tmp_path}/\S+ .*could not be downloaded .*data=digits"
+    ):
         data.split(train=True)
 
 

@@ -41,7 +41,14 @@ FAMILIES = list({family(name): name for name in reversed(names())}.values())
 
 
 def smallest(name: str) -> int:
-    for prefix, size in {"vit_h_14": 14, "vit_b_32": 32, "vit_l_32": 32, "vit_": 16, "maxvit_": 224, **SMALLEST}.items():
+    for prefix, size in {
+        "vit_h_14": 14,
+        "vit_b_32": 32,
+        "vit_l_32": 32,
+        "vit_": 16,
+        "maxvit_": 224,
+        **SMALLEST,
+    }.items():
         if name.startswith(prefix):
             return size
     return max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))

@@ -1,0 +1,53 @@
+"""Where the time goes."""
+
+import pytest
+
+from runner import clock
+from runner.clock import WARMUP_UPDATES, Clock
+
+
+@pytest.fixture
+def now(monkeypatch) -> list[float]:
+    """The time, to be put on by hand."""
+    time = [100.0]
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: time[0])
+    return time
+
+
+def test_laps_are_the_seconds_between_them(now):
+    timed = Clock()
+    now[0] += 3
+    assert timed.lap() == (3, 0, False)
+    now[0] += 2
+    assert timed.lap() == (2, 0, False)
+
+
+def test_evaluation_is_left_out_by_resume(now):
+    timed = Clock()
+    now[0] += 50
+    timed.resume()
+    now[0] += 2
+    assert timed.lap()[0] == 2
+
+
+def test_waiting_is_noted_and_work_is_not(now):
+    def items():
+        for number in range(3):
+            now[0] += 0.25
+            yield number
+
+    timed, seen = Clock(), []
+    for item in timed.waiting(items()):
+        seen.append(item)
+        now[0] += 1
+    assert seen == [0, 1, 2]
+    assert timed.lap() == (3.75, 0.75, False)
+    assert timed.lap() == (0, 0, False)
+
+
+def test_the_first_updates_do_not_count_for_the_throughput(now):
+    timed, warm = Clock(), []
+    for _ in range(WARMUP_UPDATES + 2):
+        timed.tick()
+        warm.append(timed.lap()[2])
+    assert warm == [False] * WARMUP_UPDATES + [True] * 2
