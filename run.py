@@ -19,6 +19,7 @@ def run(config: DictConfig) -> float | None:
     with job():
         check_experiment()
         folder = RunFolder(HydraConfig.get().runtime.output_dir)
+        folder.refuse_second_run()
         frozen = complete(check(config))
         folder.write_config(frozen)
         record(folder, frozen)

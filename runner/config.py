@@ -42,6 +42,7 @@ def check(composed: DictConfig) -> dict[str, Any]:
         _check_section(section, config, base[section], open_keys=section == "loss")
     for group in GROUPS:
         option = option_of(group, config.get(group))
+        _check_own_name(group, config[group], option)
         _check_section(group, config, option or {}, open_keys=option is None)
     return config
 
@@ -173,6 +174,15 @@ def _check_section(name: str, config: dict, default: dict[str, Any], *, open_key
 def _shown(value: Any) -> str:
     """A value as one writes it in YAML."""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _check_own_name(group: str, section: dict[str, Any], option: dict[str, Any] | None) -> None:
+    """Of these groups each option is a class of its own, and what is known of it goes by its name."""
+    if group in ("parallel", "precision", "launcher") and option and section["name"] != option["name"]:
+        raise ConfigurationError(
+            f"{group}.name={section['name']} does not go with {group}._target_={section['_target_']}. "
+            f"Choose {group}=<{'|'.join(options(group))}> as a whole."
+        )
 
 
 def _check_names(prefix: str, section: dict, allowed: list[str]) -> None:

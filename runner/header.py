@@ -29,16 +29,20 @@ def header(
         "model": f"{config['model']['name']}, {parameters:,} parameters",
         "data": f"{config['data']['name']}, {sizes}, {classes} classes",
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
-        "device": f"{device_name(parallel.device)}, {config['launcher']['threads_per_rank']} CPU threads per rank",
+        "device": f"{device_name(parallel.device)}, {counted(config['launcher']['threads_per_rank'], 'CPU thread')} per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",
-        "batch": f"{config['data']['batch_size']} = {ranks(config)} ranks x {batch_per_rank(config)} samples x "
-        f"{accumulation} micro-batches",
+        "batch": f"{config['data']['batch_size']} = {counted(ranks(config), 'rank')} x {batch_per_rank(config)} samples x "
+        f"{counted(accumulation, 'micro-batch', 'micro-batches')}",
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
     }
 
 
 def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def learning_rate(config: dict[str, Any]) -> str:

@@ -79,6 +79,13 @@ class RunFolder:
         with suppress(OSError):  # it holds something else
             self.path.rmdir()
 
+    def refuse_second_run(self) -> None:
+        """Raises ConfigurationError when a run was frozen here already, as when a sweep's jobs share a folder."""
+        if self.config.exists():
+            raise ConfigurationError(
+                f"{self} holds a run already. Give each run a folder of its own: hydra.run.dir, hydra.sweep.subdir."
+            )
+
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank_{rank}.log"
 

@@ -60,7 +60,7 @@ def attempt(path: Path, config: dict[str, Any], *, state: dict[str, Any] | None 
     parallel = build.join(config, rank=0, local_rank=0, world_size=1)
     checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
     trainer = build.build(config, parallel, folder, heartbeat, state)
-    return Attempt(trainer, checkpoints=checkpoints, folder=folder, device="cpu")
+    return Attempt(trainer, checkpoints=checkpoints, folder=folder)
 
 
 @contextmanager

@@ -16,9 +16,14 @@ HARD = ("model=custom", "model._target_=tests.zoo.Rich", "optimizer=adamw", "opt
 WAYS = {
     "adamw, dropout, BatchNorm": HARD,
     "warm-up, accumulation": ("scheduler.warmup_epochs=1.3", "trainer.grad_accumulation=2"),
-    "step schedule, fp16 with scaler": ("scheduler=step", "scheduler.every_epochs=0.4", "precision=amp", "precision.dtype=float16"),
+    "step schedule, fp16 with scaler": (
+        "scheduler=step",
+        "scheduler.every_epochs=0.4",
+        "precision=amp",
+        "precision.dtype=float16",
+    ),
     "loader processes": ("data=custom", "data._target_=tests.zoo.Drawing", "+data.size=161", "data.num_workers=2"),
-}  # fmt: skip
+}
 
 
 class Killed(BaseException):

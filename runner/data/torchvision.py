@@ -46,7 +46,7 @@ class TorchvisionData(Data):
         if section["name"] not in KNOWN:
             raise ConfigurationError(f"data.name={section['name']}: allowed are {', '.join(KNOWN)}.")
         if not section["download"] and not _evidence(section["name"], section["root"]).exists():
-            raise missing(section["name"], section["root"], "data.download=false")
+            raise missing(section["name"], section["root"], "data.download=false forbids it")
 
     def split(self, *, train: bool) -> Dataset:
         import torch
