@@ -9,11 +9,13 @@ STAMP  := $(VENV)/.installed
 run: $(STAMP)
 	$(BIN)/python run.py
 
+# One process group at a time: they measure how soon ranks end.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 -m "not processes"
+	$(BIN)/python -m pytest -m processes
 
 test-quick: $(STAMP)
-	$(BIN)/python -m pytest -m "not processes"
+	$(BIN)/python -m pytest -n 2 -m "not processes and not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

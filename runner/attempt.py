@@ -24,11 +24,11 @@ class Attempt:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to go on from."""
         trainer, reporter = self.trainer, self.trainer.reporter
         seed_everything(seed + 1 + self.parallel.rank)  # what the model draws, as for dropout, differs between ranks
-        trainer.prime()
-        if state is not None:
-            self.restore(state, seed=seed)
-            reporter.display.say(f"goes on from step {trainer.progress.step}")
         try:
+            trainer.prime()
+            if state is not None:
+                self.restore(state, seed=seed)
+                reporter.display.say(f"goes on from step {trainer.progress.step}")
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
         finally:
             reporter.display.stop()

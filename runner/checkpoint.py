@@ -14,6 +14,7 @@ from runner.rules import EVERY
 from runner.run_folder import RunFolder, whole_file
 
 VERSION = 1
+PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
 
 class Checkpoints:
@@ -48,7 +49,14 @@ class Checkpoints:
     def last(self) -> dict[str, Any] | None:
         """The checkpoint that the run goes on from, or None."""
         path = self._folder.last_checkpoint
-        return load(path) if path.exists() else None
+        if not path.exists():
+            return None
+        state = load(path)
+        if missing := set(PARTS) - set(state):
+            raise ConfigurationError(
+                f"the checkpoint {path} can't be gone on from: it lacks {', '.join(sorted(missing))}."
+            )
+        return state
 
     def _also_named(self, path: Path) -> None:
         aside = path.with_name(f".{path.name}.{os.getpid()}.aside")

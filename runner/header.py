@@ -22,17 +22,18 @@ def header(
     classes: int,
 ) -> dict[str, str]:
     """Names and texts. parameters: of the model; samples: of training and evaluation."""
-    accumulation = config["trainer"]["grad_accumulation"]
+    batch_size, share = config["data"]["batch_size"], batch_per_rank(config)
+    micro_batches = counted(config["trainer"]["grad_accumulation"], "micro-batch", "micro-batches")
+    threads = counted(config["launcher"]["threads_per_rank"], "CPU thread")
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
         "run": str(folder),
         "model": f"{config['model']['name']}, {parameters:,} parameters",
         "data": f"{config['data']['name']}, {sizes}, {classes} classes",
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
-        "device": f"{device_name(parallel.device)}, {counted(config['launcher']['threads_per_rank'], 'CPU thread')} per rank",
+        "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",
-        "batch": f"{config['data']['batch_size']} = {counted(ranks(config), 'rank')} x {batch_per_rank(config)} samples x "
-        f"{counted(accumulation, 'micro-batch', 'micro-batches')}",
+        "batch": " x ".join([f"{batch_size} = {counted(ranks(config), 'rank')}", f"{share} samples", micro_batches]),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
     }
 

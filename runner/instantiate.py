@@ -25,12 +25,20 @@ def locate(group: str, target: str) -> Any:
 def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
     """Call ``kind``. Raises ConfigurationError when its arguments don't fit."""
     try:
-        inspect.signature(kind).bind(*arguments, **options)
+        signature(kind).bind(*arguments, **options)
     except TypeError as error:
         raise ConfigurationError(
             f"{group}._target_={target} refuses its arguments: {error}. Set them below {group}."
         ) from None
     return kind(*arguments, **options)
+
+
+def signature(kind: Any) -> inspect.Signature:
+    """What ``kind`` takes; of a class written in C, which does not say, anything."""
+    try:
+        return inspect.signature(kind)
+    except ValueError:
+        return inspect.signature(lambda *_, **__: None)
 
 
 def instantiate(group: str, section: dict[str, Any], *arguments: Any, **options: Any) -> Any:

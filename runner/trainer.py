@@ -142,10 +142,13 @@ class Trainer:
     def update(self, batches: list[Batch], *, wants_norm: bool) -> Tensor | float:
         """Forward and backward of each micro-batch, then one step; returns the gradient norm where it is wanted."""
         self.schedule.set(self.progress.step)
+        before = self.kept_buffers()
         outputs = [self.backward(batch, last=batch is batches[-1]) for batch in batches]
         self.precision.unscale(self.optimizer)
         norm = self.gradient_norm(wanted=wants_norm)
         skip = self.settings.on_nan == "skip" and not torch.isfinite(torch.as_tensor(norm))
+        if skip:
+            self.restore_buffers(before)
         if not skip or self.precision.skips_overflow:
             with self.parallel.stepping(self.optimizer):
                 self.precision.step(self.optimizer)
@@ -214,9 +217,18 @@ class Trainer:
         self.progress.corrupt += corrupt
         return columns
 
+    def kept_buffers(self) -> list[Tensor]:
+        """Copies of the model's buffers, where an update may have to be undone: BatchNorm has learned from it too."""
+        return [b.clone() for b in self.model.buffers()] if self.settings.on_nan == "skip" else []
+
+    def restore_buffers(self, before: list[Tensor]) -> None:
+        with torch.no_grad():
+            for buffer, value in zip(self.model.buffers(), before, strict=True):
+                buffer.copy_(value)
+
     def prime(self) -> None:
         """Let the strategy's wrapper settle by steps that leave no trace."""
-        state, buffers = get_state(), [(b, b.clone()) for b in self.model.buffers()]
+        state, before = get_state(), [b.clone() for b in self.model.buffers()]
 
         def throw_away() -> None:
             self.model.train()
@@ -224,9 +236,7 @@ class Trainer:
             self.optimizer.zero_grad()
 
         self.parallel.prime(throw_away)
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
+        self.restore_buffers(before)
         set_state(state)
 
     def _updates(self, batches: Iterator[Batch]) -> Iterator[list[Batch]]:

@@ -187,6 +187,7 @@ def test_result_json_knows_what_a_rank_can_know(tmp_path):
     assert result["train_seconds"] == pytest.approx(sum(seconds))
 
 
+@pytest.mark.slow
 def test_compiling_keeps_the_weights_names_and_nearly_the_results(tmp_path):
     shared = ("trainer.max_steps=3", "trainer.evaluate_every=0")
     plain = train(tmp_path / "plain", small(*shared))

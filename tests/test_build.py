@@ -72,10 +72,10 @@ def test_the_header_says_what_is_run(tmp_path, capsys):
     with opened(tmp_path, small(*options)):
         pass
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in capsys.readouterr().out.splitlines() if line}
-    assert lines["batch"] == "8 = 1 ranks x 4 samples x 2 micro-batches"
+    assert lines["batch"] == "8 = 1 rank x 4 samples x 2 micro-batches"
     assert lines["optimizer"] == "sgd, lr 0.01 = 0.32 scaled by 8/256, linear; scheduler cosine"
     assert lines["model"] == "small_cnn, 527 parameters"
     assert lines["data"] == "synthetic, 160 training and 37 validation samples, 3 classes"
     assert lines["precision"] == "fp32, float32"
     assert lines["parallel"] == "single, one process, started by inline"
-    assert lines["device"] == "cpu, 1 CPU threads per rank"
+    assert lines["device"] == "cpu, 1 CPU thread per rank"

@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from runner.checkpoint import Checkpoints, load, load_model, weights_sha256
+from runner.checkpoint import PARTS, Checkpoints, load, load_model, weights_sha256
 from runner.errors import ConfigurationError
 from runner.model.small_cnn import SmallCNN
 from runner.run_folder import RunFolder
 from tests.in_process import rows, small, train
+
+WHOLE = dict.fromkeys(PARTS)
 
 
 @pytest.fixture
@@ -39,16 +41,23 @@ def test_last_best_and_keep(folder):
     checkpoints = Checkpoints(folder, every=1, keep=2)
     assert checkpoints.last() is None
     for step in range(1, 6):
-        checkpoints.save({"mark": step}, step=step, best=step == 3)
+        checkpoints.save({**WHOLE, "mark": step}, step=step, best=step == 3)
     assert checkpoints.last()["mark"] == 5
     assert load(folder.best_checkpoint)["mark"] == 3
     names = sorted(path.name for path in folder.checkpoints.iterdir())
     assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
 
 
+def test_what_lacks_a_part_is_not_gone_on_from(folder):
+    checkpoints = Checkpoints(folder, every=1, keep=0)
+    checkpoints.save({"model": {}}, step=1, best=False)
+    with pytest.raises(ConfigurationError, match="lacks optimizer"):
+        checkpoints.last()
+
+
 def test_a_checkpoint_that_fails_half_way_leaves_the_one_before(folder):
     checkpoints = Checkpoints(folder, every=1, keep=0)
-    checkpoints.save({"mark": 1}, step=1, best=False)
+    checkpoints.save({**WHOLE, "mark": 1}, step=1, best=False)
     with pytest.raises(Exception, match="pickle"):
         checkpoints.save({"big": torch.zeros(1000), "mark": lambda: None}, step=2, best=True)
     assert checkpoints.last()["mark"] == 1

@@ -9,7 +9,7 @@ from torch import nn
 from runner.checkpoint import load, load_model
 from runner.data.base import Data
 from runner.errors import ConfigurationError
-from runner.instantiate import call, locate
+from runner.instantiate import call, locate, signature
 from runner.model.pretrained import load_file
 
 
@@ -18,9 +18,10 @@ def build_model(config: dict[str, Any], data: Data) -> nn.Module:
     section = dict(config["model"])
     target, name, pretrained = section.pop("_target_"), section.pop("name"), section.pop("pretrained")
     kind = locate("model", target)
-    accepts = inspect.signature(kind).parameters
+    accepts = signature(kind).parameters
     classes = section.pop("num_classes")
-    if "num_classes" in accepts or classes is not None:
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepts.values())
+    if "num_classes" in accepts or takes_any or classes is not None:
         section["num_classes"] = classes or data.num_classes
     for key, value in (("name", name), ("image_size", getattr(data, "image_size", None))):
         if key in accepts and target.startswith("runner.model."):
@@ -50,7 +51,7 @@ def build_loss(config: dict[str, Any]) -> nn.Module:
     kind = locate("loss", target)
     smoothing = config["trainer"]["label_smoothing"]
     if smoothing:
-        if "label_smoothing" not in inspect.signature(kind).parameters:
+        if "label_smoothing" not in signature(kind).parameters:
             raise ConfigurationError(
                 f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
             )

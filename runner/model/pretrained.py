@@ -12,7 +12,11 @@ from runner.errors import ConfigurationError
 def load_file(model: nn.Module, path: str) -> None:
     """Load weights from a file that holds them bare, or as "model" or "state_dict"."""
     content = load(Path(path).expanduser())
-    load_weights(model, content.get("model", content.get("state_dict", content)), path)
+    state = content.get("model", content.get("state_dict", content))
+    for prefix in ("module.", "_orig_mod."):  # of DataParallel and DDP, and of torch.compile, when saved as wrapped
+        if all(key.startswith(prefix) for key in state):
+            state = {key.removeprefix(prefix): value for key, value in state.items()}
+    load_weights(model, state, path)
 
 
 def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> None:

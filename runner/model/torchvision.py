@@ -40,7 +40,9 @@ class TorchvisionModel:
                 f"model.name={name}: torchvision {torchvision.__version__} has no such classification model."
                 f"{nearest(name, names())} `python -m runner doctor --models` lists them."
             )
-        options = dict(AUXILIARY.get(name, {}))
+        options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
+        if options and weights is not None:  # these two's weights were trained on images normalised in another way
+            options["transform_input"] = True
         if image_size is not None:
             options |= _size_options(name, image_size)
         try:

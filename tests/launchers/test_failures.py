@@ -93,6 +93,7 @@ def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
     assert survivors(folder) == []
 
 
+@pytest.mark.slow
 def test_inline_run_that_gets_nowhere_fails(tmp_path: Path, parent) -> None:
     overrides = [o for o in FAULTY if o != "parallel=ddp"]
     running = parent(

@@ -60,6 +60,7 @@ def test_names_are_all_classification_models_and_nothing_else():
     assert not [name for name in names() if "quantized" in name or "rcnn" in name or "deeplab" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_every_model_trains_on_its_smallest_images(name):
     size = smallest(name)
