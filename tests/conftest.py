@@ -54,3 +54,10 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     done = execute(sys.executable, str(RUN), *overrides, cwd=folder.path.parent)
     assert done.code == 0, done.err
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starting the real command takes a good part of a second, each time."""
+    for item in items:
+        if {"finished_run", "run_command"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)

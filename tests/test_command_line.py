@@ -352,6 +352,7 @@ def test_an_interruption_ends_a_sweep():
     assert not issubclass(Interrupted, Exception)
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_after_a_refused_job(run_command, tmp_path):
     done = run_command("-m", "trainer.log_every=100,1", "hydra.sweep.dir=sweep", *(o for o in FAST if "log" not in o))
     assert done.code == 2

@@ -112,6 +112,7 @@ def test_unreadable_samples_are_in_the_log(caplog):
     assert [record.args for record in caplog.records] == [("a.jpg",), ("b.jpg",)]
 
 
+@pytest.mark.slow
 def test_peak_memory_is_in_megabytes_and_grows():
     before = peak_memory_mb(torch.device("cpu"))
     kept = torch.ones(int(before + 200) * 2**20 // 8, dtype=torch.float64)
