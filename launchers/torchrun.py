@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from launchers.base import Job, Launcher
 from launchers.processes import supervise
@@ -23,16 +24,18 @@ class Torchrun(Launcher):
 
     def launch(self, job: Job) -> None:
         path = job.folder.logs / "torchrun.log"
-        with open(path, "wb") as log:
-            agent = subprocess.Popen(
-                command(job),
-                env={**os.environ, **job.environment},
-                stdin=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
-                preexec_fn=die_with_parent,
-            )
+        with open(path, "wb") as log, self._agent(job, log) as agent:
             supervise(TorchrunRanks(agent, path), job, stall_timeout=self.stall_timeout)
+
+    def _agent(self, job: Job, log: IO[bytes]) -> subprocess.Popen:
+        return subprocess.Popen(
+            command(job),
+            env={**os.environ, **job.environment},
+            stdin=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
+            preexec_fn=die_with_parent,
+        )
 
 
 def command(job: Job) -> list[str]:

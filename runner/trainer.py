@@ -203,7 +203,7 @@ class Trainer:
         progress.sums.add(sums)
         if not math.isfinite(sums.loss):
             raise FloatingPointError(
-                f"the loss became {sums.loss} between step {progress.step - self.settings.log_every} and step "
+                f"the loss became {sums.loss} between step {max(0, progress.step - self.settings.log_every)} and step "
                 f"{progress.step}. Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; "
                 "trainer.detect_anomaly=true finds the operation, trainer.on_nan=skip leaves such updates out."
             )

@@ -140,6 +140,14 @@ def test_on_nan_skip_leaves_out_the_poisoned_updates_and_only_those(tmp_path):
     assert all(math.isfinite(float(row["train_loss"])) for row in rows(run.folder.epochs))
 
 
+def test_an_update_that_is_left_out_teaches_batchnorm_nothing(tmp_path):
+    rich = ("model=custom", "model._target_=tests.zoo.Rich", "trainer.on_nan=skip", "trainer.log_every=1")
+    run = train(tmp_path, small(*NOISE, "+data.nan=7", *rich))
+    assert run.trainer.progress.skipped > 0
+    assert all(torch.isfinite(value).all() for value in weights(run.trainer).values())
+    assert all(math.isfinite(float(row["val_loss"])) for row in rows(run.folder.epochs))
+
+
 def test_an_interval_of_skipped_updates_only_is_written_as_such(tmp_path):
     config = small(*NOISE, "+data.nan=7", "trainer.on_nan=skip", "trainer.log_every=1")
     run = train(tmp_path, config)

@@ -1,6 +1,5 @@
 """Frozen runs to launch from this process, and real parents to signal."""
 
-import csv
 import os
 import signal
 import subprocess
@@ -11,29 +10,25 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hydra import compose, initialize_config_dir
 
-from runner.compatibility import complete
-from runner.config import CONF, check
+from runner.config import CONF
 from runner.run_folder import RunFolder
+from tests import in_process
+from tests.in_process import config
 
 PROJECT = CONF.parent
-TIMINGS = {"started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb"}
 
 
 def freeze(path: Path, *overrides: str) -> RunFolder:
     """A run folder that holds the frozen config of these overrides."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose("config", overrides=list(overrides))
     folder = RunFolder(path)
-    folder.write_config(complete(check(composed)))
+    folder.write_config(config(*overrides))
     return folder
 
 
 def rows(path: Path) -> list[dict[str, str]]:
     """A table's rows without what a clock or the system measured."""
-    with open(path, newline="") as file:
-        return [{k: v for k, v in row.items() if k not in TIMINGS} for row in csv.DictReader(file)]
+    return in_process.rows(path, without=in_process.TIMINGS)
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,7 @@ FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48", 
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("launcher", "rank"), [*product(LAUNCHERS, (1,)), ("spawn", 0)])
 @pytest.mark.parametrize(
     ("how", "kind", "code"),
     [
@@ -29,10 +30,7 @@ FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48", 
         ("kill", "ProcessDied", -signal.SIGKILL),
     ],
 )
-@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, how: str, kind: str, code: int, rank: int) -> None:
-    if launcher == "torchrun" and rank == 0 and how != "kill":
-        pytest.skip("the same code as for rank 1; torchrun takes seconds to start")
     overrides = (f"launcher={launcher}", f"+model.how={how}", f"+model.rank={rank}", "+model.step=20")
     folder = freeze(tmp_path, *FAULTY, *overrides)
     with pytest.raises(RunFailed) as caught:

@@ -14,11 +14,11 @@ COMMON = (
     "model=custom",
     "model._target_=faulty.Faulty",
     "data.batch_size=48",
-    "trainer.max_steps=70",
     "trainer.epochs=3",
     "trainer.log_every=5",
     "checkpoint.every=13",
 )
+WHOLE = ("trainer.max_steps=70",)
 RANKS = {
     1: ("parallel=single", "launcher=spawn"),
     2: ("parallel=ddp", "launcher.nproc_per_node=2"),
@@ -34,7 +34,7 @@ def undisturbed(folder: Path, ranks: int, *more: str) -> RunFolder:
     """The same run without a failure, once for each kind."""
     key = (ranks, " ".join(more))
     if key not in _undisturbed:
-        _undisturbed[key] = freeze(folder, *COMMON, *RANKS[ranks], "+model.how=nothing", *more)
+        _undisturbed[key] = freeze(folder, *COMMON, *RANKS[ranks], "+model.how=nothing", *(more or WHOLE))
         launch(_undisturbed[key])
     return _undisturbed[key]
 
@@ -51,7 +51,7 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
     how, step = kill.split(":")
     expected = undisturbed(kept / str(ranks), ranks)
     fault = (f"+model.how={how}", f"+model.step={step}", f"+model.once={tmp_path / 'failed'}", "+model.rank=0")
-    folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault)
+    folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault, *WHOLE)
     with pytest.raises(RunFailed, match="SIGKILL"):
         launch(folder)
     result = launch(folder)
@@ -75,8 +75,9 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
     ids=" ".join,
 )
 def test_with_other_state_to_keep(tmp_path: Path, kept: Path, more: tuple[str, ...]) -> None:
+    more = (*more, "trainer.max_steps=35")
     expected = undisturbed(kept / more[0], 3, *more)
-    fault = ("+model.how=kill", "+model.step=40", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
+    fault = ("+model.how=kill", "+model.step=30", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
     folder = freeze(tmp_path / "run", *COMMON, *RANKS[3], *fault, *more)
     with pytest.raises(RunFailed, match="SIGKILL"):
         launch(folder)

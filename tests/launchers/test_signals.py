@@ -92,7 +92,7 @@ def test_signal_to_a_rank_stops_all(tmp_path: Path, parent) -> None:
 
 @pytest.mark.processes
 def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
-    overrides = ("parallel=ddp", "trainer.epochs=30", "trainer.log_every=4", "data.batch_size=48", "model.width=8")
+    overrides = ("parallel=ddp", "trainer.epochs=15", "trainer.log_every=4", "data.batch_size=48", "model.width=8")
     undisturbed = parent(tmp_path / "whole", *overrides, f"hydra.run.dir={tmp_path / 'whole'}")
     assert undisturbed.end(seconds=120)[0] == 0
     running = parent(tmp_path / "cut", *overrides, f"hydra.run.dir={tmp_path / 'cut'}")
