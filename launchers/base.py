@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from launchers.signals import received_signals
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.heartbeat import Heartbeat
 from runner.result import finish
@@ -29,6 +30,7 @@ class Job:
     ranks: int
     environment: dict[str, str]
     heartbeat: Heartbeat
+    signals: list[int]  # those that the parent has received, in order
 
 
 class Launcher:
@@ -47,16 +49,16 @@ class Launcher:
 
 def launch(folder: RunFolder) -> dict[str, Any]:
     """Run, or go on with, the run that is frozen in ``folder``; returns the content of its result.json."""
-    with folder.locked():
-        return _launch(folder, folder.read_config())
+    with folder.locked(), received_signals() as signals:
+        return _launch(folder, folder.read_config(), signals)
 
 
-def _launch(folder: RunFolder, config: dict[str, Any]) -> dict[str, Any]:
+def _launch(folder: RunFolder, config: dict[str, Any], signals: list[int]) -> dict[str, Any]:
     launcher = _instantiate(config["launcher"])
     sys.path += [path for path in (PROJECT, os.getcwd()) if path not in sys.path]  # where the user's classes may be
     folder.clear_attempt()
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
-    job = Job(folder, launcher.ranks, environment(launcher.threads), heartbeat)
+    job = Job(folder, launcher.ranks, environment(launcher.threads), heartbeat, signals)
     started = time.monotonic()
     log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
     try:

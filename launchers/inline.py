@@ -29,6 +29,8 @@ class Inline(Launcher):
             self._watched(job),
             stopping(job.heartbeat),
         ):
+            if job.signals:
+                job.heartbeat.stop_signal = job.signals[0]
             try:
                 run_rank(job.folder, rank=0, local_rank=0, world_size=1, apart=False)
             except (ConfigurationError, Interrupted):

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, Protocol
 
 import psutil
@@ -20,7 +20,9 @@ GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, onc
 
 
 class Ranks(Protocol):
-    """What a launcher has started."""
+    """What a launcher has started. ``patience``: seconds that the roots are given to clean up after their ranks."""
+
+    patience: float
 
     def roots(self) -> list[int]:
         """Ids of the processes that the launcher itself started."""
@@ -36,12 +38,12 @@ class Ranks(Protocol):
 
 def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
-    with received_signals() as signals:
-        try:
-            _watch(ranks, job, signals, Watchdog(job.heartbeat, stall_timeout))
-            exit_codes = ranks.exit_codes()
-        finally:
-            end(ranks.roots())
+    signals = job.signals
+    try:
+        _watch(ranks, job, signals, Watchdog(job.heartbeat, stall_timeout))
+        exit_codes = ranks.exit_codes()
+    finally:
+        end(ranks.roots(), patience=ranks.patience)
     if failure := first_failure(job, exit_codes):
         raise_failure(failure)
     result = job.folder.read_result() or {}
@@ -142,31 +144,28 @@ def raise_failure(error: dict[str, Any]) -> None:
     raise RunFailed(error)
 
 
-@contextmanager
-def received_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted in a list meanwhile; the handlers of before come back afterwards."""
-    received: list[int] = []
-    before = {s: signal.signal(s, lambda signum, _: received.append(signum)) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-
-
-def end(roots: Iterable[int]) -> None:
-    """End processes and all their descendants: at once those below, then, asked first, the roots themselves."""
+def end(roots: Iterable[int], *, patience: float) -> None:
+    """End processes and all their descendants: at once those below, the roots when their time to clean up is over."""
     parents = list(_existing(roots))
-    below = [child for parent in parents for child in parent.children(recursive=True)]
+    below = [child for parent in parents for child in _descendants(parent)]
     for process in below:
         _send(process.pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(parents, timeout=0.5 if below else 0)
-    for process in alive:
-        _send(process.pid, signal.SIGTERM)
-    _, alive = psutil.wait_procs(alive, timeout=1)
+    alive = parents
+    if patience:
+        _, alive = psutil.wait_procs(alive, timeout=patience / 2)
+        for process in alive:
+            _send(process.pid, signal.SIGTERM)
+        _, alive = psutil.wait_procs(alive, timeout=patience / 2)
     for process in alive:
         _send(process.pid, signal.SIGKILL)
     psutil.wait_procs([*alive, *below], timeout=5)
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:  # it has ended since it was listed
+        return []
 
 
 def _existing(pids: Iterable[int]) -> Iterator[psutil.Process]:

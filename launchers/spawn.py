@@ -7,12 +7,14 @@ it. Cold, each rank is a fresh interpreter (start method "spawn", what torch.mul
 import multiprocessing
 import multiprocessing.connection
 import os
+from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from launchers.base import Job, Launcher, meeting_point, variables_set
 from launchers.processes import supervise
+from launchers.signals import blocked_signals
 
 # The last one is what DistributedDataParallel imports when it is first made: two seconds in every rank.
 PRELOAD = ["launchers.preload", "runner.worker", "runner.build", "torch._inductor.config"]
@@ -27,8 +29,10 @@ class Spawn(Launcher):
 
     def launch(self, job: Job) -> None:
         # Libraries read some variables while they are imported, which in the server happens before a rank exists.
+        resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
         with meeting_point() as meeting, variables_set({**job.environment, **meeting}):
-            processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]
+            with blocked_signals():
+                processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]
             supervise(SpawnedRanks(processes), job, stall_timeout=self.stall_timeout)
 
     def _start(self, job: Job, rank: int, environment: dict[str, str]) -> BaseProcess:
@@ -56,6 +60,8 @@ def _rank(folder: str, environment: dict[str, str]) -> None:
 
 class SpawnedRanks:
     """The child processes, one for each rank, in the words of ``launchers.processes.Ranks``."""
+
+    patience = 0.0
 
     def __init__(self, processes: list[BaseProcess]):
         self._processes = processes

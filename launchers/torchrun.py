@@ -47,6 +47,8 @@ def command(job: Job) -> list[str]:
 class TorchrunRanks:
     """The agent and its ranks, in the words of ``launchers.processes.Ranks``."""
 
+    patience = 2.0
+
     def __init__(self, agent: subprocess.Popen, log: Path):
         self._agent, self._log = agent, log
 

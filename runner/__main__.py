@@ -28,13 +28,15 @@ def go_on(path: str) -> None:
     from launchers.base import launch
     from runner.run_folder import RunFolder
 
-    logging.basicConfig(level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s")
     folder = RunFolder(path)
     result = folder.read_result()
     if result is not None and result["status"] == "completed":
         folder.read_config()
         print(f"{folder} is complete already: {result['steps']} steps. Its results are in {folder.result.name}.")
         return
+    if folder.path.is_dir():
+        line = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"  # as Hydra writes it
+        logging.basicConfig(level=logging.INFO, format=line, filename=folder.path / "run.log")
     launch(folder)
 
 

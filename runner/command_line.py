@@ -58,7 +58,7 @@ def exit_code(app: Callable[[], Any]) -> int:
             return 2
     except (ConfigurationError, RunFailed) as error:
         if error not in _failures:
-            complain(str(error))
+            report(error)
             return error.exit_code
     except Exception as error:
         if not _raised_by_hydra(error):
@@ -83,7 +83,7 @@ def job() -> Iterator[None]:
         yield
     except (ConfigurationError, RunFailed) as error:
         _failures.append(error)
-        complain(str(error))
+        report(error)
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise
         RunFolder(HydraConfig.get().runtime.output_dir).clear_refused()
@@ -97,6 +97,13 @@ def check_experiment() -> None:
             for name in value.strip("[]").split(","):
                 if name.strip() not in options("experiment"):
                     raise ConfigurationError(no_such_option("experiment", name.strip()))
+
+
+def report(error: ConfigurationError | RunFailed) -> None:
+    """The rank's traceback, if there is one, and last, where it is seen, what happened."""
+    if isinstance(error, RunFailed) and error.error["traceback"]:
+        print(error.error["traceback"].rstrip(), file=sys.stderr)
+    complain(str(error))
 
 
 def complain(message: str) -> None:

@@ -29,8 +29,7 @@ class Interrupted(BaseException):
 
 
 def describe(error: dict) -> str:
-    """One paragraph that says which rank failed first and how, then its traceback."""
+    """One paragraph that says which rank failed first, and how."""
     where = "the run" if error["rank"] is None else f"rank {error['rank']}"
     code = "" if error["exit_code"] is None else f" (exit code {error['exit_code']})"
-    text = f"{where} failed first{code}: {error['type']}: {error['message']}"
-    return f"{text}\n\n{error['traceback'].rstrip()}" if error["traceback"] else text
+    return f"{where} failed first{code}: {error['type']}: {error['message']}"

@@ -27,6 +27,7 @@ def main(path: str) -> NoReturn:
     heartbeat = Heartbeat(folder.heartbeat, rank=rank)
     for signum in (signal.SIGINT, signal.SIGTERM):  # a cluster may signal the ranks themselves
         signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))  # the launcher may have blocked them
     code = 0
     try:
         run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True)

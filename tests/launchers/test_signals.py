@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM to the parent: all ranks stop after the same step, with a checkpoint."""
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -104,3 +105,19 @@ def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
     assert again.folder.read_result()["weights_sha256"] == undisturbed.folder.read_result()["weights_sha256"]
     assert rows(again.folder.steps) == rows(undisturbed.folder.steps)
     assert rows(again.folder.epochs) == rows(undisturbed.folder.epochs)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("launcher", "how"), WAYS)
+def test_ctrl_c_while_starting(tmp_path: Path, parent, launcher: str, how: str) -> None:
+    """It reaches the whole process group of the terminal, when the ranks are still importing."""
+    parallel = () if how == "parallel=single" else ("parallel=ddp",)
+    running = parent(tmp_path, *sorted({how, f"launcher={launcher}", *parallel, *LONG, f"hydra.run.dir={tmp_path}"}))
+    running.wait_until(running.folder.heartbeat.exists)
+    os.killpg(running.process.pid, signal.SIGINT)
+    code, output = running.end(seconds=60)
+    assert code == 130, output
+    assert "Traceback" not in output
+    result = running.folder.read_result()
+    assert (result["status"], result["steps"]) == ("interrupted", 4)
+    assert survivors(running.folder) == []
