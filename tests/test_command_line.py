@@ -311,7 +311,7 @@ class TestExitCode:
         [
             (None, 0, ""),
             (ConfigurationError("seed=x is wrong"), 2, "error: seed=x is wrong\n"),
-            (RunFailed(ERROR), 1, "error: rank 1 failed first (exit code 3): OSError: disk full\n\nTraceback ...\n"),
+            (RunFailed(ERROR), 1, "Traceback ...\nerror: rank 1 failed first (exit code 3): OSError: disk full\n"),
             (Interrupted(signal.SIGINT), 130, "\ninterrupted by SIGINT\n"),
             (Interrupted(signal.SIGTERM), 143, "\ninterrupted by SIGTERM\n"),
             (KeyboardInterrupt(), 130, ""),
