@@ -19,7 +19,7 @@ class Digits(Data):
 
     num_classes = 10
     mean = (0.305,) * 3
-    std = (0.323,) * 3
+    std = (0.335,) * 3
 
     def __init__(self, *, image_size: int, root: None = None):
         self.image_size = image_size
