@@ -15,6 +15,7 @@ from launchers.processes import stalled
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.heartbeat import Heartbeat
 from runner.result import finish
+from runner.stop import SIGNALS
 
 
 class Inline(Launcher):
@@ -86,7 +87,7 @@ def stopping(heartbeat: Heartbeat) -> Iterator[None]:
             raise Interrupted(heartbeat.stop_signal)
         heartbeat.stop_signal = signum
 
-    before: dict[signal.Signals, Any] = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[signal.Signals, Any] = {s: signal.signal(s, handle) for s in SIGNALS}
     try:
         yield
     finally:

@@ -28,8 +28,8 @@ class Spawn(Launcher):
         self.warm = warm
 
     def launch(self, job: Job) -> None:
-        # Libraries read some variables while they are imported, which in the server happens before a rank exists.
         resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+        # Libraries read some variables while they are imported, which in the server happens before a rank exists.
         with meeting_point() as meeting, variables_set({**job.environment, **meeting}):
             with blocked_signals():
                 processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]

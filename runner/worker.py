@@ -16,6 +16,7 @@ from runner.errors import ConfigurationError
 from runner.heartbeat import FAILED, FINISHED, Heartbeat
 from runner.parent_death import die_with_parent
 from runner.run_folder import RunFolder
+from runner.stop import SIGNALS
 
 
 def main(path: str) -> NoReturn:
@@ -25,9 +26,9 @@ def main(path: str) -> NoReturn:
     local_rank = int(os.environ["LOCAL_RANK"])
     _become_rank(folder, rank, world_size)
     heartbeat = Heartbeat(folder.heartbeat, rank=rank)
-    for signum in (signal.SIGINT, signal.SIGTERM):  # a cluster may signal the ranks themselves
+    for signum in SIGNALS:  # a cluster may signal the ranks themselves
         signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))  # the launcher may have blocked them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
     code = 0
     try:
         run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True)
