@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test test-quick lint bench clean
+.PHONY: run test test-quick test-gpu lint bench clean
 
 run: $(STAMP)
 	$(BIN)/python run.py
@@ -16,6 +16,10 @@ test: $(STAMP)
 
 test-quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow"
+
+# What needs CUDA; ends with a table of what ran, and why the rest did not. Fails where nothing can run.
+test-gpu: $(STAMP)
+	$(BIN)/python -m pytest -m gpu
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -24,7 +25,7 @@ PROJECT = str(Path(__file__).resolve().parent.parent)
 
 @dataclass(frozen=True)
 class Job:
-    """One run to start: its folder, the number of ranks on this machine, the ranks' environment."""
+    """One run to start: its folder, the number of its ranks, the ranks' environment."""
 
     folder: RunFolder
     ranks: int
@@ -41,6 +42,7 @@ class Launcher:
         self.ranks = nproc_per_node
         self.threads = threads_per_rank
         self.stall_timeout = stall_timeout
+        self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
 
     def launch(self, job: Job) -> None:
         """Raises RunFailed, ConfigurationError (found by a rank) or Interrupted; leaves no process behind."""
@@ -58,7 +60,7 @@ def _launch(folder: RunFolder, config: dict[str, Any], signals: list[int]) -> di
     sys.path += [path for path in (PROJECT, os.getcwd()) if path not in sys.path]  # where the user's classes may be
     folder.clear_attempt()
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
-    job = Job(folder, launcher.ranks, environment(launcher.threads), heartbeat, signals)
+    job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals)
     started = time.monotonic()
     log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
     try:
@@ -74,17 +76,17 @@ def _launch(folder: RunFolder, config: dict[str, Any], signals: list[int]) -> di
     return result
 
 
-def environment(threads: int) -> dict[str, str]:
+def environment(launcher: Launcher) -> dict[str, str]:
     """Variables that every rank gets, alike under every launcher, so that comparisons are fair."""
     variables = {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(launcher.threads),
+        "MKL_NUM_THREADS": str(launcher.threads),
         "PYTHONPATH": os.pathsep.join(
             dict.fromkeys(filter(None, [PROJECT, os.getcwd(), os.environ.get("PYTHONPATH")]))
         ),
         "MANYHEADS_PARENT": str(os.getpid()),
     }
-    if sys.platform == "linux":  # all ranks are on this machine: nothing need listen on other interfaces
+    if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")
     return variables
@@ -95,6 +97,13 @@ def meeting_point() -> Iterator[dict[str, str]]:
     """Variables by which ranks on this machine meet over a file, so that no port can clash."""
     with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
         yield {"MANYHEADS_INIT_METHOD": (Path(scratch) / "rendezvous").as_uri()}
+
+
+def tcp_meeting_point(machines: dict[str, int]) -> dict[str, str]:
+    """Variables for PyTorch's own env:// rendezvous at rank 0's machine, on a port that is free here and now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return {"MASTER_ADDR": next(iter(machines), "127.0.0.1"), "MASTER_PORT": str(port)}
 
 
 @contextmanager

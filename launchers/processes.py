@@ -44,11 +44,18 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
         exit_codes = ranks.exit_codes()
     finally:
         end(ranks.roots(), patience=ranks.patience)
+        end(_left(job), patience=0)
     if failure := first_failure(job, exit_codes):
         raise_failure(failure)
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":
         raise Interrupted(signals[0] if signals else result["signal"])
+
+
+def _left(job: Job) -> list[int]:
+    """Ranks that hang in no tree of ours any more, because what started them has ended before them."""
+    beat = job.heartbeat
+    return [pid for rank in range(job.ranks) if (pid := beat.pid(rank)) and beat.state(rank) not in (FAILED, FINISHED)]
 
 
 def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> None:

@@ -15,11 +15,19 @@ def main() -> int:
     doctor.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
     resume = commands.add_parser("resume", help="go on with a run that was interrupted, in its own folder")
     resume.add_argument("run", help="the run's folder, such as outputs/2026-01-31/12-00-00")
+    horovod = commands.add_parser("install-horovod", help="build Horovod against the installed torch, and install it")
+    horovod.add_argument("--mpi", action="store_true", help="with MPI besides Gloo; needs mpicc")
+    horovod.add_argument("--nccl", action="store_true", help="with NCCL for GPUs; needs nvcc")
+    horovod.add_argument("--rebuild", action="store_true", help="even if an earlier build is kept")
     arguments = parser.parse_args()
     if arguments.command == "doctor":
         from runner.doctor import examine, list_models
 
         return exit_code(list_models if arguments.models else examine)
+    if arguments.command == "install-horovod":
+        from runner.install_horovod import install
+
+        return exit_code(lambda: install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild))
     return exit_code(lambda: go_on(arguments.run))
 
 

@@ -3,6 +3,8 @@
 import signal
 from typing import Any
 
+from torch import Tensor
+
 from runner.checkpoint import Checkpoints, load_model, weights_sha256
 from runner.header import device_name
 from runner.parallel.base import Parallel
@@ -46,8 +48,11 @@ class Attempt:
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
         """Put everything where the checkpoint left it. Raises ConfigurationError for another model's."""
         trainer, path = self.trainer, self.folder.last_checkpoint
-        load_model(self.parallel.unwrap(trainer.model), state["model"], path)
+        model = self.parallel.unwrap(trainer.model)
+        load_model(model, state["model"], path)
+        trainer.precision.weights_loaded(model, state["model"])
         trainer.optimizer.load_state_dict(state["optimizer"])
+        self.parallel.restored(trainer.model, trainer.optimizer)
         trainer.precision.load_state_dict(state["precision"])
         trainer.progress = Progress.from_state(state["progress"])
         if len(state["rng"]) == self.parallel.world_size:
@@ -64,7 +69,7 @@ class Attempt:
         rng = self.parallel.gather(get_state())
         if self.parallel.rank == 0:
             state = {
-                "model": self.parallel.unwrap(trainer.model).state_dict(),
+                "model": self.weights(),
                 "optimizer": trainer.optimizer.state_dict(),
                 "scheduler": {"step": progress.step},  # learning rates are a function of the update's number
                 "precision": trainer.precision.state_dict(),
@@ -94,12 +99,16 @@ class Attempt:
             "metrics": progress.metrics,
             "objective": self.objective(),
             "best": progress.best,
-            "weights_sha256": weights_sha256(self.parallel.unwrap(self.trainer.model).state_dict()),
+            "weights_sha256": weights_sha256(self.weights()),
             "corrupt_samples": progress.corrupt,
             "skipped_steps": progress.skipped,
         }
         self.folder.write_json(self.folder.result, result)
         self.trainer.reporter.display.table(*summary(result, self.folder))
+
+    def weights(self) -> dict[str, Tensor]:
+        """What was trained, under the user's own names."""
+        return self.trainer.precision.weights(self.parallel.unwrap(self.trainer.model))
 
     def objective(self) -> float | None:
         """The monitored metric of the best epoch, or of the evaluation."""

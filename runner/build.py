@@ -66,7 +66,7 @@ def build(
     channels_last = config["trainer"]["channels_last"]
     model = build_model(config, data)
     parameters = sum(p.numel() for p in model.parameters())
-    model = model.to(dtype=precision.dtype)
+    model = precision.convert(model)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     model = parallel.place(model)

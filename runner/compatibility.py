@@ -8,14 +8,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from runner import hardware
+from runner import apex_compatibility, hardware, horovod_compatibility
 from runner.errors import ConfigurationError
+from runner.hardware import NO_GPU
+from runner.hosts import read_hosts
 
 ONE_PROCESS_STRATEGIES = ("single", "dp")
-NO_GPU = (
-    "this machine has no NVIDIA GPU that the installed torch can use "
-    "(a driver and a CUDA build of torch are needed; see `python -m runner doctor`)"
-)
 
 
 def complete(config: dict[str, Any]) -> dict[str, Any]:
@@ -25,6 +23,10 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     _check_batch(config)
     _check_precision(config)
     _check_parallel(config)
+    horovod_compatibility.check_launcher(config)
+    if config["parallel"]["name"] == "horovod":
+        horovod_compatibility.check_parallel(config)
+    apex_compatibility.check(config)
     _check_checkpoint(config)
     _check_data(config)
     return config
@@ -34,11 +36,16 @@ def unavailable(group: str, option: str) -> str | None:
     """Why an option can't run on this machine, and how to get it; None when it can."""
     if (group, option) == ("precision", "tf32") and not hardware.gpu_names():
         return f"{NO_GPU}. Use precision=fp32 or precision=bf16"
-    return None
+    return horovod_compatibility.missing_for(group, option) or apex_compatibility.missing_for(group, option)
 
 
 def ranks(config: dict[str, Any]) -> int:
-    return config["launcher"]["nproc_per_node"]
+    """The number of ranks on all machines."""
+    return config["launcher"]["nproc_per_node"] * max(1, len(_machines(config)))
+
+
+def _machines(config: dict[str, Any]) -> dict[str, int]:
+    return read_hosts(config["launcher"].get("hosts"), config["launcher"].get("hostfile"))
 
 
 def batch_per_rank(config: dict[str, Any]) -> int:
@@ -58,16 +65,22 @@ def _decide_ranks(config: dict[str, Any]) -> None:
     launcher, strategy = config["launcher"], config["parallel"]["name"]
     gpus = len(hardware.gpu_names()) if config["trainer"]["device"] == "cuda" else 0
     one = strategy in ONE_PROCESS_STRATEGIES or launcher["name"] == "inline"
+    slots = next(iter(_machines(config).values()), None)
     if launcher["nproc_per_node"] == "auto":
-        launcher["nproc_per_node"] = 1 if one else gpus or 2
+        launcher["nproc_per_node"] = slots or (1 if one else gpus or 2)
     count = launcher["nproc_per_node"]
-    if one and count > 1:
+    if slots not in (None, count):
+        raise ConfigurationError(
+            f"launcher.nproc_per_node={count}: launcher.hosts or launcher.hostfile gives every machine {slots} ranks. "
+            "Set it to auto."
+        )
+    if one and ranks(config) > 1:
         cause = f"parallel={strategy}" if strategy in ONE_PROCESS_STRATEGIES else "launcher=inline"
         remedy = "parallel=ddp" if strategy in ONE_PROCESS_STRATEGIES else "launcher=spawn"
         raise ConfigurationError(
             f"launcher.nproc_per_node={count}: {cause} runs in one process. Set it to 1 or auto, or {remedy}."
         )
-    if gpus and count > gpus:
+    if gpus and count > gpus and slots is None:
         raise ConfigurationError(
             f"launcher.nproc_per_node={count}: there are more ranks than GPUs ({gpus} visible). "
             f"Set it to {gpus} or less, or trainer.device=cpu."
@@ -114,9 +127,9 @@ def _check_parallel(config: dict[str, Any]) -> None:
                 f"parallel.device_ids={parallel['device_ids']}, parallel.output_device={parallel['output_device']}: "
                 f"{0 if cpu else gpus} GPUs can be used. Name only those, or set both to null."
             )
-    if name == "ddp" and parallel["sync_batchnorm"] and cpu:
+    if parallel.get("sync_batchnorm") and cpu:
         raise ConfigurationError(
-            "parallel.sync_batchnorm=true: torch's SyncBatchNorm works on GPUs only. Set it to false, or choose a "
+            "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "
             "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
         )
 

@@ -6,11 +6,11 @@ from importlib import metadata
 from rich.console import Console
 from rich.table import Table
 
-from runner import hardware
+from runner import apex_compatibility, hardware
 from runner.compatibility import ONE_PROCESS_STRATEGIES, unavailable
 from runner.config import options, read_option
 
-LISTED = ("parallel", "precision", "launcher")
+LISTED = ("parallel", "precision", "launcher", "optimizer")
 
 
 def examine() -> None:
@@ -24,10 +24,14 @@ def examine() -> None:
     table.add_column("option", no_wrap=True)
     table.add_column("runs here", no_wrap=True)
     table.add_column("note", overflow="fold")
+    told: dict[str, str] = {}  # by reason, the first option that it was given for
     for group in LISTED:
         for option in options(group):
-            reason = unavailable(group, option)
-            table.add_row(f"{group}={option}", "no" if reason else "yes", reason or note(group, option))
+            name, reason = f"{group}={option}", unavailable(group, option)
+            text = f"as {told[reason]}" if reason in told else reason or note(group, option)
+            table.add_row(name, "no" if reason else "yes", text)
+            if reason:
+                told.setdefault(reason, name)
         table.add_section()
     console.print(table)
 
@@ -55,6 +59,8 @@ def describe_machine() -> dict[str, str]:
 def note(group: str, option: str) -> str:
     """What a runnable option comes to on this machine."""
     gpus = len(hardware.gpu_names())
+    if text := apex_compatibility.note(group, option):
+        return text
     if group == "parallel":
         if option not in ONE_PROCESS_STRATEGIES:
             return (

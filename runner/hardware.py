@@ -6,6 +6,11 @@ import re
 from functools import cache
 from pathlib import Path
 
+NO_GPU = (
+    "this machine has no NVIDIA GPU that the installed torch can use "
+    "(a driver and a CUDA build of torch are needed; see `python -m runner doctor`)"
+)
+
 
 @cache
 def torch_cuda_version() -> str | None:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from torch import nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
 from runner.errors import ConfigurationError
 
@@ -24,10 +24,21 @@ def build_optimizer(kind: type, section: dict[str, Any], model: nn.Module, *, ba
     """An optimizer of class ``kind`` over the parameters that are to be trained."""
     own = ("_target_", "name", "lr", "lr_scaling", "base_batch_size")
     options = {key: value for key, value in section.items() if key not in own}
+    if not options.get("fused"):  # given as false it would switch torch's own choice off, several at once on GPUs
+        options.pop("fused", None)
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
     parameters = [p for p in model.parameters() if p.requires_grad]
     try:
-        return kind(parameters, lr=scaled_lr(section, batch_size), **options)
-    except (TypeError, ValueError) as error:
+        optimizer = kind(parameters, lr=scaled_lr(section, batch_size), **options)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if "fused" in options and "fused" in str(error):
+            raise ConfigurationError(
+                f"optimizer.fused=true: {section['_target_']} can't be fused here ({error}). Set it to false."
+            ) from None
         raise ConfigurationError(f"optimizer._target_={section['_target_']} refuses its arguments: {error}.") from None
+    if isinstance(optimizer, SGD) and options.get("fused"):
+        # Told of an overflow in the first update, its kernel leaves as momentum memory that was never written (torch
+        # 2.15, _fused_sgd). So the gradient scaler shall leave out such a step itself, as it does without fused.
+        optimizer._step_supports_amp_scaling = False
+    return optimizer

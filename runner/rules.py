@@ -32,7 +32,7 @@ def number(
     bounds = [("at least", at_least), ("above", above), ("below", below)]
     text = " ".join(["a number", *(f"{word} {bound:g}" for word, bound in bounds if bound is not None)])
     return Rule(
-        text + (" or .inf" if infinite else ""),
+        text + (" or inf" if infinite else ""),
         lambda v: (
             is_number(v)
             and (infinite or math.isfinite(v))
@@ -96,6 +96,9 @@ RULES: dict[str, Rule] = {
     "data.augment": choice("none", "crop_flip"),
     "optimizer.lr": number(above=0),
     "optimizer.momentum": number(at_least=0),
+    "optimizer.dampening": number(at_least=0),
+    "optimizer.max_grad_norm": number(above=0),
+    "optimizer.norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2)),
     "optimizer.weight_decay": number(at_least=0),
     "optimizer.eps": number(above=0),
     "optimizer.betas": list_of(number(at_least=0, below=1)),
@@ -111,12 +114,31 @@ RULES: dict[str, Rule] = {
     "parallel.output_device": whole(0),
     "parallel.bucket_cap_mb": number(above=0),
     "parallel.compression": choice("none", "fp16", "bf16"),
+    "parallel.op": choice("average", "sum", "adasum"),
+    "parallel.gradient_predivide_factor": number(above=0),
+    "parallel.backward_passes_per_step": either(whole(1), AUTO),
+    "parallel.message_size": whole(1),
+    "parallel.num_groups": either(whole(0), AUTO),
+    "parallel.fusion_threshold": number(at_least=0),
+    "parallel.cycle_time": number(above=0),
+    "parallel.timeline": TEXT,
+    "precision.level": choice("O1", "O2"),
     "precision.dtype": choice("auto", "float16", "bfloat16"),
     "precision.init_scale": number(above=0),
     "precision.growth_interval": whole(1),
+    "precision.opt_level": choice("O0", "O1", "O2", "O3"),
+    "precision.loss_scale": either(number(above=0), choice("dynamic")),
+    "precision.keep_batchnorm_fp32": BOOLEAN,
+    "precision.master_weights": BOOLEAN,
     "launcher.nproc_per_node": either(whole(1), AUTO),
     "launcher.threads_per_rank": either(whole(1), AUTO),
     "launcher.stall_timeout": number(above=0),
+    "launcher.controller": choice("auto", "gloo", "mpi"),
+    "launcher.hosts": list_of(TEXT),
+    "launcher.hostfile": TEXT,
+    "launcher.network_interface": TEXT,
+    "launcher.start_timeout": whole(1),
+    "launcher.arguments": TEXT,
 }
 
 

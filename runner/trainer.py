@@ -152,7 +152,7 @@ class Trainer:
         if not skip or self.precision.skips_overflow:
             with self.parallel.stepping(self.optimizer):
                 self.precision.step(self.optimizer)
-        self.optimizer.zero_grad()
+        self.precision.zero_grad(self.optimizer)
         for batch, (loss, logits) in zip(batches, outputs, strict=True):
             self.meter.note_corrupt(len(batch.corrupt))
             if batch.count and not skip:
@@ -161,14 +161,17 @@ class Trainer:
         self.progress.skipped += skip
         return norm
 
-    def backward(self, batch: Batch, *, last: bool) -> tuple[Tensor, Tensor]:
-        """One micro-batch's gradients, exchanged after the last one; returns mean loss and logits."""
+    def backward(self, batch: Batch, *, last: bool, used: bool = True) -> tuple[Tensor, Tensor]:
+        """One micro-batch's gradients, exchanged after the last one; returns mean loss and logits.
+
+        ``used``: whether an update will use them.
+        """
         with self.parallel.accumulating(self.model, last=last):
             with self.precision.autocast():
                 logits = self.model(batch.inputs)
                 loss = self.loss(logits, batch.targets)
             share = loss if batch.weight == 1 else loss * batch.weight
-            with self.precision.scaling(share, self.optimizer, last=last) as scaled:
+            with self.precision.scaling(share, self.optimizer, last=last and used) as scaled:
                 scaled.backward()
                 if last:
                     self.parallel.synchronize(self.optimizer)
@@ -232,8 +235,8 @@ class Trainer:
 
         def throw_away() -> None:
             self.model.train()
-            self.backward(self.train.example(), last=True)
-            self.optimizer.zero_grad()
+            self.backward(self.train.example(), last=True, used=False)
+            self.precision.zero_grad(self.optimizer)
 
         self.parallel.prime(throw_away)
         self.restore_buffers(before)

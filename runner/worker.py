@@ -8,13 +8,14 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
 from runner.errors import ConfigurationError
 from runner.heartbeat import FAILED, FINISHED, Heartbeat
 from runner.parent_death import die_with_parent
+from runner.place import NAMES, place
 from runner.run_folder import RunFolder
 from runner.stop import SIGNALS
 
@@ -22,8 +23,8 @@ from runner.stop import SIGNALS
 def main(path: str) -> NoReturn:
     """Be one rank, in a process of its own, as the environment says which. Ends the process."""
     folder = RunFolder(path)
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    local_rank = int(os.environ["LOCAL_RANK"])
+    rank, local_rank, world_size = place()
+    os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
     _become_rank(folder, rank, world_size)
     heartbeat = Heartbeat(folder.heartbeat, rank=rank)
     for signum in SIGNALS:  # a cluster may signal the ranks themselves
@@ -68,9 +69,19 @@ def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
     os.dup2(log, sys.stderr.fileno())
     if rank > 0:  # rank 0 speaks on the terminal
         os.dup2(log, sys.stdout.fileno())
+    elif terminal := os.environ.get("MANYHEADS_TERMINAL"):
+        _speak_on(terminal)
     os.close(log)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the parent asks for it when the run stalls
+
+
+def _speak_on(terminal: str) -> None:
+    """Write standard output there, and not to the launcher's agent, where it is on this machine."""
+    with suppress(OSError):
+        descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
+        os.dup2(descriptor, sys.stdout.fileno())
+        os.close(descriptor)
 
 
 @contextmanager

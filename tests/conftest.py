@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 import pytest
 
 from runner.run_folder import RunFolder
+from tests import apex_library
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
@@ -56,8 +59,27 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starting the real command takes a good part of a second, each time."""
+@pytest.fixture
+def apex(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """NVIDIA Apex can be imported: the real one where it works, else a stand-in that computes on the CPU."""
+    with apex_library.importable(monkeypatch) as module:
+        yield module
+
+
+@pytest.fixture
+def library(request: pytest.FixtureRequest) -> None:
+    """For tests over all options: the library is there that the test's own option wants."""
+    names = {str(value) for value in request.node.callspec.params.values()}
+    if any(name == "apex" or name.startswith("fused_") for name in names):
+        request.getfixturevalue("apex")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Starting the real command takes a good part of a second, each time; what needs a GPU must be asked for."""
     for item in items:
         if {"finished_run", "run_command"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+    if "gpu" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]

@@ -16,6 +16,7 @@ from runner.config import CONF, GROUPS, options
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from tests.conftest import FAST, ROOT, RUN, execute
 
+PARALLEL = f"Allowed: {', '.join(options('parallel'))}"
 ERROR = {"rank": 1, "exit_code": 3, "type": "OSError", "message": "disk full", "traceback": "Traceback ...\n"}
 
 
@@ -46,7 +47,7 @@ BAD = [
     (["experiment=digits_quik"], ["experiment=digits_quik", "Did you mean digits_quick?", *options("experiment")]),
     (["experiment=[debug,mnist_horovd]"], ["experiment=mnist_horovd", "Did you mean mnist_horovod?"]),
     (["parallel=null"], ["must be a string", "`python run.py --help` lists"]),
-    (["~parallel"], ["parallel", "Allowed: ddp, dp, single"]),
+    (["~parallel"], ["parallel", PARALLEL]),
     (["+parallel=ddp"], ["+parallel=ddp", "Write parallel=ddp"]),
     (["paralel=ddp"], ["paralel", "Did you mean parallel?"]),
     (["trainer.epoch=3"], ["trainer.epoch ", "Did you mean trainer.epochs?", "--cfg job"]),
@@ -144,7 +145,7 @@ class TestOverASavedConfig:
         assert repeated["weights_sha256"] == finished_run.read_result()["weights_sha256"]
 
     def test_an_unknown_option_is_refused(self, repeat):
-        assert_refused(repeat("parallel=dpp"), "parallel=dpp", "Did you mean dp or ddp?", "Allowed: ddp, dp, single")
+        assert_refused(repeat("parallel=dpp"), "parallel=dpp", "Did you mean dp or ddp?", PARALLEL)
 
     def test_an_option_is_looked_up_and_brings_its_launcher(self, repeat):
         assert_refused(repeat("parallel=ddp", "data.batch_size=33"), "data.batch_size=33", "2 ranks")
@@ -153,7 +154,7 @@ class TestOverASavedConfig:
         assert_refused(repeat("precision=tf32"), "precision=tf32", "Use precision=fp32")
 
     def test_null_is_no_option(self, repeat):
-        assert_refused(repeat("parallel=null"), "parallel=null", "Allowed: ddp, dp, single")
+        assert_refused(repeat("parallel=null"), "parallel=null", PARALLEL)
 
     def test_an_experiment_cannot_be_laid_over_it(self, repeat):
         assert_refused(repeat("experiment=debug"), "experiment", "--config-path")

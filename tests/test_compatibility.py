@@ -8,6 +8,8 @@ from runner.compatibility import batch_per_rank, complete, ranks, unavailable
 from runner.config import CONF, check, options
 from runner.errors import ConfigurationError
 
+HOROVOD_O2 = ("parallel=horovod", "precision=amp", "precision.level=O2")
+
 
 @cache
 def composed(*overrides):
@@ -89,6 +91,9 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         (0, ["parallel=dp", "parallel.device_ids=[0]"], r"^parallel\.device_ids=\[0\].* 0 GPUs can be used"),
         (2, ["parallel=dp", "parallel.device_ids=[0,2]"], r"^parallel\.device_ids=\[0, 2\].* 2 GPUs can be used"),
         (2, ["parallel=dp", "parallel.output_device=2"], r"parallel\.output_device=2: 2 GPUs can be used"),
+        (0, [*HOROVOD_O2], r"^precision\.dtype=auto: .* bfloat16 here, .* Set precision\.dtype=float16"),
+        (1, [*HOROVOD_O2, "precision.dtype=bfloat16"], r"^precision\.dtype=bfloat16: .*Horovod can't exchange"),
+        (1, [*HOROVOD_O2, "parallel.op=adasum"], r"^precision\.level=O2: .* Set precision\.level=O1"),
         (0, ["trainer.evaluate_only=true"], r"^trainer\.evaluate_only=true .* Set checkpoint\.load="),
         (0, ["checkpoint.load=/nowhere/best.pt"], r"^checkpoint\.load=/nowhere/best\.pt: there is no such file"),
         (

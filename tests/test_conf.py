@@ -122,6 +122,7 @@ def test_every_scheduler_has_a_warm_up(option):
     assert "warmup_epochs" in read_option("scheduler", option)
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(("group", "option"), [(g, o) for g, o in OPTIONS if read_option(g, o)["_target_"] != "???"])
 def test_its_keys_are_what_its_class_takes(group, option):
     keys = set(read_option(group, option)) - {"_target_", "name"}

@@ -19,6 +19,7 @@ TORCH_FREE += [
     f"runner.{name}"
     for name in ("errors", "rules", "config", "compatibility", "command_line", "run_folder", "heartbeat", "hardware")
     + ("provenance", "result", "doctor", "parent_death", "instantiate", "display", "worker", "__main__")
+    + ("apex_compatibility", "apex_installation")
 ]
 DATA = {yaml.safe_load(path.read_text())["_target_"].rpartition(".")[0] for path in (CONF / "data").iterdir()}
 TORCH_FREE += sorted(DATA - {""})  # the parent asks them whether their files are there

@@ -61,6 +61,14 @@ class Rich(nn.Module):
         return self.head(self.dropout(self.body(images)))
 
 
+class Normalised(Rich):
+    """Without dropout: the same on every device."""
+
+    def __init__(self, *, num_classes: int, width: int = 4):
+        super().__init__(num_classes=num_classes, width=width)
+        self.dropout = nn.Identity()
+
+
 class Rootless(nn.Module):
     """Finite going forward; the gradient of the square root of 0 times 0 is not a number."""
 

@@ -51,6 +51,9 @@ class Parallel:
     def prime(self, step: Callable[[], None]) -> None:
         """Bring what a wrapper learns from its first steps into its final state, by throw-away steps."""
 
+    def restored(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Make the ranks agree after each has loaded a checkpoint."""
+
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
         """The fp16 gradient scaler that goes with this strategy."""
         return torch.amp.GradScaler(self.device.type, **options)

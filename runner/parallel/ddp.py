@@ -4,24 +4,20 @@ Source: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedD
 """
 
 import inspect
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from runner.errors import ConfigurationError
-from runner.parallel.base import Parallel, Reduction
+from runner.parallel.process_group import ProcessGroup
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
-OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
 
-class DistributedDataParallel(Parallel):
+class DistributedDataParallel(ProcessGroup):
     """torch's DistributedDataParallel; the options are its own arguments.
 
     ``compression``: gradients travel as "fp16" or "bf16", or "none". ``sync_batchnorm``: GPUs only.
@@ -50,26 +46,6 @@ class DistributedDataParallel(Parallel):
         if not broadcast_buffers:  # newer versions of torch have another name for it
             names = inspect.signature(nn.parallel.DistributedDataParallel).parameters
             self.options["forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"] = False
-        if self.backend == "auto":
-            self.backend = "nccl" if self.device.type == "cuda" else "gloo"
-
-    @property
-    def summary(self) -> str:
-        return f"{self.world_size} ranks over {self.backend}"
-
-    def join(self) -> None:
-        super().join()
-        dist.init_process_group(
-            self.backend,
-            init_method=os.environ.get("MANYHEADS_INIT_METHOD", "env://"),
-            rank=self.rank,
-            world_size=self.world_size,
-            timeout=timedelta(seconds=self.timeout),
-        )
-
-    def leave(self) -> None:
-        if dist.is_initialized():
-            dist.destroy_process_group()
 
     def place(self, model: nn.Module) -> nn.Module:
         if self.sync_batchnorm:
@@ -96,16 +72,3 @@ class DistributedDataParallel(Parallel):
 
     def unwrap(self, model: nn.Module) -> nn.Module:
         return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-
-    def share_buffers(self, model: nn.Module) -> None:
-        for buffer in self.unwrap(model).buffers():
-            dist.broadcast(buffer, src=0)
-
-    def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
-        dist.all_reduce(values, op=OPERATIONS[operation])
-        return values
-
-    def gather(self, value: Any) -> list[Any]:
-        values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value)
-        return values

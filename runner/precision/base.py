@@ -1,8 +1,8 @@
 """Plain single precision: every hook that a precision may need, doing nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,11 @@ class Precision:
     tf32 = False
     skips_overflow = False  # whether step() itself leaves out updates that are not finite
 
+    undo: ClassVar[list[Callable[[], object]]] = []  # what a run has patched of torch itself, to be unpatched
+
     def __init__(self, parallel: Parallel):
+        while self.undo:
+            self.undo.pop()()
         self.parallel = parallel
         self.device_type = parallel.device.type
         # Also where there is no GPU: these are settings of the process, which a sweep's jobs may share.
@@ -31,6 +35,10 @@ class Precision:
         """What the run's header says of this precision."""
         return str(self.dtype).removeprefix("torch.")
 
+    def convert(self, model: nn.Module) -> nn.Module:
+        """Bring the weights to the formats in which they are trained, on the CPU, before anything holds on to them."""
+        return model.to(dtype=self.dtype)
+
     def prepare(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         """Change model and optimizer after the strategy's place and wrap_optimizer, before its wrap_model."""
         return model, optimizer
@@ -41,7 +49,10 @@ class Precision:
 
     @contextmanager
     def scaling(self, loss: Tensor, optimizer: Optimizer, *, last: bool) -> Iterator[Tensor]:
-        """Around the backward pass and the exchange of gradients: the loss to differentiate."""
+        """Around the backward pass and the exchange of gradients: the loss to differentiate.
+
+        ``last``: an update follows.
+        """
         yield loss
 
     def unscale(self, optimizer: Optimizer) -> None:
@@ -54,8 +65,19 @@ class Precision:
     def step(self, optimizer: Optimizer) -> None:
         optimizer.step()
 
+    def zero_grad(self, optimizer: Optimizer) -> None:
+        """Forget the gradients of the last update."""
+        optimizer.zero_grad()
+
+    def weights(self, model: nn.Module) -> dict[str, Tensor]:
+        """The user's own model's state as checkpoints hold it, which any precision can go on from."""
+        return model.state_dict()
+
+    def weights_loaded(self, model: nn.Module, weights: dict[str, Tensor]) -> None:
+        """Follow the user's own model, which has just been loaded from ``weights``."""
+
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint must hold of this precision."""
+        """What a checkpoint must hold of this precision besides the weights."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...

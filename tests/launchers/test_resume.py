@@ -67,6 +67,7 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
     "more",
     [
         ("precision=amp", "precision.dtype=float16"),
+        ("precision.level=O2", "precision=amp"),
         ("trainer.grad_accumulation=2", "trainer.clip_norm=0.5"),
         ("optimizer=adamw", "scheduler=step", "data.num_workers=1"),
         ("parallel.find_unused_parameters=true",),

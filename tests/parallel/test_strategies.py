@@ -10,7 +10,7 @@ from runner.instantiate import instantiate
 from runner.parallel.base import Parallel
 from tests.in_process import config, opened, small, train, weights
 
-NEEDS_A_GROUP = ("ddp",)
+NEEDS_A_GROUP = ("ddp", "apex", "horovod")
 ONE_PROCESS = [name for name in options("parallel") if name not in NEEDS_A_GROUP]
 
 
@@ -19,6 +19,7 @@ def strategy(name: str, *, rank: int = 0, ranks: int = 1, **changes) -> Parallel
     return instantiate("parallel", read_option("parallel", name) | changes, **place)
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("name", options("parallel"))
 def test_every_option_has_the_shared_keys_and_a_class_of_its_name(name):
     option = read_option("parallel", name)
@@ -27,7 +28,8 @@ def test_every_option_has_the_shared_keys_and_a_class_of_its_name(name):
     assert isinstance(strategy(name), Parallel)
 
 
-@pytest.mark.parametrize("name", options("parallel"))
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("name", [name for name in options("parallel") if name != "horovod"])  # it wraps the optimizer
 def test_before_wrapping_everything_is_plain(name):
     parallel, model = strategy(name), nn.Linear(2, 2)
     assert parallel.device == torch.device("cpu")

@@ -1,0 +1,66 @@
+"""A launcher's own process, which starts the ranks and reports how they ended: torchrun, horovodrun, mpirun."""
+
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from launchers.base import Job
+from launchers.processes import supervise
+from runner.parent_death import die_with_parent
+
+ExitCodes = dict[int, int]
+
+
+def run_agent(
+    command: list[str],
+    job: Job,
+    *,
+    environment: Mapping[str, str],
+    log: Path,
+    read_exit_codes: Callable[[str], ExitCodes],
+    stall_timeout: float,
+    quiet: bool = False,
+) -> None:
+    """Run ``command`` to its end and raise as ``launchers.processes.supervise`` does.
+
+    ``log``: where its messages go, and with ``quiet`` its standard output too. ``read_exit_codes``: finds in them
+    the ranks that failed.
+    """
+    with open(log, "wb") as file:
+        agent = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file if quiet else None,
+            stderr=file,
+            start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
+            preexec_fn=die_with_parent,
+        )
+        with agent:
+            supervise(AgentRanks(agent, log, read_exit_codes), job, stall_timeout=stall_timeout)
+
+
+class AgentRanks:
+    """The agent and its ranks, in the words of ``launchers.processes.Ranks``."""
+
+    patience = 2.0
+
+    def __init__(self, agent: subprocess.Popen, log: Path, read_exit_codes: Callable[[str], ExitCodes]):
+        self._agent, self._log, self._read = agent, log, read_exit_codes
+
+    def roots(self) -> list[int]:
+        return [self._agent.pid]
+
+    def running(self) -> bool:
+        return self._agent.poll() is None
+
+    def wait(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._agent.wait(seconds)
+
+    def exit_codes(self) -> ExitCodes:
+        """The failures that the agent lists when it has ended; it says nothing of ranks that ended well."""
+        if self._agent.poll() is None:
+            return {}
+        return self._read(self._log.read_text(errors="replace"))

@@ -1,0 +1,66 @@
+"""launcher=horovodrun: Horovod's own launcher, over Gloo or through mpirun.
+
+Source: https://horovod.readthedocs.io/en/stable/running.html. Its exit code is 1 whatever happened; the code of
+the rank that failed first stands in its text.
+"""
+
+import os
+import shlex
+import sys
+from typing import Any
+
+from launchers import mpirun
+from launchers.agent import run_agent
+from launchers.base import Job, Launcher, tcp_meeting_point
+from launchers.terminal import passed_on
+from runner.hosts import read_hosts
+from runner.place import without_place
+
+
+class Horovodrun(Launcher):
+    """horovodrun's messages go to logs/horovodrun.log; ``start_timeout``: seconds until all ranks must be started."""
+
+    def __init__(
+        self,
+        *,
+        controller: str,
+        hosts: list[str] | None,
+        hostfile: str | None,
+        network_interface: str | None,
+        start_timeout: int,
+        arguments: str | None,
+        **options: Any,
+    ):
+        super().__init__(**options)
+        self.machines = read_hosts(hosts, hostfile)
+        self.ranks *= max(1, len(self.machines))
+        self.controller, self.start_timeout = controller, start_timeout
+        self.network_interface = network_interface or (None if self.machines else "lo")
+        self.arguments = shlex.split(arguments or "")
+
+    def launch(self, job: Job) -> None:
+        with passed_on() as terminal:
+            added = {**job.environment, **tcp_meeting_point(self.machines), **terminal}
+            run_agent(
+                self._command(job),
+                job,
+                environment={**without_place(os.environ), **added},
+                log=job.folder.logs / "horovodrun.log",
+                read_exit_codes=exit_codes,
+                stall_timeout=self.stall_timeout,
+                quiet=True,
+            )
+
+    def _command(self, job: Job) -> list[str]:
+        options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]
+        if self.machines:
+            options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
+        if self.network_interface:
+            options += ["--network-interfaces", self.network_interface]
+        worker = [sys.executable, "-m", "runner.worker", str(job.folder.path)]
+        return [sys.executable, "-m", "horovod.runner.launch", *options, *self.arguments, *worker]
+
+
+def exit_codes(text: str) -> dict[int, int]:
+    """Of the rank that failed first; negative: the signal that killed it, for which a shell says 128 more."""
+    return {rank: 128 - code if code > 128 else code for rank, code in mpirun.exit_codes(text).items()}

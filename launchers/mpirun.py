@@ -1,0 +1,68 @@
+"""launcher=mpirun: Open MPI's launcher, for Horovod built with MPI, and for DistributedDataParallel.
+
+Sources: https://docs.open-mpi.org/en/v4.1.x/man-openmpi/man1/mpirun.1.html,
+https://horovod.readthedocs.io/en/stable/mpirun.html.
+"""
+
+import os
+import re
+import shlex
+import sys
+from typing import Any
+
+from launchers.agent import run_agent
+from launchers.base import Job, Launcher, tcp_meeting_point
+from launchers.terminal import passed_on
+from runner.hardware import cpu_cores
+from runner.hosts import read_hosts
+from runner.place import without_place
+
+# What ranks on other machines need of the environment; those on this machine have it anyway.
+EXPORTED = re.compile(r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV)")
+_EXITED = re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(\d+)\]?\s+Exit code:\s+(\d+)")
+_SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)")
+
+
+class Mpirun(Launcher):
+    """mpirun's messages go to logs/mpirun.log; ``arguments``: more of its options, as on its command line."""
+
+    def __init__(self, *, hosts: list[str] | None, hostfile: str | None, arguments: str | None, **options: Any):
+        super().__init__(**options)
+        self.machines = read_hosts(hosts, hostfile)
+        self.ranks *= max(1, len(self.machines))
+        self.arguments = shlex.split(arguments or "")
+
+    def launch(self, job: Job) -> None:
+        with passed_on() as terminal:
+            added = {**job.environment, **tcp_meeting_point(self.machines), **terminal}
+            environment = {**without_place(os.environ), **added}
+            run_agent(
+                self._command(job, environment, added),
+                job,
+                environment=environment,
+                log=job.folder.logs / "mpirun.log",
+                read_exit_codes=exit_codes,
+                stall_timeout=self.stall_timeout,
+                quiet=True,
+            )
+
+    def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
+        # Open MPI would bind each rank to one core, whatever number of threads it is given.
+        options = ["-np", str(job.ranks), "--bind-to", "none", "--map-by", "slot"]
+        if os.geteuid() == 0:
+            options.append("--allow-run-as-root")
+        if self.machines:
+            options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
+        else:
+            options += ["--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo"]
+            if job.ranks > cpu_cores():
+                options.append("--oversubscribe")
+        for name in sorted({*added, *filter(EXPORTED.fullmatch, environment)}):
+            options += ["-x", name]
+        return ["mpirun", *options, *self.arguments, sys.executable, "-m", "runner.worker", str(job.folder.path)]
+
+
+def exit_codes(text: str) -> dict[int, int]:
+    """Of the rank that failed first, as mpirun names it; negative: the signal that killed it."""
+    codes = {int(rank): int(code) for rank, code in _EXITED.findall(text)}
+    return codes | {int(rank): -int(signum) for rank, signum in _SIGNALLED.findall(text)}

@@ -1,0 +1,78 @@
+"""Which Horovod is installed and what it was built with, found without importing it or torch."""
+
+import importlib.util
+import json
+import mmap
+import shutil
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+BUILD = "python -m runner install-horovod"
+# Names that stand in the library's tables when a controller was compiled in.
+MARKS = {"gloo": b"GlooController", "mpi": b"MPIController", "nccl": b"NCCLAllreduce"}
+
+
+@cache
+def version() -> str | None:
+    try:
+        return metadata.version("horovod")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def unavailable() -> str | None:
+    """Why parallel=horovod can't run here, and how to get it; None when it can."""
+    folder = _folder()
+    if folder is None:
+        return f"Horovod is not installed. Build it with `{BUILD}`, or use parallel=ddp. Use `--mpi` there for mpirun"
+    if _library() is None:
+        return f"Horovod is installed without its library for PyTorch. Build it with `{BUILD} --rebuild`"
+    built, installed = _built_for(folder), metadata.version("torch")
+    if built.split("+")[0] != installed.split("+")[0]:
+        return f"Horovod was built for torch {built}, and {installed} is installed. Build it again with `{BUILD}`"
+    return None
+
+
+@cache
+def has(feature: str) -> bool:
+    """Whether "gloo", "mpi" or "nccl" was compiled in."""
+    library = _library()
+    if library is None:
+        return False
+    with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(MARKS[feature]) >= 0
+
+
+def controllers() -> list[str]:
+    return [name for name in ("gloo", "mpi") if has(name)]
+
+
+@cache
+def open_mpi() -> str | None:
+    """The version of Open MPI's mpirun on PATH, or None."""
+    if shutil.which("mpirun") is None:
+        return None
+    answer = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False).stdout
+    first = (answer.splitlines() or [""])[0]
+    return first.split()[-1] if "Open MPI" in first or "OpenRTE" in first else None
+
+
+@cache
+def _folder() -> Path | None:
+    spec = importlib.util.find_spec("horovod")
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+@cache
+def _library() -> Path | None:
+    folder = _folder()
+    return next(folder.glob("torch/mpi_lib_v2*.so"), None) if folder else None
+
+
+def _built_for(folder: Path) -> str:
+    try:
+        return json.loads((folder / "metadata.json").read_text()).get("pytorch", "unknown")
+    except (OSError, ValueError):
+        return "unknown"

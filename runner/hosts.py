@@ -1,0 +1,36 @@
+"""The machines of a run, as ``launcher.hosts`` or ``launcher.hostfile`` names them."""
+
+import re
+from pathlib import Path
+
+from runner.errors import ConfigurationError
+
+_LISTED = re.compile(r"([^\s:]+):(\d+)")  # as in -H of horovodrun and mpirun
+_LINE = re.compile(r"(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
+
+
+def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:
+    """Ranks on each host, in order; empty: this machine alone. Raises ConfigurationError."""
+    if hosts is not None and hostfile is not None:
+        raise ConfigurationError(f"launcher.hostfile={hostfile}: launcher.hosts is set too. Set one of them to null.")
+    if hosts is not None:
+        return _parse("launcher.hosts", hosts, _LISTED, "[name:slots,name:slots]")
+    if hostfile is None:
+        return {}
+    try:
+        lines = Path(hostfile).read_text().splitlines()
+    except OSError as error:
+        raise ConfigurationError(f"launcher.hostfile={hostfile}: {error.strerror}. Name a file.") from None
+    lines = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return _parse(f"launcher.hostfile={hostfile}", lines, _LINE, "lines of the form: name slots=2")
+
+
+def _parse(key: str, entries: list[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:
+    found = [form.fullmatch(entry.strip()) for entry in entries]
+    slots = {match[1]: int(match[2]) for match in found if match}
+    if len(slots) < len(entries) or not slots or len(set(slots.values())) > 1 or 0 in slots.values():
+        raise ConfigurationError(
+            f"{key}: {', '.join(entries) or 'nothing'} is not allowed. Allowed: {allowed}, with each machine once "
+            "and the same number of ranks on every machine."
+        )
+    return slots

@@ -1,0 +1,34 @@
+"""Which rank this process is, as whatever started it says in the environment."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+# Rank, local rank, world size: of PyTorch, whose names win, of Horovod, of Open MPI.
+NAMES = (
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
+    ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+
+
+class Place(NamedTuple):
+    """One rank among all: ``local_rank`` counts those on its own machine."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+
+
+def place() -> Place:
+    """This process's place. Raises KeyError where no launcher has given it one."""
+    for names in NAMES:
+        if all(name in os.environ for name in names):
+            return Place(*(int(os.environ[name]) for name in names))
+    raise KeyError(f"none of {', '.join(names[0] for names in NAMES)} is set: a rank is started by a launcher")
+
+
+def without_place(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a launcher whose ranks must not mistake an outer launcher's names for their own."""
+    names = {name for group in NAMES for name in group}
+    return {name: value for name, value in environment.items() if name not in names}

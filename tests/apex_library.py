@@ -1,0 +1,70 @@
+"""NVIDIA Apex for tests: the real one where all of it works; elsewhere tests/apex_stand_in, on the CPU."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from runner import apex_installation, hardware
+from runner.attempt import Attempt
+from runner.precision.base import Precision
+from tests import in_process
+
+STAND_IN = Path(__file__).parent / "apex_stand_in"
+IS_REAL = not any(apex_installation.unavailable(part) for part in apex_installation.PARTS)
+DEVICE = "cuda" if IS_REAL else "cpu"
+marks = [pytest.mark.gpu] if IS_REAL else []
+OURS = ("runner.parallel.apex", "runner.precision.apex")
+
+
+@contextmanager
+def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Meanwhile ``import apex`` succeeds, and the run config's checks find GPUs."""
+    if not IS_REAL:
+        monkeypatch.syspath_prepend(str(STAND_IN))
+        monkeypatch.setattr(hardware, "gpu_names", lambda: ["Stand-in"] * 8)
+        forget()
+    yield importlib.import_module("apex")
+    if not IS_REAL:
+        forget()
+    while Precision.undo:
+        Precision.undo.pop()()
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name in OURS or name.partition(".")[0] in ("apex", "amp_C")]:
+        del sys.modules[name]
+
+
+class Killed(Exception):
+    """In the place of a signal."""
+
+
+def ends(path: Path, config: dict[str, Any], *, killed_after: int) -> list[tuple[str, dict[str, Any]]]:
+    """Of an undisturbed run, and of one killed after a checkpoint and resumed: weights' digest, precision's state."""
+    whole = in_process.train(path / "whole", config)
+
+    def save(self: Attempt, *, best: bool, save: Callable[..., None] = Attempt.save) -> None:
+        save(self, best=best)
+        if self.trainer.progress.step == killed_after:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Attempt, "save", save)
+        with pytest.raises(Killed):
+            in_process.train(path / "resumed", config)
+    resumed = in_process.train(path / "resumed", config)
+    runs = (whole, resumed)
+    return [(run.folder.read_result()["weights_sha256"], run.trainer.precision.state_dict()) for run in runs]
+
+
+def small(*overrides: str) -> dict[str, Any]:
+    """``in_process.small`` where Apex computes."""
+    config = in_process.small("trainer.device=cuda", *overrides)
+    config["trainer"]["device"] = DEVICE
+    return config

@@ -1,0 +1,1 @@
+"""In the place of the compiled kernels, whose presence is looked for."""

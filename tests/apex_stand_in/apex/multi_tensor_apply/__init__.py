@@ -1,0 +1,1 @@
+"""Its presence tells NVIDIA's Apex from another package of that name."""

@@ -1,0 +1,112 @@
+"""What `make test-gpu` needs besides: runs on the GPU by the real command, and a table of what ran and what did not."""
+
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from runner import hardware
+from runner.compatibility import unavailable
+from runner.run_folder import RunFolder
+from tests.conftest import RUN, execute
+
+Outcome = tuple[str, float, str]  # what came of a test, its seconds, what it measured
+_outcomes: dict[str, Outcome] = {}
+
+TINY = (
+    "trainer.device=cuda",
+    "data.batch_size=32",
+    "model.width=8",
+    "trainer.max_steps=20",
+    "trainer.log_every=5",
+    "optimizer.lr=0.005",
+)
+# BatchNorm, convolutions of several shapes, enough work for a GPU to be seen in its memory.
+RESNET = (
+    "model=resnet18",
+    "data=synthetic",
+    "data.image_size=64",
+    "data.num_classes=10",
+    "data.train_samples=320",
+    "data.val_samples=64",
+)
+Train = Callable[..., RunFolder]
+
+
+@pytest.fixture
+def train(tmp_path: Path, record_property: Callable[[str, Any], None]) -> Train:
+    """``python run.py`` on the GPU with these overrides over TINY; the folder of the completed run."""
+
+    def run(*overrides: str, name: str = "run", timeout: float = 280) -> RunFolder:
+        folder = RunFolder(tmp_path / name)
+        keys = {override.partition("=")[0].lstrip("+") for override in overrides}
+        kept = [o for o in TINY if o.partition("=")[0] not in keys and not (o.startswith("model.") and "model" in keys)]
+        command = [sys.executable, str(RUN), *overrides, *kept, f"hydra.run.dir={folder.path}"]
+        done = execute(*command, cwd=tmp_path, timeout=timeout)
+        assert done.code == 0, f"{' '.join(command)}\n{done.out}\n{done.err}"
+        result = folder.read_result()
+        assert result["status"] == "completed"
+        assert result["device"] in hardware.gpu_names()
+        speed, memory = result["samples_per_second"], max(result["peak_memory_mb"])
+        record_property("measured", f"{speed or 0:,.0f} samples/s, {memory:,.0f} MB")
+        return folder
+
+    return run
+
+
+def words(item: pytest.Item) -> str:
+    """What the table calls a test: what its `gpu` mark says, or else its own name."""
+    mark = item.get_closest_marker("gpu")
+    return mark.args[0] if mark and mark.args else item.name
+
+
+def obstacle(item: pytest.Item) -> str | None:
+    """Why a test can't run on this machine: no GPU, or ``needs``, pairs of group and option, that are not there."""
+    if not hardware.gpu_names():
+        return "no GPU"
+    mark = item.get_closest_marker("gpu")
+    needs = mark.kwargs.get("needs", ()) if mark else ()
+    return next((reason for group, option in needs if (reason := unavailable(group, option))), None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what can't run, and remember why."""
+    ours = [item for item in items if item.get_closest_marker("gpu")]
+    reasons = {item.nodeid: reason for item in ours if (reason := obstacle(item))}
+    for item in ours:
+        if reason := reasons.get(item.nodeid):
+            _outcomes[words(item)] = "not run", 0, reason
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in reasons])
+    items[:] = [item for item in items if item.nodeid not in reasons]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    outcome = yield
+    report = outcome.get_result()
+    if item.get_closest_marker("gpu") and (report.when == "call" or report.failed):
+        measured = dict(report.user_properties).get("measured", "")
+        parameters = f": {item.callspec.id}" if hasattr(item, "callspec") else ""
+        _outcomes[words(item) + parameters] = report.outcome, report.duration, measured
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if not _outcomes:
+        return
+    table = Table(title="On this machine's GPU", title_justify="left")
+    for column in ("feature", "outcome", "seconds", "measured, or why not"):
+        table.add_column(column, overflow="fold")
+    for name, (outcome, seconds, note) in sorted(_outcomes.items(), key=lambda item: item[1][0] == "not run"):
+        table.add_row(name, outcome, f"{seconds:.1f}" if seconds else "", note)
+    text = StringIO()
+    Console(file=text, width=terminalreporter._tw.fullwidth).print(table)
+    terminalreporter.write("\n" + text.getvalue())
+    if not any(outcome != "not run" for outcome, _, _ in _outcomes.values()):
+        cause = f": {hardware.NO_GPU}" if not hardware.gpu_names() else ""
+        terminalreporter.write_line(f"Nothing could run{cause}.", red=True)

@@ -1,0 +1,207 @@
+"""Everything that needs CUDA, once each, by the real command in tiny runs; `make test-gpu` starts them."""
+
+import csv
+import sys
+
+import pytest
+import torch
+
+from runner.run_folder import RunFolder
+from tests.conftest import RUN, execute
+from tests.gpu.conftest import RESNET, TINY
+
+DETERMINISTIC = "trainer.deterministic=true"
+FP16 = ("precision=amp", "precision.dtype=float16")
+PRECISIONS = [
+    pytest.param(("precision=fp32",), id="fp32"),
+    pytest.param(FP16, id="amp"),
+    pytest.param((*FP16, "precision.level=O2"), id="amp, O2"),
+]
+NCCL = ("parallel=ddp", "parallel.backend=nccl", "launcher.nproc_per_node=1")
+APEX = (("precision", "apex"),)
+
+
+def losses(folder: RunFolder) -> list[float]:
+    with open(folder.steps, newline="") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]
+
+
+def checkpoint(folder: RunFolder) -> dict:
+    return torch.load(folder.last_checkpoint, map_location="cpu", weights_only=True)
+
+
+def digest(folder: RunFolder) -> str:
+    return folder.read_result()["weights_sha256"]
+
+
+@pytest.mark.gpu("the same losses as on the CPU")
+def test_cpu(train, tmp_path):
+    on_gpu = train()
+    folder = RunFolder(tmp_path / "cpu")
+    overrides = [o for o in TINY if o != "trainer.device=cuda"]
+    command = (sys.executable, str(RUN), *overrides, "trainer.device=cpu", f"hydra.run.dir={folder.path}")
+    done = execute(*command, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert losses(on_gpu) == pytest.approx(losses(folder), rel=1e-3)
+
+
+@pytest.mark.gpu("one process and one rank compute the same")
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param(("parallel=dp",), id="dp"),
+        pytest.param((*NCCL, "launcher=inline"), id="ddp, inline"),
+        pytest.param((*NCCL, "launcher=spawn"), id="ddp, spawn"),
+        pytest.param((*NCCL, "launcher=torchrun"), id="ddp, torchrun"),
+        pytest.param((*NCCL, "parallel.compression=fp16"), id="ddp, fp16 compression"),
+        pytest.param((*NCCL, "trainer.grad_accumulation=2"), id="ddp, accumulation"),
+    ],
+)
+def test_parallel(train, overrides):
+    single, other = train(name="single"), train(*overrides, name="other")
+    assert losses(other) == pytest.approx(losses(single), rel=1e-3)
+
+
+@pytest.mark.gpu("SyncBatchNorm")
+def test_sync_batchnorm(train):
+    options = (*RESNET, "parallel=ddp", "launcher=inline")
+    plain, synchronised = train(*options, name="plain"), train(*options, "parallel.sync_batchnorm=true", name="sync")
+    assert losses(synchronised) == pytest.approx(losses(plain), rel=0.01)
+
+
+@pytest.mark.gpu("precision near fp32")
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param(("precision=tf32",), id="tf32"),
+        pytest.param(("precision=bf16",), id="bf16"),
+        pytest.param(FP16, id="amp, float16"),
+        pytest.param(("precision=amp", "precision.dtype=bfloat16"), id="amp, bfloat16"),
+        pytest.param((*FP16, "precision.level=O2"), id="amp, O2, float16"),
+        pytest.param(("precision=amp", "precision.level=O2", "precision.dtype=bfloat16"), id="amp, O2, bfloat16"),
+        pytest.param((*FP16, "precision.level=O2", "parallel=dp"), id="amp, O2, dp"),
+        pytest.param((*FP16, "precision.level=O2", "parallel=ddp", "launcher=inline"), id="amp, O2, ddp"),
+        pytest.param((*FP16, "precision.level=O2", "trainer.channels_last=true"), id="amp, O2, channels_last"),
+        pytest.param((*FP16, "trainer.grad_accumulation=2", "trainer.clip_norm=1"), id="amp, accumulation, clipping"),
+    ],
+)
+def test_precision(train, overrides):
+    plain, half = train(*RESNET, name="fp32"), train(*RESNET, *overrides, name="half")
+    assert losses(half) == pytest.approx(losses(plain), rel=0.05)
+    assert {value.dtype for value in checkpoint(half)["model"].values()} == {torch.float32, torch.int64}
+
+
+@pytest.mark.gpu("fp64")
+def test_fp64(train):
+    assert losses(train("precision=fp64"))[-1] > 0
+
+
+@pytest.mark.gpu("overflows are left out, by the gradient scaler")
+@pytest.mark.parametrize("fused", ["false", "true"])
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_overflow(train, level, fused):
+    scale = 2.0**30
+    options = (*FP16, f"precision.level={level}", f"precision.init_scale={scale}", f"optimizer.fused={fused}")
+    run = train(*options, "trainer.max_steps=40")
+    assert 1 <= checkpoint(run)["precision"]["scale"] < scale
+    assert losses(run)[-1] < 2.35  # of ten classes
+
+
+@pytest.mark.gpu("fused as not fused")
+@pytest.mark.parametrize("precision", PRECISIONS[:2])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_fused(train, optimizer, precision):
+    options = (f"optimizer={optimizer}", "optimizer.lr=0.001", *precision)
+    plain, fused = train(*options, name="plain"), train(*options, "optimizer.fused=true", name="fused")
+    assert losses(fused) == pytest.approx(losses(plain), rel=1e-2)
+
+
+@pytest.mark.gpu("trainer.compile=default")
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_compile(train, precision):
+    plain, compiled = train(*precision, name="plain"), train(*precision, "trainer.compile=default", name="compiled")
+    assert losses(compiled) == pytest.approx(losses(plain), rel=0.01)
+
+
+@pytest.mark.gpu("loader processes, pinned memory")
+def test_loader(train):
+    plain, pinned = train(DETERMINISTIC, name="plain"), train(DETERMINISTIC, "data.num_workers=2", name="pinned")
+    assert digest(pinned) == digest(plain)
+
+
+@pytest.mark.gpu("deterministic: twice the same weights")
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_deterministic(train, precision):
+    options = (*RESNET, *precision, DETERMINISTIC)
+    assert digest(train(*options, name="one")) == digest(train(*options, name="two"))
+
+
+@pytest.mark.gpu("peak memory follows the batch")
+def test_memory(train):
+    small, large = (train(*RESNET, f"data.batch_size={size}", name=str(size)).read_result() for size in (8, 160))
+    assert 0 < small["peak_memory_mb"][0] < large["peak_memory_mb"][0]
+
+
+@pytest.mark.gpu("killed and resumed: the same weights")
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_resume(train, tmp_path, precision):
+    target = ("model=custom", "model._target_=tests.launchers.faulty.Faulty", "+model.rank=0", "+model.step=15")
+    options = (*target, *precision, DETERMINISTIC, "checkpoint.every=6")
+    whole = train(*options, "+model.how=nothing", name="whole")
+    folder = RunFolder(tmp_path / "killed")
+    fault = ("+model.how=kill", f"+model.once={tmp_path / 'failed'}", "launcher=spawn")
+    rest = (o for o in TINY if not o.startswith("model."))
+    command = (sys.executable, str(RUN), *options, *fault, *rest, f"hydra.run.dir={folder.path}")
+    assert execute(*command, cwd=tmp_path).code == 1
+    done = execute(sys.executable, "-m", "runner", "resume", str(folder.path), cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert digest(folder) == digest(whole)
+
+
+@pytest.mark.gpu("Horovod on CUDA tensors", needs=(("parallel", "horovod"), ("launcher", "horovodrun")))
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_horovod(train, precision):
+    horovod = ("parallel=horovod", "launcher=horovodrun", "launcher.nproc_per_node=1")
+    single, other = train(*precision, name="single"), train(*precision, *horovod, name="horovod")
+    assert losses(other) == pytest.approx(losses(single), rel=1e-3)
+
+
+@pytest.mark.gpu("Apex's amp", needs=APEX)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("precision.opt_level=O0",),
+        ("precision.opt_level=O1",),
+        ("precision.opt_level=O2",),
+        ("precision.opt_level=O3", "precision.keep_batchnorm_fp32=true"),
+    ],
+    ids=lambda options: options[0].rpartition("=")[2],
+)
+def test_apex(train, options):
+    plain, half = train(*RESNET, name="fp32"), train(*RESNET, "precision=apex", *options)
+    assert losses(half) == pytest.approx(losses(plain), rel=0.05)
+
+
+@pytest.mark.gpu("Apex's amp and precision=amp", needs=APEX)
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_native_and_apex(train, level):
+    native = train(*RESNET, *FP16, f"precision.level={level}", name="native")
+    apex = train(*RESNET, "precision=apex", f"precision.opt_level={level}", name="apex")
+    assert losses(native) == pytest.approx(losses(apex), rel=0.02)
+
+
+@pytest.mark.gpu("Apex's DistributedDataParallel", needs=(("parallel", "apex"),))
+def test_parallel_apex(train):
+    single, other = train(name="single"), train("parallel=apex", "launcher.nproc_per_node=1", name="apex")
+    assert losses(other) == pytest.approx(losses(single), rel=1e-3)
+
+
+@pytest.mark.gpu("Apex's fused optimizers", needs=(("optimizer", "fused_sgd"),))
+@pytest.mark.parametrize("optimizer", ["fused_sgd", "fused_adam", "fused_lamb", "fused_novograd"])
+def test_apex_optimizers(train, optimizer):
+    fused = losses(train(f"optimizer={optimizer}", "optimizer.lr=0.001", name="fused"))
+    native = {"fused_sgd": "sgd", "fused_adam": "adamw"}.get(optimizer)
+    if native:
+        plain = losses(train(f"optimizer={native}", "optimizer.lr=0.001", name="plain"))
+        assert fused == pytest.approx(plain, rel=0.01)
+    assert all(0 < loss < 2.5 for loss in fused)

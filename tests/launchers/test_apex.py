@@ -1,0 +1,92 @@
+"""Several ranks with Apex's wrapper or precision compute what one rank computes in plain fp32 or fp64."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from launchers.base import launch
+from runner.config import options
+from runner.run_folder import RunFolder
+from tests import apex_library, in_process
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("stand_in_for_ranks"), *apex_library.marks]
+
+COMMON = (
+    "data.batch_size=24",
+    "data.train_samples=240",
+    "data.drop_last=false",
+    "trainer.log_every=1",
+    "trainer.clip_norm=1.0",
+    "trainer.grad_accumulation=2",
+)
+RANKS = [ranks for ranks in (1, 2, 3) if not apex_library.IS_REAL or ranks <= torch.cuda.device_count()]
+LAUNCHERS = {"ddp": ("spawn",), "apex": ("spawn", "torchrun"), "horovod": ("horovodrun",)}
+FP16 = 0.02 if apex_library.IS_REAL else 1e-4  # the stand-in's O1 casts nothing
+# How near a level comes to plain fp32.
+PRECISIONS = {"O0": 1e-4, "O1": FP16, "O2": 0.02}
+
+
+@pytest.fixture
+def stand_in_for_ranks(apex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(apex_library.STAND_IN), os.environ["PYTHONPATH"]]))
+
+
+def ways(strategies: list[str], ranks: list[int]) -> list[tuple[str, str, int]]:
+    return [
+        (strategy, launcher, count)
+        for strategy in strategies
+        if strategy in options("parallel")
+        for launcher in LAUNCHERS[strategy]
+        for count in ranks
+    ]
+
+
+def run(path: Path, *overrides: str) -> tuple[list[float], dict[str, torch.Tensor], dict]:
+    folder = RunFolder(path)
+    folder.write_config(apex_library.small(*COMMON, *overrides))
+    result = launch(folder)
+    losses = [float(row["loss"]) for row in in_process.rows(folder.steps)]
+    return losses, torch.load(folder.last_checkpoint, weights_only=True)["model"], result
+
+
+def on(strategy: str, launcher: str, ranks: int) -> tuple[str, ...]:
+    return (f"parallel={strategy}", f"launcher={launcher}", f"launcher.nproc_per_node={ranks}")
+
+
+def assert_equal(one, other, tolerance: float) -> None:
+    assert len(one[0]) == len(other[0]) == 20
+    assert one[0] == pytest.approx(other[0], rel=tolerance)
+    for name, value in other[1].items():
+        assert (one[1][name] - value).norm() <= tolerance * value.norm(), name
+
+
+@pytest.mark.parametrize(("strategy", "launcher", "ranks"), ways(["apex"], RANKS))
+@pytest.mark.parametrize("delay", ["true", "false"])
+def test_apex_s_wrapper_computes_what_single_does(tmp_path, strategy, launcher, ranks, delay):
+    single = run(tmp_path / "single", "precision=fp64")
+    wrapped = (*on(strategy, launcher, ranks), "precision=fp64", f"parallel.delay_allreduce={delay}")
+    other = run(tmp_path / "other", *wrapped, "parallel.message_size=50")
+    assert_equal(other, single, 1e-9)
+    assert other[2]["metrics"]["val_samples"] == 37
+
+
+@pytest.mark.parametrize(("strategy", "launcher", "ranks"), ways(["ddp", "apex", "horovod"], RANKS[1:2] or [1]))
+@pytest.mark.parametrize("level", PRECISIONS)
+def test_apex_s_precision_goes_with_every_wrapper(tmp_path, strategy, launcher, ranks, level):
+    single = run(tmp_path / "single", "optimizer.lr=0.01")
+    precision = ("precision=apex", f"precision.opt_level={level}", "precision.loss_scale=128.0")
+    other = run(tmp_path / "other", "optimizer.lr=0.01", *precision, *on(strategy, launcher, ranks))
+    assert_equal(other, single, PRECISIONS[level])
+
+
+@pytest.mark.parametrize(("strategy", "launcher", "ranks"), ways(["ddp", "apex"], RANKS[1:]))
+def test_resuming_gives_the_same_bits(tmp_path, strategy, launcher, ranks):
+    shared = (*on(strategy, launcher, ranks), "precision=apex", "precision.opt_level=O2", "scheduler=constant")
+    whole = run(tmp_path / "whole", *shared)
+    run(tmp_path / "parts", *shared, "trainer.max_steps=10")
+    folder = RunFolder(tmp_path / "parts")
+    folder.write_config(apex_library.small(*COMMON, *shared))
+    folder.result.unlink()
+    assert launch(folder)["weights_sha256"] == whole[2]["weights_sha256"]
