@@ -4,17 +4,21 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test test-quick test-gpu lint bench clean
+.PHONY: run horovod test test-quick test-gpu lint bench clean
 
 run: $(STAMP)
 	$(BIN)/python run.py
 
+# Builds Horovod against the installed torch: minutes the first time, nothing from then on.
+horovod: $(STAMP)
+	$(BIN)/python -m runner install-horovod $(if $(shell command -v mpicc),--mpi)
+
 # One process group at a time: they measure how soon ranks end.
-test: $(STAMP)
+test: horovod
 	$(BIN)/python -m pytest -n 2 -m "not processes"
 	$(BIN)/python -m pytest -m processes
 
-test-quick: $(STAMP)
+test-quick: horovod
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow"
 
 # What needs CUDA; ends with a table of what ran, and why the rest did not. Fails where nothing can run.

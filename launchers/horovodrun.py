@@ -5,6 +5,7 @@ the rank that failed first stands in its text.
 """
 
 import os
+import re
 import shlex
 import sys
 from typing import Any
@@ -15,6 +16,8 @@ from launchers.base import Job, Launcher, tcp_meeting_point
 from launchers.terminal import passed_on
 from runner.hosts import read_hosts
 from runner.place import without_place
+
+_ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
 
 
 class Horovodrun(Launcher):
@@ -62,5 +65,6 @@ class Horovodrun(Launcher):
 
 
 def exit_codes(text: str) -> dict[int, int]:
-    """Of the rank that failed first; negative: the signal that killed it, for which a shell says 128 more."""
-    return {rank: 128 - code if code > 128 else code for rank, code in mpirun.exit_codes(text).items()}
+    """Of all ranks that ended badly; negative: the signal that killed it, for which a shell says 128 more."""
+    codes = {int(rank): int(code) for rank, code in _ENDED.findall(text)} | mpirun.exit_codes(text)
+    return {rank: 128 - code if code > 128 else code for rank, code in codes.items()}

@@ -19,7 +19,7 @@ from runner.place import without_place
 
 # What ranks on other machines need of the environment; those on this machine have it anyway.
 EXPORTED = re.compile(r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV)")
-_EXITED = re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(\d+)\]?\s+Exit code:\s+(\d+)")
+_EXITED = re.compile(r"Process name: (?:\[\S*,)?(\d+)\]?\s+Exit code:\s+(\d+)")
 _SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)")
 
 
@@ -48,7 +48,7 @@ class Mpirun(Launcher):
 
     def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
         # Open MPI would bind each rank to one core, whatever number of threads it is given.
-        options = ["-np", str(job.ranks), "--bind-to", "none", "--map-by", "slot"]
+        options = ["-np", str(job.ranks), "--bind-to", "none", "--map-by", "slot", "--use-hwthread-cpus"]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
         if self.machines:

@@ -40,12 +40,12 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
     signals = job.signals
     try:
-        _watch(ranks, job, signals, Watchdog(job.heartbeat, stall_timeout))
+        silent = _watch(ranks, job, signals, Watchdog(job.heartbeat, stall_timeout))
         exit_codes = ranks.exit_codes()
     finally:
         end(ranks.roots(), patience=ranks.patience)
         end(_left(job), patience=0)
-    if failure := first_failure(job, exit_codes):
+    if failure := first_failure(job, exit_codes, silent):
         raise_failure(failure)
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":
@@ -58,29 +58,33 @@ def _left(job: Job) -> list[int]:
     return [pid for rank in range(job.ranks) if (pid := beat.pid(rank)) and beat.state(rank) not in (FAILED, FINISHED)]
 
 
-def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> None:
-    failed_at = None
+def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
+    """Return when all have ended, or should have; and which ranks had gone without a word when one first failed."""
+    silent, failed_at = None, 0.0
     while ranks.running():
         ranks.wait(POLL_SECONDS)
         if len(signals) > 1:
             raise Interrupted(signals[0])
         if signals:
             job.heartbeat.stop_signal = signals[0]
-        if failed_at is None:
+        if silent is None:
             watchdog.check()
-            failed_at = time.monotonic() if _some_rank_failed(ranks, job) else None
+            gone = _gone_silently(ranks, job)
+            if gone or any(job.heartbeat.state(rank) == FAILED for rank in range(job.ranks)):
+                silent, failed_at = gone, time.monotonic()
         elif time.monotonic() - failed_at > GRACE_SECONDS:
-            return
+            break
+    return _gone_silently(ranks, job) if silent is None else silent
 
 
-def _some_rank_failed(ranks: Ranks, job: Job) -> bool:
-    if any(code != 0 for code in ranks.exit_codes().values()):
-        return True
-    beat = job.heartbeat
-    return any(
-        beat.state(r) == FAILED or (beat.pid(r) and beat.state(r) != FINISHED and not psutil.pid_exists(beat.pid(r)))
-        for r in range(job.ranks)
-    )
+def _gone_silently(ranks: Ranks, job: Job) -> list[int]:
+    beat, codes = job.heartbeat, ranks.exit_codes()
+    return [
+        rank
+        for rank in range(job.ranks)
+        if beat.state(rank) not in (FAILED, FINISHED)
+        and (rank in codes or (beat.pid(rank) and not psutil.pid_exists(beat.pid(rank))))
+    ]
 
 
 class Watchdog:
@@ -112,26 +116,27 @@ def stalled(timeout: float) -> dict[str, Any]:
     return {"rank": None, "exit_code": None, "type": "Stalled", "message": message, "traceback": ""}
 
 
-def first_failure(job: Job, exit_codes: dict[int, int]) -> dict[str, Any] | None:
+def first_failure(job: Job, exit_codes: dict[int, int], silent: list[int]) -> dict[str, Any] | None:
     """The failure that began it: a rank that died without a word, else the earliest that reported an error.
 
-    The others' errors are mostly consequences: their peer went away.
+    The others' errors are mostly consequences: their peer went away. ``silent``: who had gone when that was noticed;
+    whoever went later was ended by the launcher.
     """
     reported = read_errors(job.folder, job.ranks)
-    for rank, code in sorted(exit_codes.items()):
-        left_early = code == 0 and job.heartbeat.state(rank) != FINISHED
-        if (code != 0 or left_early) and rank not in reported:
-            return {"rank": rank, "exit_code": code, "type": "ProcessDied", "message": _how(code), "traceback": ""}
-    if reported:
+    died = [rank for rank in silent if rank not in reported]
+    if reported and not died:
         return min(reported.values(), key=lambda error: error["time"])
-    unfinished = [r for r in range(job.ranks) if job.heartbeat.state(r) != FINISHED]
-    if unfinished:
-        message = f"it vanished without a word; see {job.folder}/logs"
-        return {"rank": unfinished[0], "exit_code": None, "type": "ProcessDied", "message": message, "traceback": ""}
+    unfinished = [rank for rank in range(job.ranks) if job.heartbeat.state(rank) != FINISHED]
+    for rank in died or unfinished:
+        code = exit_codes.get(rank)
+        message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)
+        return {"rank": rank, "exit_code": code, "type": "ProcessDied", "message": message, "traceback": ""}
     return None
 
 
-def _how(code: int) -> str:
+def _how(code: int | None) -> str:
+    if code is None:
+        return "its process vanished without a word"
     if code >= 0:
         return f"its process ended with exit code {code} in the middle of the run"
     text = f"its process was killed by {signal.Signals(-code).name}"

@@ -1,11 +1,12 @@
 """Rank 0's way to the terminal past an agent that would tag its lines, or give it a terminal that is none."""
 
+import codecs
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 VARIABLE = "MANYHEADS_TERMINAL"
@@ -20,25 +21,22 @@ def passed_on() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
         path = Path(scratch) / "stdout"
         os.mkfifo(path)
-        # Read and write, so that opening does not wait for the rank, and a rank that opens it twice finds it open.
-        pipe = os.open(path, os.O_RDWR)
-        copier = threading.Thread(target=_copy, args=(pipe,), daemon=True)
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # would otherwise wait for somebody to write
+        os.set_blocking(source, True)
+        kept_open = os.open(path, os.O_WRONLY)
+        copier = threading.Thread(target=_copy, args=(source,), daemon=True)
         copier.start()
         try:
             yield {VARIABLE: str(path)}
         finally:
-            os.write(pipe, _END)
-            copier.join()
-            os.close(pipe)
+            os.close(kept_open)  # the pipe ends when rank 0 has ended too
+            copier.join(timeout=5)
+            os.close(source)
 
 
-_END = b"\0"  # no text contains it
-
-
-def _copy(pipe: int) -> None:
-    while data := os.read(pipe, 65536):
-        text, end, _ = data.partition(_END)
-        sys.stdout.write(text.decode(errors="replace"))
-        sys.stdout.flush()
-        if end:
-            return
+def _copy(source: int) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while data := os.read(source, 65536):
+        with suppress(OSError, ValueError):  # nobody listens any more; rank 0 must not wait for that
+            sys.stdout.write(decoder.decode(data))
+            sys.stdout.flush()

@@ -34,6 +34,17 @@ def unavailable(part: str) -> str | None:
     return f"{', and '.join(causes)}. {remedy}. Or use {NATIVE[part]}" if causes else None
 
 
+def description() -> str | None:
+    """The version of NVIDIA Apex with the parts that it has, or None when it is not installed."""
+    folder = _folder()
+    if folder is None or not _is_nvidias(folder):
+        return None
+    parts = [part for part in PARTS if _has(folder, part)]
+    return f"{_version().strip() or 'unknown'} with {', '.join(parts) or 'nothing of use'}" + (
+        "" if has_kernels() else ", without its CUDA extensions"
+    )
+
+
 def has_kernels() -> bool:
     """Whether the compiled extensions are there, which ``--cuda_ext`` builds beside the package."""
     return importlib.util.find_spec("amp_C") is not None
@@ -44,12 +55,12 @@ def _lacking(part: str) -> tuple[str, str] | None:
     folder = _folder()
     if folder is None:
         return "NVIDIA Apex is not installed", f"Build it {ON_A_GPU_MACHINE}: `{BUILD}`"
-    if not (folder / "multi_tensor_apply").is_dir():
+    if not _is_nvidias(folder):
         return (
             f"the installed apex{_version()} is the web toolkit of that name from PyPI, not NVIDIA Apex",
             f"Remove it with `pip uninstall apex`, and build NVIDIA's {ON_A_GPU_MACHINE}: `{BUILD}`",
         )
-    if not (folder / part / "__init__.py").is_file():
+    if not _has(folder, part):
         return (
             f"the installed NVIDIA Apex has no apex.{part}: tag 25.05 was the last with it",
             f"Remove it with `pip uninstall apex`, and build that tag {ON_A_GPU_MACHINE}: `{BUILD}`",
@@ -65,6 +76,14 @@ def _lacking(part: str) -> tuple[str, str] | None:
 def _folder() -> Path | None:
     spec = importlib.util.find_spec("apex")  # a mere folder of that name, such as Apex's clone, has no origin
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def _is_nvidias(folder: Path) -> bool:
+    return (folder / "multi_tensor_apply").is_dir()
+
+
+def _has(folder: Path, part: str) -> bool:
+    return (folder / part / "__init__.py").is_file()
 
 
 def _version() -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from runner.checkpoint import Checkpoints, load_model, weights_sha256
+from runner.checkpoint import Checkpoints, load_model, load_optimizer, weights_sha256
 from runner.header import device_name
 from runner.parallel.base import Parallel
 from runner.progress import Progress
@@ -46,14 +46,15 @@ class Attempt:
         self.conclude()
 
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
-        """Put everything where the checkpoint left it. Raises ConfigurationError for another model's."""
-        trainer, path = self.trainer, self.folder.last_checkpoint
+        """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""
+        trainer = self.trainer
         model = self.parallel.unwrap(trainer.model)
-        load_model(model, state["model"], path)
+        load_model(model, state["model"], state["source"])
         trainer.precision.weights_loaded(model, state["model"])
-        trainer.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(trainer.optimizer, state["optimizer"], state["source"])
         self.parallel.restored(trainer.model, trainer.optimizer)
-        trainer.precision.load_state_dict(state["precision"])
+        if state["precision"].keys() == trainer.precision.state_dict().keys():  # else it was of another precision
+            trainer.precision.load_state_dict(state["precision"])
         trainer.progress = Progress.from_state(state["progress"])
         if len(state["rng"]) == self.parallel.world_size:
             set_state(state["rng"][self.parallel.rank])

@@ -32,7 +32,7 @@ def run(config: Config, parallel: Parallel, folder: RunFolder, heartbeat: Heartb
     """Train, or only evaluate, as the config says. Raises ConfigurationError."""
     checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
     evaluate_only = config["trainer"]["evaluate_only"]
-    state = None if evaluate_only else checkpoints.last()
+    state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"])
     trainer = build(config, parallel, folder, heartbeat, state)
     attempt = Attempt(trainer, checkpoints=checkpoints, folder=folder)
     if evaluate_only:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from runner.errors import ConfigurationError
 from runner.rules import EVERY
@@ -46,17 +47,13 @@ class Checkpoints:
             for old in sorted(folder.glob("step_*.pt"))[: -self._keep]:
                 old.unlink()
 
-    def last(self) -> dict[str, Any] | None:
-        """The checkpoint that the run goes on from, or None."""
-        path = self._folder.last_checkpoint
-        if not path.exists():
+    def last(self, *, otherwise: str | None = None) -> dict[str, Any] | None:
+        """The checkpoint that the run goes on from: its own last one, else ``otherwise``, another run's; or None."""
+        if self._folder.last_checkpoint.exists():
+            return complete(self._folder.last_checkpoint)
+        if otherwise is None:
             return None
-        state = load(path)
-        if missing := set(PARTS) - set(state):
-            raise ConfigurationError(
-                f"the checkpoint {path} can't be gone on from: it lacks {', '.join(sorted(missing))}."
-            )
-        return state
+        return complete(otherwise) | {"tables": {}}  # its tables stay with that run; this one's begin here
 
     def _also_named(self, path: Path) -> None:
         aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
@@ -83,6 +80,14 @@ def load(path: str | Path) -> dict[str, Any]:
     return state
 
 
+def complete(path: str | Path) -> dict[str, Any]:
+    """A checkpoint that has all that a run needs to go on, and its ``source``. Raises ConfigurationError."""
+    state = load(path)
+    if missing := set(PARTS) - set(state):
+        raise ConfigurationError(f"the checkpoint {path} can't be gone on from: it lacks {', '.join(sorted(missing))}.")
+    return {**state, "source": str(path)}
+
+
 def _compare_checksums(path: str | Path) -> None:
     """torch writes a checksum of each part, but does not compare it when it loads."""
     with zipfile.ZipFile(path) as archive:
@@ -100,6 +105,17 @@ def load_model(model: torch.nn.Module, weights: dict[str, Tensor], source: str |
             f"({', '.join(unfit[:4])}{', ...' if len(unfit) > 4 else ''}). Set model= to the one it was trained with."
         )
     model.load_state_dict(weights)
+
+
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:
+    """Load the optimizer's state. Raises ConfigurationError when it is that of another kind."""
+    names = [sorted(set().union(*groups)) for groups in (state["param_groups"], optimizer.param_groups)]
+    if names[0] != names[1]:
+        raise ConfigurationError(
+            f"the checkpoint {source} is of another optimizer, one with {', '.join(names[0])}. Set optimizer= to the "
+            "one it was trained with."
+        )
+    optimizer.load_state_dict(state)
 
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:

@@ -135,17 +135,24 @@ def _check_parallel(config: dict[str, Any]) -> None:
 
 
 def _check_checkpoint(config: dict[str, Any]) -> None:
-    checkpoint = config["checkpoint"]
-    if checkpoint["load"] is None:
-        if config["trainer"]["evaluate_only"]:
-            raise ConfigurationError(
-                "trainer.evaluate_only=true evaluates a checkpoint. Set checkpoint.load=<run>/checkpoints/best.pt."
-            )
-        return
-    path = Path(checkpoint["load"]).expanduser().absolute()
-    if not path.is_file():
-        raise ConfigurationError(f"checkpoint.load={checkpoint['load']}: there is no such file. Set it to a .pt file.")
-    checkpoint["load"] = str(path)
+    checkpoint, evaluate_only = config["checkpoint"], config["trainer"]["evaluate_only"]
+    if evaluate_only and checkpoint["load"] is None:
+        raise ConfigurationError(
+            "trainer.evaluate_only=true evaluates a checkpoint. Set checkpoint.load=<run>/checkpoints/best.pt."
+        )
+    if checkpoint["resume"] is not None and (evaluate_only or checkpoint["load"] is not None):
+        other = "trainer.evaluate_only=true" if evaluate_only else f"checkpoint.load={checkpoint['load']}"
+        raise ConfigurationError(
+            f"checkpoint.resume={checkpoint['resume']} goes on with a run, {other} does not. Set one of them."
+        )
+    for key in ("load", "resume"):
+        if checkpoint[key] is not None:
+            path = Path(checkpoint[key]).expanduser().absolute()
+            if not path.is_file():
+                raise ConfigurationError(
+                    f"checkpoint.{key}={checkpoint[key]}: there is no such file. Set it to a .pt file."
+                )
+            checkpoint[key] = str(path)
 
 
 def _check_data(config: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from importlib import metadata
 from rich.console import Console
 from rich.table import Table
 
-from runner import apex_compatibility, hardware
+from runner import apex_compatibility, apex_installation, hardware, horovod_compatibility, horovod_installation
 from runner.compatibility import ONE_PROCESS_STRATEGIES, unavailable
 from runner.config import options, read_option
 
@@ -51,6 +51,8 @@ def describe_machine() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": f"{_version('torch')}, built for {f'CUDA {cuda}' if cuda else 'CPU'}",
         "torchvision": _version("torchvision"),
+        "Horovod": _horovod(),
+        "Apex": apex_installation.description() or "not installed",
         "GPUs": devices,
         "CPU": f"{hardware.cpu_model()}, {hardware.cpu_cores()} cores",
     }
@@ -59,7 +61,7 @@ def describe_machine() -> dict[str, str]:
 def note(group: str, option: str) -> str:
     """What a runnable option comes to on this machine."""
     gpus = len(hardware.gpu_names())
-    if text := apex_compatibility.note(group, option):
+    if text := apex_compatibility.note(group, option) or horovod_compatibility.note(group, option):
         return text
     if group == "parallel":
         if option not in ONE_PROCESS_STRATEGIES:
@@ -81,6 +83,15 @@ def list_models() -> None:
     from runner.model.torchvision import names
 
     print("\n".join(names()))
+
+
+def _horovod() -> str:
+    version = horovod_installation.version()
+    if version is None:
+        return f"not installed: {horovod_installation.BUILD}"
+    if horovod_installation.unavailable():
+        return f"{version}, which can't be used; see parallel=horovod"
+    return f"{version}, built with {horovod_compatibility.built_with()}"
 
 
 def _version(package: str) -> str:

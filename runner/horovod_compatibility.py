@@ -5,10 +5,13 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from runner import hardware
 from runner import horovod_installation as horovod
 from runner.errors import ConfigurationError
+from runner.hosts import read_hosts
 
 STARTS_HOROVOD = ("horovodrun", "mpirun")
+NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
 
 
 def missing_for(group: str, option: str) -> str | None:
@@ -20,11 +23,35 @@ def missing_for(group: str, option: str) -> str | None:
     return None
 
 
+def built_with() -> str:
+    """The features that were compiled in, in words."""
+    *most, last = (text for name, text in NAMES.items() if horovod.has(name))
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def note(group: str, option: str) -> str:
+    """What a runnable option of Horovod's comes to on this machine."""
+    if (group, option) == ("parallel", "horovod"):
+        gpus = len(hardware.gpu_names())
+        if gpus and not horovod.has("nccl"):
+            return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` builds it in"
+        controller = NAMES[horovod.controllers()[0]]
+        return f"{gpus} ranks over NCCL" if gpus else f"2 CPU ranks over {controller}"
+    if (group, option) == ("launcher", "horovodrun"):
+        return f"built with {built_with()} for torch {horovod.built_for()}"
+    if (group, option) == ("launcher", "mpirun"):
+        without = "" if horovod.has("mpi") else "; for parallel=ddp only, without a Horovod built with MPI"
+        return f"Open MPI {horovod.open_mpi()}{without}"
+    return ""
+
+
 def check_launcher(config: dict[str, Any]) -> None:
     """Decide ``launcher.controller``; raises ConfigurationError for a launcher that is not there."""
     launcher = config["launcher"]
     if reason := missing_for("launcher", launcher["name"]):
         raise ConfigurationError(f"launcher={launcher['name']}: {reason}.")
+    if launcher.get("hostfile") is not None:  # a run may go on from another directory
+        launcher["hostfile"] = os.path.abspath(os.path.expanduser(launcher["hostfile"]))
     if launcher["name"] != "horovodrun":
         return
     built = horovod.controllers()
@@ -60,13 +87,17 @@ def check_parallel(config: dict[str, Any]) -> None:
 def _refuse_controller(what: str, controller: str) -> None:
     raise ConfigurationError(
         f"{what}: the installed Horovod was built without {controller.upper()}. Build it again with "
-        f"`{horovod.BUILD}{' --mpi' if controller == 'mpi' else ''}`, or use launcher.controller="
+        f"`{horovod.build_with(controller)}`, or use launcher.controller="
         f"{' or '.join(horovod.controllers())} with launcher=horovodrun."
     )
 
 
 def _wrong(config: dict[str, Any]) -> Iterator[str]:
     parallel, accumulation = config["parallel"], config["trainer"]["grad_accumulation"]
+    if parallel["backend"] != "auto":
+        yield f"parallel.backend={parallel['backend']}: Horovod's is decided when it is built. Set it to auto."
+    if parallel["compression"] not in ("none", "fp16"):
+        yield f"parallel.compression={parallel['compression']}: Horovod knows none and fp16. Set it to one of them."
     if parallel["backward_passes_per_step"] != accumulation:
         yield (
             f"parallel.backward_passes_per_step={parallel['backward_passes_per_step']} must be "
@@ -98,9 +129,13 @@ def _wrong_half(config: dict[str, Any]) -> Iterator[str]:
 def _wrong_adasum(config: dict[str, Any]) -> Iterator[str]:
     """Adasum steps on its own, parameter by parameter, while the backward pass goes on."""
     launcher, trainer, precision = config["launcher"], config["trainer"], config["precision"]
-    ranks = launcher["nproc_per_node"]
+    machines = read_hosts(launcher["hosts"], launcher["hostfile"])
+    ranks = launcher["nproc_per_node"] * max(1, len(machines))
     if ranks & (ranks - 1):
-        yield f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks. Set launcher.nproc_per_node={ranks} to one of them."
+        yield (
+            f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {ranks}. Set launcher.nproc_per_node="
+            f"{launcher['nproc_per_node']}{', or the number of hosts,' * bool(machines)} so that they are."
+        )
     if launcher.get("controller") == "gloo":
         yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."
     if config["parallel"]["num_groups"] not in ("auto", 0):

@@ -24,15 +24,31 @@ def version() -> str | None:
 
 def unavailable() -> str | None:
     """Why parallel=horovod can't run here, and how to get it; None when it can."""
-    folder = _folder()
-    if folder is None:
-        return f"Horovod is not installed. Build it with `{BUILD}`, or use parallel=ddp. Use `--mpi` there for mpirun"
-    if _library() is None:
+    if _folder() is None:
+        return (
+            f"Horovod is not installed. Build it with `{BUILD}`, and with its --mpi for mpirun. Or use parallel=ddp "
+            "with launcher=spawn or torchrun"
+        )
+    if not controllers():
         return f"Horovod is installed without its library for PyTorch. Build it with `{BUILD} --rebuild`"
-    built, installed = _built_for(folder), metadata.version("torch")
+    built, installed = built_for(), metadata.version("torch")
     if built.split("+")[0] != installed.split("+")[0]:
-        return f"Horovod was built for torch {built}, and {installed} is installed. Build it again with `{BUILD}`"
+        return f"Horovod was built for torch {built}, not for {installed}. Build it again with `{build_with()}`"
     return None
+
+
+def build_with(*features: str) -> str:
+    """The command that builds Horovod with "mpi" or "nccl", and with what the installed one has of them."""
+    return " ".join([BUILD, *(f"--{name}" for name in ("mpi", "nccl") if name in features or has(name))])
+
+
+def built_for() -> str:
+    """The version of torch that the installed Horovod was compiled against, or "unknown"."""
+    folder = _folder()
+    try:
+        return json.loads((folder / "metadata.json").read_text())["pytorch"] if folder else "unknown"
+    except (OSError, ValueError, KeyError):
+        return "unknown"
 
 
 @cache
@@ -69,10 +85,3 @@ def _folder() -> Path | None:
 def _library() -> Path | None:
     folder = _folder()
     return next(folder.glob("torch/mpi_lib_v2*.so"), None) if folder else None
-
-
-def _built_for(folder: Path) -> str:
-    try:
-        return json.loads((folder / "metadata.json").read_text()).get("pytorch", "unknown")
-    except (OSError, ValueError):
-        return "unknown"

@@ -18,11 +18,11 @@ def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:
     if hostfile is None:
         return {}
     try:
-        lines = Path(hostfile).read_text().splitlines()
+        text = Path(hostfile).expanduser().read_text(errors="replace")
     except OSError as error:
         raise ConfigurationError(f"launcher.hostfile={hostfile}: {error.strerror}. Name a file.") from None
-    lines = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    return _parse(f"launcher.hostfile={hostfile}", lines, _LINE, "lines of the form: name slots=2")
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    return _parse(f"launcher.hostfile={hostfile}", list(filter(None, lines)), _LINE, "lines of the form: name slots=2")
 
 
 def _parse(key: str, entries: list[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:

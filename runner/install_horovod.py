@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from runner import horovod_installation
 from runner.errors import RunFailed
 from runner.horovod_build import TOOLCHAIN, VERSION, Features, check_tools, environment
 
@@ -23,15 +23,18 @@ BUILD_REQUIREMENTS = ("setuptools<81", "wheel", "cffi", "cloudpickle", "psutil",
 DISTUTILS = ["setuptools<81"] if sys.version_info >= (3, 12) else []
 REQUIREMENTS = ("cloudpickle", "psutil", "pyyaml", "packaging", *DISTUTILS)
 _PERCENT = re.compile(r"^\s*\[\s*(\d+)%\]")
+_COMPLAINT = re.compile(r"\berror:|Error\b|ERROR:")  # of a compiler; of make, CMake and Python; of pip
 
 
 def install(*, mpi: bool, nccl: bool, rebuild: bool) -> None:
     """Install the wheel, building it first where there is none. Raises ConfigurationError, RunFailed."""
-    features = Features(mpi, nccl)
+    features, console = Features(mpi, nccl), Console(highlight=False)
+    if not rebuild and is_installed(features):
+        console.print(f"Horovod {horovod_installation.version()} is installed already. --rebuild builds it again.")
+        return
     check_tools(features)
     folder = cache_folder() / features.key
     folder.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # whoever comes second finds the wheel
         wheel = next(folder.glob("*.whl"), None)
@@ -41,6 +44,12 @@ def install(*, mpi: bool, nccl: bool, rebuild: bool) -> None:
     _run([*_pip("install"), "--force-reinstall", "--no-deps", str(wheel)], folder / "install.log")
     _run([*_pip("install"), *REQUIREMENTS], folder / "install.log")
     console.print(f"Horovod {VERSION} works: {_try_it(folder)}")
+
+
+def is_installed(features: Features) -> bool:
+    """Whether what is asked for is there, and goes with the installed torch."""
+    wanted = [name for name, asked in (("gloo", True), ("mpi", features.mpi), ("nccl", features.nccl)) if asked]
+    return horovod_installation.unavailable() is None and all(map(horovod_installation.has, wanted))
 
 
 def cache_folder() -> Path:
@@ -112,9 +121,9 @@ def _try_it(folder: Path) -> str:
 
 
 def failed(log: Path) -> RunFailed:
-    """The error with the end of the log, where the compiler's complaint stands."""
-    with open(log, errors="replace") as file:
-        complaints = deque((line.rstrip() for line in file if re.search(r"error|Error", line)), maxlen=8)
+    """The error with the first complaints in the log, of which all further ones are consequences."""
+    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    complaints = [line for line in lines if _COMPLAINT.search(line)][:8] or lines[-8:]
     message = f"Horovod could not be built or installed; all that was said stands in {log}"
     return RunFailed(
         {"rank": None, "exit_code": None, "type": "BuildFailed", "message": message, "traceback": "\n".join(complaints)}

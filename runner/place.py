@@ -1,6 +1,7 @@
 """Which rank this process is, as whatever started it says in the environment."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,6 +11,11 @@ NAMES = (
     ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
+# What else a launcher tells its ranks, by the name that shows that it did. mpirun refuses to start below another.
+_TOLD = {
+    "HOROVOD_RANK": re.compile(r"HOROVOD_(LOCAL_|CROSS_|GLOO_RENDEZVOUS_|GLOO_IFACE|CONTROLLER|CPU_OP|HOSTNAME)"),
+    "OMPI_COMM_WORLD_RANK": re.compile(r"(OMPI|ORTE|PMIX|PRTE)_(?!ALLOW_)"),
+}
 
 
 class Place(NamedTuple):
@@ -31,4 +37,9 @@ def place() -> Place:
 def without_place(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for a launcher whose ranks must not mistake an outer launcher's names for their own."""
     names = {name for group in NAMES for name in group}
-    return {name: value for name, value in environment.items() if name not in names}
+    told = [pattern for sign, pattern in _TOLD.items() if sign in environment]
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in names and not any(pattern.match(name) for pattern in told)
+    }

@@ -15,8 +15,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from runner import hardware
+from runner import apex_installation, hardware, horovod_installation
 from runner.command_line import FRESH_FOLDER
+from runner.compatibility import ranks
 from runner.run_folder import RunFolder, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,6 +52,8 @@ def record(folder: RunFolder, config: dict[str, Any]) -> None:
             "python": platform.python_version(),
             "torch": packages.get("torch"),
             "torchvision": packages.get("torchvision"),
+            "horovod": horovod_installation.version(),
+            "apex": apex_installation.description(),
             "cuda": hardware.torch_cuda_version(),
             "driver": hardware.driver_version() or None,
         },
@@ -61,7 +64,7 @@ def record(folder: RunFolder, config: dict[str, Any]) -> None:
         "user": _user(),
         "system": platform.platform(),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(ENVIRONMENT)},
-        "ranks": config["launcher"]["nproc_per_node"],
+        "ranks": ranks(config),
         "launcher": config["launcher"]["name"],
     }
     folder.write_json(folder.provenance, content)

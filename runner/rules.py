@@ -81,6 +81,7 @@ RULES: dict[str, Rule] = {
     ),
     "checkpoint.keep": whole(0),
     "checkpoint.load": TEXT,
+    "checkpoint.resume": TEXT,
     "checkpoint.monitor": choice("val_acc1", "val_acc5", "val_loss"),
     "model.num_classes": whole(1),
     "model.pretrained": TEXT,

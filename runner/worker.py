@@ -52,8 +52,11 @@ def run_rank(folder: RunFolder, *, rank: int, local_rank: int, world_size: int, 
         parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
         try:
             build.run(config, parallel, folder, heartbeat)
-        finally:
-            parallel.leave()
+        except BaseException:
+            if not apart:  # a process of its own says first what happened, before others fail for want of it
+                parallel.leave()
+            raise
+        parallel.leave()
     heartbeat.leave(FINISHED)
 
 

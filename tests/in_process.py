@@ -15,6 +15,7 @@ from runner.checkpoint import Checkpoints
 from runner.compatibility import complete
 from runner.config import CONF, check
 from runner.heartbeat import Heartbeat
+from runner.place import Place
 from runner.run_folder import RunFolder
 from runner.trainer import Trainer
 
@@ -33,6 +34,7 @@ SMALL = (
     "trainer.device=cpu",
     "launcher.threads_per_rank=1",
 )
+ALONE = Place(rank=0, local_rank=0, world_size=1)
 TIMINGS = ("started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb")
 
 
@@ -52,12 +54,17 @@ def small(*overrides: str) -> dict[str, Any]:
     return config(*kept, *overrides)
 
 
-def attempt(path: Path, config: dict[str, Any], *, state: dict[str, Any] | None = None) -> Attempt:
-    """Rank 0 of 1 with everything in place, in the run folder ``path``. ``state``: as for build.build."""
+def attempt(
+    path: Path, config: dict[str, Any], *, state: dict[str, Any] | None = None, place: Place = ALONE
+) -> Attempt:
+    """One rank with everything in place, in the run folder ``path``. ``state``: as for build.build."""
     folder = RunFolder(path)
-    folder.write_config(config)
-    heartbeat = Heartbeat.create(folder.heartbeat, ranks=1)
-    parallel = build.join(config, rank=0, local_rank=0, world_size=1)
+    if place.rank == 0:
+        folder.write_config(config)
+        Heartbeat.create(folder.heartbeat, ranks=place.world_size)
+    parallel = build.join(config, **place._asdict())
+    parallel.gather("the folder is there")
+    heartbeat = Heartbeat(folder.heartbeat, rank=place.rank)
     checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
     trainer = build.build(config, parallel, folder, heartbeat, state)
     return Attempt(trainer, checkpoints=checkpoints, folder=folder)
@@ -73,11 +80,11 @@ def opened(path: Path, config: dict[str, Any]) -> Iterator[Trainer]:
         trainer.reporter.recorder.close()
 
 
-def train(path: Path, config: dict[str, Any]) -> Attempt:
+def train(path: Path, config: dict[str, Any], *, place: Place = ALONE) -> Attempt:
     """A whole run, or the rest of the one that ``path`` holds."""
     folder = RunFolder(path)
     state = Checkpoints(folder, every=0, keep=0).last()
-    run = attempt(path, config, state=state)
+    run = attempt(path, config, state=state, place=place)
     run.train(seed=config["seed"], state=state)
     return run
 

@@ -102,6 +102,29 @@ def test_nothing_is_imported_for_it(machine, site):
 
 
 @pytest.mark.parametrize(
+    ("site", "text"),
+    [
+        ("none", None),
+        ("a clone", None),
+        ("PyPI's", None),
+        ("25.07", "unknown with optimizers"),
+        ("25.07 without kernels", "unknown with optimizers, without its CUDA extensions"),
+        ("25.05", "unknown with amp, parallel, optimizers"),
+    ],
+)
+def test_what_there_is_is_described(machine, site, text):
+    machine(site, gpus=0)
+    assert apex_installation.description() == text
+
+
+def test_its_version_is_named(machine):
+    info = machine("25.05", gpus=0) / "apex-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: apex\nVersion: 0.1\n")
+    assert apex_installation.description() == "0.1 with amp, parallel, optimizers"
+
+
+@pytest.mark.parametrize(
     ("group", "option", "part"),
     [
         ("precision", "apex", "amp"),

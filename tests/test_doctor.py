@@ -1,6 +1,6 @@
 import pytest
 
-from runner import hardware
+from runner import apex_installation, hardware, horovod_installation
 from runner.compatibility import unavailable
 from runner.config import options
 from runner.doctor import LISTED, describe_machine, examine, list_models, note
@@ -78,6 +78,41 @@ def test_says_why_there_is_no_gpu(machine, pretended, text):
 def test_says_which_torch_there_is(machine, cuda, text):
     machine(gpus=0, cuda=cuda)
     assert describe_machine()["torch"].endswith(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason", "features", "text"),
+    [
+        (None, "Horovod is not installed", (), "not installed: python -m runner install-horovod"),
+        ("9.8", "it was built for another torch", ("gloo",), "9.8, which can't be used; see parallel=horovod"),
+        ("9.8", None, ("gloo",), "9.8, built with Gloo"),
+        ("9.8", None, ("gloo", "mpi"), "9.8, built with Gloo and MPI"),
+    ],
+)
+def test_says_which_horovod_there_is(machine, monkeypatch, version, reason, features, text):
+    machine(gpus=0)
+    monkeypatch.setattr(horovod_installation, "version", lambda: version)
+    monkeypatch.setattr(horovod_installation, "unavailable", lambda: reason)
+    monkeypatch.setattr(horovod_installation, "has", lambda feature: feature in features)
+    assert describe_machine()["Horovod"] == text
+
+
+@pytest.mark.parametrize(("found", "text"), [(None, "not installed"), ("0.1 with amp", "0.1 with amp")])
+def test_says_which_apex_there_is(machine, monkeypatch, found, text):
+    machine(gpus=0)
+    monkeypatch.setattr(apex_installation, "description", lambda: found)
+    assert describe_machine()["Apex"] == text
+
+
+def test_notes_what_horovod_comes_to_here(machine, monkeypatch):
+    """Not what is said of the other strategies with several ranks."""
+    machine(gpus=0)
+    monkeypatch.setattr(horovod_installation, "has", lambda feature: feature == "gloo")
+    monkeypatch.setattr(horovod_installation, "built_for", lambda: "9.9.0")
+    monkeypatch.setattr(horovod_installation, "open_mpi", lambda: "4.1.4")
+    assert note("parallel", "horovod") == "2 CPU ranks over Gloo"
+    assert note("launcher", "horovodrun") == "built with Gloo for torch 9.9.0"
+    assert note("launcher", "mpirun").startswith("Open MPI 4.1.4")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ TORCH_FREE += [
     f"runner.{name}"
     for name in ("errors", "rules", "config", "compatibility", "command_line", "run_folder", "heartbeat", "hardware")
     + ("provenance", "result", "doctor", "parent_death", "instantiate", "display", "worker", "__main__")
-    + ("apex_compatibility", "apex_installation")
+    + ("apex_compatibility", "apex_installation", "horovod_compatibility", "horovod_installation", "horovod_build")
+    + ("install_horovod", "place", "hosts")
 ]
 DATA = {yaml.safe_load(path.read_text())["_target_"].rpartition(".")[0] for path in (CONF / "data").iterdir()}
 TORCH_FREE += sorted(DATA - {""})  # the parent asks them whether their files are there

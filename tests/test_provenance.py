@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from runner import provenance
+from runner import apex_installation, horovod_installation, provenance
 from runner.compatibility import complete
 from runner.config import CONF, check
 from runner.provenance import WITHOUT_EFFECT, code_state, signature
+from runner.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,23 @@ def test_without_git_there_is_no_commit(repository, monkeypatch):
     assert code_state() == (None, b"")
 
 
+@pytest.mark.parametrize(("horovod", "apex"), [("9.8", "0.1 with amp"), (None, None)])
+def test_optional_libraries_are_named_and_null_when_absent(config, tmp_path, monkeypatch, horovod, apex):
+    monkeypatch.setattr(horovod_installation, "version", lambda: horovod)
+    monkeypatch.setattr(apex_installation, "description", lambda: apex)
+    folder = RunFolder(tmp_path)
+    provenance.record(folder, config)
+    versions = json.loads(folder.provenance.read_text())["versions"]
+    assert (versions["horovod"], versions["apex"]) == (horovod, apex)
+
+
+@pytest.mark.parametrize(("hosts", "ranks"), [(None, 2), (["a:2", "b:2", "c:2"], 6)])
+def test_ranks_are_counted_on_all_machines(config, tmp_path, hosts, ranks):
+    folder, launcher = RunFolder(tmp_path), {**config["launcher"], "hosts": hosts}
+    provenance.record(folder, {**config, "launcher": launcher})
+    assert json.loads(folder.provenance.read_text())["ranks"] == ranks
+
+
 def test_of_a_real_run(finished_run):
     content = json.loads(finished_run.provenance.read_text())
     assert content["command"].startswith("python /") or content["command"].startswith("python run.py")
@@ -110,6 +128,7 @@ def test_of_a_real_run(finished_run):
     assert content["signature"] == signature(finished_run.read_config())
     assert content["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert content["versions"]["torch"] == content["packages"]["torch"] == metadata.version("torch")
+    assert content["versions"]["horovod"] == content["packages"].get("horovod")
     assert content["cpu"]["cores"] == len(os.sched_getaffinity(0))
     assert (content["ranks"], content["launcher"]) == (1, "inline")
     assert content["clean"] == (content["commit"] is not None and not finished_run.code_diff.exists())

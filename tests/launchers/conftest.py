@@ -11,12 +11,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.config import CONF
+from runner.config import CONF, options
+from runner.horovod_compatibility import STARTS_HOROVOD
 from runner.run_folder import RunFolder
 from tests import in_process
 from tests.in_process import config
 
 PROJECT = CONF.parent
+LAUNCHERS = [name for name in options("launcher") if name != "inline"]
+
+
+def by(launcher: str) -> tuple[str, str]:
+    """Overrides for ranks started by this launcher, with the strategy that it is made for."""
+    return f"parallel={'horovod' if launcher in STARTS_HOROVOD else 'ddp'}", f"launcher={launcher}"
 
 
 def freeze(path: Path, *overrides: str) -> RunFolder:

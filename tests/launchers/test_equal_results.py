@@ -6,17 +6,30 @@ import pytest
 import torch
 
 from launchers.base import launch
-from runner.config import options
-from tests.launchers.conftest import freeze, rows
+from runner import horovod_installation
+from runner.horovod_compatibility import STARTS_HOROVOD
+from tests.launchers.conftest import LAUNCHERS, freeze, rows
 
 STEPS = ("trainer.max_steps=50", "trainer.log_every=1", "data.batch_size=48", "model.width=8")
+HOROVOD = {
+    "horovodrun-gloo": ("launcher=horovodrun", "launcher.controller=gloo"),
+    "horovodrun-mpi": ("launcher=horovodrun", "launcher.controller=mpi"),
+    "mpirun": ("launcher=mpirun",),
+}
+if not horovod_installation.has("mpi"):  # there is no mpicc
+    HOROVOD = {"horovodrun-gloo": HOROVOD["horovodrun-gloo"]}
 WAYS = {
     "dp": ("parallel=dp",),
     "inline": ("parallel=ddp", "launcher=inline"),
     **{
         f"{launcher}-{ranks}": ("parallel=ddp", f"launcher={launcher}", f"launcher.nproc_per_node={ranks}")
-        for launcher in options("launcher")
-        if launcher != "inline"
+        for launcher in LAUNCHERS
+        for ranks in (1, 2, 3)
+        if ranks == 2 or launcher not in STARTS_HOROVOD
+    },
+    **{
+        f"horovod-{name}-{ranks}": ("parallel=horovod", *launcher, f"launcher.nproc_per_node={ranks}")
+        for name, launcher in HOROVOD.items()
         for ranks in (1, 2, 3)
     },
 }
@@ -59,7 +72,7 @@ def test_launchers_give_the_same_bits(tmp_path: Path, precision: str, ranks: int
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("way", ["single", "spawn-2", "spawn-3"])
+@pytest.mark.parametrize("way", ["single", "spawn-2", "spawn-3", "horovod-horovodrun-gloo-3"])
 def test_repeating_gives_the_same_bits(tmp_path: Path, way: str) -> None:
     first = run(tmp_path / "first", "fp32", way)[2]
     del _done["fp32", way]

@@ -11,12 +11,10 @@ import psutil
 import pytest
 
 from launchers.base import launch
-from runner.config import options
 from runner.errors import ConfigurationError, RunFailed
-from tests.launchers.conftest import freeze, survivors
+from tests.launchers.conftest import LAUNCHERS, by, freeze, survivors
 
-LAUNCHERS = [name for name in options("launcher") if name != "inline"]
-FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48", "parallel=ddp")
+FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48")
 
 
 @pytest.mark.processes
@@ -31,7 +29,7 @@ FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48", 
     ],
 )
 def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, how: str, kind: str, code: int, rank: int) -> None:
-    overrides = (f"launcher={launcher}", f"+model.how={how}", f"+model.rank={rank}", "+model.step=20")
+    overrides = (*by(launcher), f"+model.how={how}", f"+model.rank={rank}", "+model.step=20")
     folder = freeze(tmp_path, *FAULTY, *overrides)
     with pytest.raises(RunFailed) as caught:
         launch(folder)
@@ -47,7 +45,7 @@ def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, how: str, ki
 
 @pytest.mark.processes
 def test_rank_that_leaves_early_is_a_failure(tmp_path: Path) -> None:
-    folder = freeze(tmp_path, *FAULTY, "+model.how=leave", "+model.rank=1", "+model.step=20")
+    folder = freeze(tmp_path, *FAULTY, "parallel=ddp", "+model.how=leave", "+model.rank=1", "+model.step=20")
     with pytest.raises(RunFailed) as caught:
         launch(folder)
     assert caught.value.error["rank"] == 1
@@ -57,7 +55,7 @@ def test_rank_that_leaves_early_is_a_failure(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_all_end_within_seconds(tmp_path: Path, parent, launcher: str) -> None:
-    overrides = (*FAULTY, f"launcher={launcher}", "+model.how=kill", "+model.rank=1", "+model.step=60")
+    overrides = (*FAULTY, *by(launcher), "+model.how=kill", "+model.rank=1", "+model.step=60")
     running = parent(tmp_path, *overrides, f"hydra.run.dir={tmp_path}")
     ranks: list[psutil.Process] = []
     running.wait_until(
@@ -77,7 +75,7 @@ def test_all_end_within_seconds(tmp_path: Path, parent, launcher: str) -> None:
 def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
     """The message says so, and the log says where the rank was."""
     overrides = (
-        f"launcher={launcher}",
+        *by(launcher),
         "+model.how=sleep",
         "+model.rank=1",
         "+model.step=20",
@@ -93,10 +91,9 @@ def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
 
 @pytest.mark.slow
 def test_inline_run_that_gets_nowhere_fails(tmp_path: Path, parent) -> None:
-    overrides = [o for o in FAULTY if o != "parallel=ddp"]
     running = parent(
         tmp_path,
-        *overrides,
+        *FAULTY,
         "+model.how=sleep",
         "+model.step=5",
         "launcher.stall_timeout=6",
@@ -109,8 +106,7 @@ def test_inline_run_that_gets_nowhere_fails(tmp_path: Path, parent) -> None:
 
 
 def test_inline_failure_is_told_alike(tmp_path: Path) -> None:
-    overrides = [o for o in FAULTY if o != "parallel=ddp"]
-    folder = freeze(tmp_path, *overrides, "+model.how=raise", "+model.step=5")
+    folder = freeze(tmp_path, *FAULTY, "+model.how=raise", "+model.step=5")
     with pytest.raises(RunFailed, match="rank 0 failed first"):
         launch(folder)
     assert folder.read_result()["error"]["type"] == "ArithmeticError"
@@ -119,7 +115,7 @@ def test_inline_failure_is_told_alike(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> None:
-    folder = freeze(tmp_path, "model=torchvision", "model.name=resnet5", "parallel=ddp", f"launcher={launcher}")
+    folder = freeze(tmp_path, "model=torchvision", "model.name=resnet5", *by(launcher))
     with pytest.raises(ConfigurationError, match=r"resnet50"):
         launch(folder)
     assert folder.read_result()["error"]["type"] == "ConfigurationError"
@@ -130,8 +126,7 @@ def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> Non
 def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str) -> None:
     running = parent(
         tmp_path,
-        "parallel=ddp",
-        f"launcher={launcher}",
+        *by(launcher),
         "data.num_workers=1",
         "trainer.epochs=1000",
         f"hydra.run.dir={tmp_path}",
@@ -149,8 +144,9 @@ def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str)
 
 
 @pytest.mark.processes
-def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent) -> None:
-    running = parent(tmp_path, "parallel=ddp", "launcher=torchrun", "trainer.epochs=1000", f"hydra.run.dir={tmp_path}")
+@pytest.mark.parametrize("launcher", [name for name in LAUNCHERS if name != "spawn"])
+def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent, launcher: str) -> None:
+    running = parent(tmp_path, *by(launcher), "trainer.epochs=1000", f"hydra.run.dir={tmp_path}")
     running.wait_for_step(10)
     agent = psutil.Process(running.process.pid).children()[0]
     os.kill(agent.pid, signal.SIGKILL)
@@ -160,12 +156,12 @@ def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent) -> None:
 
 
 @pytest.mark.processes
-def test_two_runs_at_once_do_not_meet(tmp_path: Path, parent) -> None:
+@pytest.mark.parametrize("names", [("spawn", "torchrun"), ("horovodrun", "mpirun"), ("torchrun", "torchrun")])
+def test_two_runs_at_once_do_not_meet(tmp_path: Path, parent, names: tuple[str, str]) -> None:
+    folders = [tmp_path / f"{number}" for number in (1, 2)]
     both = [
-        parent(
-            tmp_path / way, "parallel=ddp", f"launcher={way}", "trainer.max_steps=40", f"hydra.run.dir={tmp_path / way}"
-        )
-        for way in LAUNCHERS
+        parent(folder, *by(name), "trainer.max_steps=40", f"hydra.run.dir={folder}")
+        for name, folder in zip(names, folders, strict=True)
     ]
     assert [one.end(seconds=90)[0] for one in both] == [0, 0]
     assert len({one.folder.read_result()["weights_sha256"] for one in both}) == 1

@@ -1,8 +1,10 @@
 """A run killed at any step, or during a checkpoint, and resumed ends as one that was never disturbed."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
 from launchers.base import launch
 from runner.errors import RunFailed
@@ -23,14 +25,15 @@ RANKS = {
     1: ("parallel=single", "launcher=spawn"),
     2: ("parallel=ddp", "launcher.nproc_per_node=2"),
     3: ("parallel=ddp", "launcher.nproc_per_node=3"),
+    "horovod": ("parallel=horovod", "launcher.nproc_per_node=3"),
 }
 # Counted in forward passes of training, of which DDP makes two more to begin with: before the first checkpoint,
 # just after one, between two, in the second epoch, near the end.
 KILLS = ["kill:5", "kill:16", "kill:22", "kill:40", "kill:66", "half a checkpoint:24"]
-_undisturbed: dict[tuple[int, str], RunFolder] = {}
+_undisturbed: dict[tuple[int | str, str], RunFolder] = {}
 
 
-def undisturbed(folder: Path, ranks: int, *more: str) -> RunFolder:
+def undisturbed(folder: Path, ranks: int | str, *more: str) -> RunFolder:
     """The same run without a failure, once for each kind."""
     key = (ranks, " ".join(more))
     if key not in _undisturbed:
@@ -45,9 +48,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("kill", KILLS)
-@pytest.mark.parametrize("ranks", RANKS)
-def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "kill"), [*product([1, 2, 3], KILLS), ("horovod", "kill:22"), ("horovod", "half a checkpoint:24")]
+)
+def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int | str, kill: str) -> None:
     how, step = kill.split(":")
     expected = undisturbed(kept / str(ranks), ranks)
     fault = (f"+model.how={how}", f"+model.step={step}", f"+model.once={tmp_path / 'failed'}", "+model.rank=0")
@@ -83,6 +87,52 @@ def test_with_other_state_to_keep(tmp_path: Path, kept: Path, more: tuple[str, .
     with pytest.raises(RunFailed, match="SIGKILL"):
         launch(folder)
     assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
+
+
+@pytest.mark.processes
+def test_horovod_keeps_the_scale_and_what_it_has_accumulated(tmp_path: Path, kept: Path) -> None:
+    more = (
+        "precision=amp",
+        "precision.dtype=float16",
+        "trainer.grad_accumulation=2",
+        "trainer.clip_norm=0.5",
+        "optimizer=adamw",
+        "trainer.max_steps=16",
+    )
+    expected = undisturbed(kept / "horovod fp16", "horovod", *more)
+    fault = ("+model.how=kill", "+model.step=30", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
+    folder = freeze(tmp_path / "run", *COMMON, *RANKS["horovod"], *fault, *more)
+    with pytest.raises(RunFailed, match="SIGKILL"):
+        launch(folder)
+    assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
+
+
+@pytest.mark.processes
+def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
+    """Killed twice, and each time gone on with elsewhere: the curve is that of an undisturbed run on one rank."""
+    common = (*COMMON, "precision=fp64", "trainer.max_steps=60", "trainer.log_every=1")
+    alone = freeze(tmp_path / "alone", *common, *RANKS[1], "+model.how=nothing")
+    launch(alone)
+    source, folders = None, []
+    for ranks, step in ((2, 24), (1, 20), ("horovod", 0)):  # with a checkpoint at 13 and 29
+        fault = ("+model.how=kill", f"+model.step={step}", "+model.rank=0")
+        resume = () if source is None else (f"checkpoint.resume={source}",)
+        folders.append(freeze(tmp_path / str(ranks), *common, *RANKS[ranks], *fault, *resume))
+        if step:
+            with pytest.raises(RunFailed, match="SIGKILL"):
+                launch(folders[-1])
+        else:
+            launch(folders[-1])
+        source = folders[-1].last_checkpoint
+    expected = {row["step"]: float(row["loss"]) for row in rows(alone.steps)}
+    found = [{row["step"]: float(row["loss"]) for row in rows(folder.steps)} for folder in folders]
+    assert [min(map(int, losses)) for losses in found] == [1, 14, 30]
+    assert max(map(int, found[-1])) == 60
+    for losses in found:
+        assert losses == pytest.approx({step: expected[step] for step in losses}, rel=1e-9)
+    ends = [torch.load(folder.last_checkpoint, weights_only=True)["model"] for folder in (alone, folders[-1])]
+    for name, value in ends[0].items():
+        assert (ends[1][name] - value).norm() <= 1e-9 * value.norm(), name
 
 
 @pytest.mark.processes

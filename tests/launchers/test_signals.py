@@ -8,25 +8,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from runner.config import options
-from tests.launchers.conftest import rows, survivors
+from tests.launchers.conftest import LAUNCHERS, by, rows, survivors
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WAYS = [
-    *[(launcher, "parallel=ddp") for launcher in options("launcher") if launcher != "inline"],
-    ("spawn", "launcher.warm=false"),
-    ("inline", "parallel=single"),
+    *[by(launcher) for launcher in LAUNCHERS],
+    (*by("spawn"), "launcher.warm=false"),
+    ("launcher=inline",),
 ]
 LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("signum", CODES, ids=lambda s: s.name)
-@pytest.mark.parametrize(("launcher", "how"), WAYS)
-def test_stops_with_a_checkpoint(tmp_path: Path, parent, launcher: str, how: str, signum: signal.Signals) -> None:
-    parallel = () if how == "parallel=single" else ("parallel=ddp",)
-    overrides = {how, f"launcher={launcher}", *parallel, *LONG, f"hydra.run.dir={tmp_path}"}
-    running = parent(tmp_path, *sorted(overrides))
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], signum: signal.Signals) -> None:
+    running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}")
     running.wait_for_step(8)
     running.process.send_signal(signum)
     code, output = running.end()
@@ -45,8 +42,8 @@ def test_stops_with_a_checkpoint(tmp_path: Path, parent, launcher: str, how: str
 @pytest.mark.parametrize("launcher", ["spawn", "torchrun", "inline"])
 def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> None:
     """The second job of a sweep is interrupted, and with it the sweep."""
-    parallel = "parallel=single" if launcher == "inline" else "parallel=ddp"
-    overrides = (parallel, f"launcher={launcher}", "trainer.log_every=2", "trainer.evaluate_every=0")
+    way = by(launcher) if launcher in LAUNCHERS else (f"launcher={launcher}",)
+    overrides = (*way, "trainer.log_every=2", "trainer.evaluate_every=0")
     running = parent(
         tmp_path / "1",
         "-m",
@@ -64,11 +61,11 @@ def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> N
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", ["spawn", "torchrun"])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_second_signal_ends_at_once(tmp_path: Path, parent, launcher: str) -> None:
     """A rank that sleeps in the step can't stop after it."""
     faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=sleep", "+model.rank=1", "+model.step=30")
-    running = parent(tmp_path, *faulty, "parallel=ddp", f"launcher={launcher}", *LONG, f"hydra.run.dir={tmp_path}")
+    running = parent(tmp_path, *faulty, *by(launcher), *LONG, f"hydra.run.dir={tmp_path}")
     running.wait_for_step(24)
     running.process.send_signal(signal.SIGINT)
     with pytest.raises(Exception, match="timed out"):
@@ -108,11 +105,10 @@ def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("launcher", "how"), WAYS)
-def test_ctrl_c_while_starting(tmp_path: Path, parent, launcher: str, how: str) -> None:
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_ctrl_c_while_starting(tmp_path: Path, parent, way: tuple[str, ...]) -> None:
     """It reaches the whole process group of the terminal, when the ranks are still importing."""
-    parallel = () if how == "parallel=single" else ("parallel=ddp",)
-    running = parent(tmp_path, *sorted({how, f"launcher={launcher}", *parallel, *LONG, f"hydra.run.dir={tmp_path}"}))
+    running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}")
     running.wait_until(running.folder.heartbeat.exists)
     os.killpg(running.process.pid, signal.SIGINT)
     code, output = running.end(seconds=60)

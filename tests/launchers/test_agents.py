@@ -1,0 +1,308 @@
+"""How ranks are started by other programs, and what those say of them; nothing is started but a pipe's two ends."""
+
+import os
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from launchers import horovodrun, mpirun, torchrun
+from launchers.base import Job, Launcher
+from launchers.horovodrun import Horovodrun
+from launchers.mpirun import Mpirun
+from launchers.terminal import VARIABLE, passed_on
+from launchers.torchrun import Torchrun
+from runner.heartbeat import Heartbeat
+from runner.run_folder import RunFolder
+
+EXITED = """\
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+--------------------------------------------------------------------------
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[31090,1],1]
+  Exit code:    7
+--------------------------------------------------------------------------
+"""
+KILLED = """\
+--------------------------------------------------------------------------
+mpirun noticed that process rank 11 with PID 0 on node vm exited on signal 9 (Killed).
+--------------------------------------------------------------------------
+"""
+HOROVODRUN = """\
+Process 1 exit with status code 1.
+Terminating remaining workers after failure of Process 1.
+Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/horovod/runner/gloo_run.py", line 300, in launch_gloo
+    raise RuntimeError('Horovod detected that one or more processes exited with non-zero '
+RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the job to be \
+terminated. The first process to do so was:
+Process name: {rank}
+Exit code: {code}
+"""
+TORCHRUN = """\
+============================================================
+runner.worker FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-01-31_12:00:00
+  host      : vm
+  rank      : 2 (local_rank: 2)
+  exitcode  : 1 (pid: 4243)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-01-31_12:00:00
+  host      : vm
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 4242)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 4242
+============================================================
+"""
+OUTER = {
+    **dict.fromkeys(("RANK", "LOCAL_RANK", "WORLD_SIZE"), "7"),
+    **dict.fromkeys(("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE", "HOROVOD_CONTROLLER"), "7"),
+    **dict.fromkeys(("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK"), "7"),
+}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "text", "codes"),
+    [
+        (mpirun, "", {}),
+        (mpirun, "some other message", {}),
+        (mpirun, EXITED, {1: 7}),
+        (mpirun, EXITED.replace("[[31090,1],1]", "[prterun-vm-147515@1,1]"), {1: 7}),  # Open MPI 5
+        (mpirun, KILLED, {11: -9}),
+        (mpirun, "warnings\n" + KILLED + "3 more processes", {11: -9}),
+        (horovodrun, "", {}),
+        (horovodrun, HOROVODRUN.format(rank=1, code=7), {1: 7}),
+        (horovodrun, HOROVODRUN.format(rank=12, code=137), {1: 1, 12: -9}),
+        (horovodrun, HOROVODRUN.format(rank=0, code=128), {0: 128, 1: 1}),
+        (horovodrun, EXITED, {1: 7}),
+        (horovodrun, KILLED, {11: -9}),
+        (torchrun, "", {}),
+        (torchrun, TORCHRUN, {1: -9, 2: 1}),
+    ],
+)
+def test_failed_ranks_are_found_in_what_the_agent_says(launcher, text, codes):
+    assert launcher.exit_codes(text) == codes
+
+
+@pytest.fixture
+def job(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.logs.mkdir(parents=True)
+
+    def with_ranks(ranks: int) -> Job:
+        heartbeat = Heartbeat.create(folder.heartbeat, ranks=ranks)
+        return Job(folder, ranks, {"OMP_NUM_THREADS": "3", "PYTHONPATH": "/code"}, heartbeat, [])
+
+    return with_ranks
+
+
+@pytest.fixture
+def started(job, monkeypatch):
+    """The command line and the environment with which a launcher would start its agent."""
+
+    def start(launcher: Launcher) -> tuple[list[str], dict[str, str]]:
+        found = []
+        module = sys.modules[type(launcher).__module__]
+        monkeypatch.setattr(
+            module, "run_agent", lambda command, job, **options: found.append((command, options["environment"]))
+        )
+        launcher.launch(job(launcher.ranks))
+        return found[0]
+
+    return start
+
+
+def launcher(kind: type[Launcher], *, ranks: int = 2, **options) -> Launcher:
+    defaults = {"hosts": None, "hostfile": None, "arguments": None}
+    if kind is Horovodrun:
+        defaults |= {"controller": "gloo", "network_interface": None, "start_timeout": 120}
+    return kind(
+        name=kind.__name__.lower(), nproc_per_node=ranks, threads_per_rank=1, stall_timeout=600, **defaults | options
+    )
+
+
+def follows(command: list[str], name: str) -> list[str]:
+    """The values of an option in a command line."""
+    return [value for option, value in zip(command, command[1:], strict=False) if option == name]
+
+
+@pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
+def test_an_agent_starts_the_worker_for_the_run_folder(started, tmp_path, kind):
+    command, environment = started(launcher(kind, ranks=3))
+    assert command[-4:] == [sys.executable, "-m", "runner.worker", str(tmp_path / "run")]
+    assert follows(command, "-np") == ["3"]
+    assert environment["OMP_NUM_THREADS"] == "3"
+    assert (environment["MASTER_ADDR"], environment["MASTER_PORT"].isdigit()) == ("127.0.0.1", True)
+    assert environment["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(("user", "flags"), [(0, 1), (1000, 0)])
+def test_only_root_says_so_to_mpirun(started, monkeypatch, user, flags):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert started(launcher(Mpirun))[0].count("--allow-run-as-root") == flags
+
+
+@pytest.mark.parametrize(("ranks", "cores", "more"), [(2, 4, False), (4, 4, False), (5, 4, True)])
+def test_more_ranks_than_cores_must_be_allowed(started, monkeypatch, ranks, cores, more):
+    monkeypatch.setattr(mpirun, "cpu_cores", lambda: cores)
+    assert ("--oversubscribe" in started(launcher(Mpirun, ranks=ranks))[0]) is more
+
+
+def test_on_one_machine_everything_stays_on_the_loopback_interface(started):
+    command, _ = started(launcher(Mpirun))
+    for name in ("btl_tcp_if_include", "oob_tcp_if_include"):
+        assert command[command.index(name) - 1 : command.index(name) + 2] == ["--mca", name, "lo"]
+    assert follows(started(launcher(Horovodrun))[0], "--network-interfaces") == ["lo"]
+
+
+@pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
+@pytest.mark.parametrize("listed", ["hosts", "hostfile"])
+def test_several_machines(started, monkeypatch, tmp_path, kind, listed):
+    (tmp_path / "hosts").write_text("b slots=2\na slots=2\n")
+    monkeypatch.setattr(mpirun, "cpu_cores", lambda: 1)
+    value = ["b:2", "a:2"] if listed == "hosts" else str(tmp_path / "hosts")
+    command, environment = started(launcher(kind, **{listed: value}))
+    assert follows(command, "-np") == ["4"]
+    assert follows(command, "-H") == ["b:2,a:2"]
+    assert environment["MASTER_ADDR"] == "b"
+    assert not {"lo", "--oversubscribe", "--network-interfaces"} & set(command)
+
+
+@pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
+def test_further_arguments_come_before_the_worker_as_a_shell_would_split_them(started, kind):
+    command, _ = started(launcher(kind, arguments="--verbose --tag 'two words'"))
+    at = command.index("runner.worker") - 2
+    assert command[at - 3 : at] == ["--verbose", "--tag", "two words"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "value"),
+    [
+        ({"start_timeout": 7}, "--start-timeout", ["7"]),
+        ({"network_interface": "eth0"}, "--network-interfaces", ["eth0"]),
+        ({"network_interface": "eth0", "hosts": ["a:2"]}, "--network-interfaces", ["eth0"]),
+    ],
+)
+def test_options_of_horovodrun(started, options, name, value):
+    assert follows(started(launcher(Horovodrun, **options))[0], name) == value
+
+
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_the_controller_of_horovodrun(started, controller):
+    command, _ = started(launcher(Horovodrun, controller=controller))
+    assert {"--gloo", "--mpi"} & set(command) == {f"--{controller}"}
+
+
+def test_ranks_elsewhere_get_what_was_added_and_what_libraries_read(started, monkeypatch):
+    for name in ("NCCL_DEBUG", "HOROVOD_CYCLE_TIME", "CUDA_VISIBLE_DEVICES", "SECRET", "XPATH"):
+        monkeypatch.setenv(name, "0")
+    command, environment = started(launcher(Mpirun))
+    exported = follows(command, "-x")
+    assert exported == sorted(set(exported))
+    added = {"OMP_NUM_THREADS", "PYTHONPATH", "MASTER_ADDR", "MASTER_PORT", VARIABLE}
+    assert added | {"NCCL_DEBUG", "HOROVOD_CYCLE_TIME", "CUDA_VISIBLE_DEVICES", "PATH"} <= set(exported)
+    assert not {"SECRET", "XPATH"} & set(exported)
+    assert set(exported) <= set(environment)
+
+
+@pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
+def test_an_outer_launchers_place_is_not_passed_on(started, monkeypatch, kind):
+    for name, value in OUTER.items():
+        monkeypatch.setenv(name, value)
+    command, environment = started(launcher(kind))
+    assert not set(OUTER) & set(environment)
+    assert not set(OUTER) & set(follows(command, "-x"))
+
+
+def test_torchruns_command_line(job, tmp_path):
+    command = torchrun.command(job(3))
+    assert follows(command, "--nproc-per-node") == ["3"]
+    assert command[-3:] == ["-m", "runner.worker", str(tmp_path / "run")]
+    assert "--standalone" in command
+
+
+def test_torchrun_gets_what_every_rank_gets(started, monkeypatch):
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    launcher = Torchrun(name="torchrun", nproc_per_node=2, threads_per_rank=1, stall_timeout=600)
+    _, environment = started(launcher)
+    assert (environment["OMP_NUM_THREADS"], environment["NCCL_DEBUG"]) == ("3", "INFO")
+
+
+def write(path: str, *pieces: bytes) -> None:
+    """As rank 0 does, with the pieces in so many writes."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "one line\n",
+        "no end of line",
+        "\x1b[2K\r50% \N{BOX DRAWINGS HEAVY HORIZONTAL} \N{GREEK SMALL LETTER ALPHA}\n",
+        "".join(f"line {number}\n" for number in range(200_000)),
+    ],
+    ids=["nothing", "a line", "no newline", "control codes", "2 MB"],
+)
+def test_what_rank_0_writes_arrives_before_the_launcher_returns(capsys, text):
+    with passed_on() as variables:
+        write(variables[VARIABLE], text.encode())
+    assert capsys.readouterr().out == text
+
+
+def test_what_two_openings_write_arrives(capsys):
+    """A launcher may try again."""
+    with passed_on() as variables:
+        write(variables[VARIABLE], b"first ")
+        write(variables[VARIABLE], b"second")
+    assert capsys.readouterr().out == "first second"
+
+
+@pytest.mark.parametrize("shift", range(3))
+def test_a_character_that_is_cut_between_two_reads_arrives_whole(capsys, shift):
+    """A read takes 64 KB at most, which no character of three bytes divides."""
+    text = "x" * shift + "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * 100_000
+    with passed_on() as variables:
+        write(variables[VARIABLE], text.encode())
+    assert capsys.readouterr().out == text
+
+
+def test_the_pipe_is_gone_afterwards(capsys):
+    before = threading.active_count()
+    with suppress(ZeroDivisionError), passed_on() as variables:
+        write(variables[VARIABLE], b"said before it failed")
+        _ = 1 / 0
+    assert capsys.readouterr().out == "said before it failed"
+    assert not Path(variables[VARIABLE]).parent.exists()
+    assert threading.active_count() == before
+
+
+def test_a_terminal_is_named_itself(monkeypatch):
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        with passed_on() as variables:
+            assert variables == {VARIABLE: os.ttyname(slave)}
+            write(variables[VARIABLE], b"50%\r")
+        assert os.read(master, 100) == b"50%\r"
+    os.close(master)

@@ -1,0 +1,129 @@
+"""The real Horovod, its ranks started by the real horovodrun: what its options do, and that its ranks agree."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from launchers.base import launch
+from runner import horovod_installation
+from runner.run_folder import RunFolder
+from tests.conftest import ROOT, execute
+from tests.in_process import rows, small, train
+from tests.parallel.horovod_ranks import ADASUM, CHANGED, NEUTRAL, PLAIN, SHARED, cases
+
+pytestmark = pytest.mark.processes
+GROUPS = [(2, "gloo"), (3, "gloo"), *([(2, "mpi")] if horovod_installation.has("mpi") else [])]
+MINE = [(ranks, controller, name) for ranks, controller in GROUPS for name in cases(ranks, controller)]
+
+
+class Trained:
+    """Runs every case of a group of ranks once, when it is first asked for."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._results = folder, {}
+
+    def folder(self, ranks: int, controller: str) -> Path:
+        return self._folder / f"{ranks}-{controller}"
+
+    def results(self, ranks: int, controller: str) -> dict[str, Any]:
+        if (ranks, controller) not in self._results:
+            folder = self.folder(ranks, controller)
+            folder.mkdir()
+            worker = (sys.executable, "-m", "tests.parallel.horovod_ranks", str(folder), controller)
+            options = ("-np", str(ranks), f"--{controller}", "--network-interfaces", "lo")
+            done = execute(sys.executable, "-m", "horovod.runner.launch", *options, *worker, cwd=ROOT, timeout=240)
+            assert done.code == 0, done.out + done.err
+            self._results[ranks, controller] = json.loads((folder / "results.json").read_text())
+        return self._results[ranks, controller]
+
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return Trained(tmp_path_factory.mktemp("horovod"))
+
+
+def expected(path: Path, name: str, ranks: int) -> Path:
+    """The same run without Horovod. fp16 overflows at another step for another number of ranks: there, DDP's."""
+    overrides = SHARED.get(name, PLAIN)
+    if "precision=amp" in overrides:
+        folder = RunFolder(path)
+        folder.write_config(small(*overrides, "parallel=ddp", f"launcher.nproc_per_node={ranks}"))
+        launch(folder)
+    else:
+        train(path, small(*overrides))
+    return path
+
+
+def losses(path: Path) -> list[float]:
+    return [float(row["loss"]) for row in rows(path / "steps.csv")]
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return torch.load(path / "checkpoints" / "last.pt", weights_only=True)["model"]
+
+
+@pytest.mark.parametrize(("ranks", "controller", "name"), MINE)
+def test_ranks_end_with_the_same_weights(trained: Trained, ranks: int, controller: str, name: str) -> None:
+    digests = trained.results(ranks, controller)[name]["weights"]
+    assert len(digests) == ranks
+    assert len(set(digests)) == 1
+
+
+@pytest.mark.parametrize(("ranks", "controller", "name"), [case for case in MINE if case[2] in {**SHARED, **NEUTRAL}])
+def test_computes_what_others_compute(
+    tmp_path: Path, trained: Trained, ranks: int, controller: str, name: str
+) -> None:
+    other = expected(tmp_path, name, ranks)
+    trained.results(ranks, controller)
+    here = trained.folder(ranks, controller) / name
+    assert len(losses(other)) >= 4
+    assert losses(here) == pytest.approx(losses(other), rel=1e-9, nan_ok=True)
+    found = weights(here)
+    for key, value in weights(other).items():
+        assert (found[key] - value).norm() <= 1e-9 * value.norm(), key
+
+
+def test_overflow_is_left_out(trained: Trained) -> None:
+    """The loss scale starts so high that updates overflow, and halves until they don't."""
+    assert 1 < trained.results(2, "gloo")["scaled"]["scale"] < 1e9
+
+
+def test_update_that_is_not_finite_is_left_out(trained: Trained) -> None:
+    assert trained.results(2, "gloo")["left out"]["skipped"] == 1
+
+
+def test_compression_changes_the_result_a_little(tmp_path: Path, trained: Trained) -> None:
+    results = trained.results(2, "gloo")
+    assert results["compressed"]["weights"] != results["plain"]["weights"]
+    folder = trained.folder(2, "gloo")
+    assert losses(folder / "compressed") == pytest.approx(losses(folder / "plain"), rel=0.01)
+
+
+def test_adasum_learns_another_way(trained: Trained) -> None:
+    results = trained.results(2, "mpi")
+    assert results["adasum"]["weights"] != results["plain"]["weights"]
+    epochs = rows(trained.folder(2, "mpi") / "adasum" / "epochs.csv")
+    assert float(epochs[-1]["train_loss"]) < losses(trained.folder(2, "mpi") / "adasum")[0]
+
+
+@pytest.mark.parametrize(("ranks", "controller"), GROUPS)
+def test_collectives(trained: Trained, ranks: int, controller: str) -> None:
+    found = trained.results(ranks, controller)["collectives"]
+    total = sum(range(1, ranks + 1))
+    assert found["sum"] == [total, 10 * total]
+    assert found["max"] == [ranks, -1]
+    assert found["gather"] == [{"rank": rank, "text": "x" * (rank + 1)} for rank in range(ranks)]
+    assert found["buffers"] == [[1.0, 1.0]] * ranks
+    assert found["summary"] == f"{ranks} ranks over {'MPI' if controller == 'mpi' else 'Gloo'}"
+
+
+def test_no_case_is_forgotten() -> None:
+    assert {*SHARED, *NEUTRAL, *CHANGED} <= set(cases(2, "gloo"))
+    assert set(ADASUM) <= set(cases(2, "mpi"))
