@@ -111,26 +111,36 @@ def _check_precision(config: dict[str, Any]) -> None:
 
 def _check_parallel(config: dict[str, Any]) -> None:
     parallel, cpu = config["parallel"], config["trainer"]["device"] == "cpu"
-    name, gpus = parallel["name"], len(hardware.gpu_names())
     if parallel.get("backend") == "nccl" and cpu:
         raise ConfigurationError("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
-    if name == "dp":
-        if config["trainer"]["compile"] != "none":
-            raise ConfigurationError(
-                f"trainer.compile={config['trainer']['compile']}: torch.compile can't compile DataParallel's "
-                "replicas. Set trainer.compile=none, or parallel=single or ddp."
-            )
-        listed = [*(parallel["device_ids"] or []), parallel["output_device"] or 0]
-        too_high = [i for i in listed if i >= gpus]
-        if not cpu and too_high or (cpu and (parallel["device_ids"] or parallel["output_device"])):
-            raise ConfigurationError(
-                f"parallel.device_ids={parallel['device_ids']}, parallel.output_device={parallel['output_device']}: "
-                f"{0 if cpu else gpus} GPUs can be used. Name only those, or set both to null."
-            )
     if parallel.get("sync_batchnorm") and cpu:
         raise ConfigurationError(
             "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "
             "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
+        )
+    if parallel["name"] == "dp":
+        _check_replicas(config, gpus=0 if cpu else len(hardware.gpu_names()))
+
+
+def _check_replicas(config: dict[str, Any], *, gpus: int) -> None:
+    parallel, precision, compiled = config["parallel"], config["precision"], config["trainer"]["compile"]
+    if compiled != "none":
+        raise ConfigurationError(
+            f"trainer.compile={compiled}: torch.compile can't compile DataParallel's replicas. Set "
+            "trainer.compile=none, or parallel=single or ddp."
+        )
+    listed = [*(parallel["device_ids"] or []), parallel["output_device"] or 0]
+    if [i for i in listed if i >= gpus] if gpus else parallel["device_ids"] or parallel["output_device"]:
+        raise ConfigurationError(
+            f"parallel.device_ids={parallel['device_ids']}, parallel.output_device={parallel['output_device']}: "
+            f"{gpus} GPUs can be used. Name only those, or set both to null."
+        )
+    is_bfloat16 = precision["name"] == "bf16" or precision.get("dtype") == "bfloat16"
+    if is_bfloat16 and gpus and len(parallel["device_ids"] or range(gpus)) > 1:
+        # Its threads don't inherit autocast's dtype: torch/nn/parallel/parallel_apply.py.
+        raise ConfigurationError(
+            f"precision={precision['name']}: torch's DataParallel computes in float16 on its replicas, whatever "
+            "autocast is asked for. Set precision=amp precision.dtype=float16, or parallel=ddp."
         )
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from runner.checkpoint import PARTS, Checkpoints, load, load_model, weights_sha256
+from runner.checkpoint import PARTS, Checkpoints, load, load_model, load_optimizer, weights_sha256
 from runner.errors import ConfigurationError
 from runner.model.small_cnn import SmallCNN
 from runner.run_folder import RunFolder
-from tests.in_process import rows, small, train
+from tests.in_process import attempt, rows, small, train
 
 WHOLE = dict.fromkeys(PARTS)
 
@@ -46,6 +46,40 @@ def test_last_best_and_keep(folder):
     assert load(folder.best_checkpoint)["mark"] == 3
     names = sorted(path.name for path in folder.checkpoints.iterdir())
     assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
+
+
+def test_own_checkpoint_comes_before_another_run_s(folder, tmp_path):
+    other = Checkpoints(RunFolder(tmp_path / "other"), every=1, keep=0)
+    (tmp_path / "other").mkdir()
+    other.save({**WHOLE, "mark": "other", "tables": {"steps": 100}}, step=1, best=False)
+    path = str(tmp_path / "other" / "checkpoints" / "last.pt")
+    checkpoints = Checkpoints(folder, every=1, keep=0)
+    state = checkpoints.last(otherwise=path)
+    assert (state["mark"], state["source"], state["tables"]) == ("other", path, {})
+    checkpoints.save({**WHOLE, "mark": "own"}, step=2, best=False)
+    assert checkpoints.last(otherwise=path)["mark"] == "own"
+
+
+def test_another_optimizer_s_state_is_refused():
+    model = nn.Linear(2, 2)
+    state = torch.optim.AdamW(model.parameters()).state_dict()
+    sgd = torch.optim.SGD(model.parameters())
+    with pytest.raises(ConfigurationError, match="a.pt is of another optimizer, one with .*betas.* Set optimizer="):
+        load_optimizer(sgd, state, "a.pt")
+    load_optimizer(sgd, torch.optim.SGD(model.parameters(), lr=0.5).state_dict(), "a.pt")
+    assert sgd.param_groups[0]["lr"] == 0.5
+
+
+@pytest.mark.parametrize("precision", [["precision=amp", "precision.dtype=float16"], ["precision=fp64"], []])
+def test_goes_on_in_another_precision(tmp_path, precision):
+    first = train(tmp_path / "first", small("trainer.epochs=1"))
+    second = small(f"checkpoint.resume={first.folder.last_checkpoint}", *precision)
+    folder = RunFolder(tmp_path / "second")
+    state = Checkpoints(folder, every=0, keep=0).last(otherwise=second["checkpoint"]["resume"])
+    run = attempt(folder.path, second, state=state)
+    run.train(seed=second["seed"], state=state)
+    assert run.trainer.progress.step == 40
+    assert [row["epoch"] for row in rows(folder.epochs)] == ["2"]
 
 
 def test_what_lacks_a_part_is_not_gone_on_from(folder):

@@ -8,8 +8,6 @@ from runner.compatibility import batch_per_rank, complete, ranks, unavailable
 from runner.config import CONF, check, options
 from runner.errors import ConfigurationError
 
-HOROVOD_O2 = ("parallel=horovod", "precision=amp", "precision.level=O2")
-
 
 @cache
 def composed(*overrides):
@@ -90,12 +88,18 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         (0, ["parallel=dp", "trainer.compile=default"], r"^trainer\.compile=default: .* Set trainer\.compile=none"),
         (0, ["parallel=dp", "parallel.device_ids=[0]"], r"^parallel\.device_ids=\[0\].* 0 GPUs can be used"),
         (2, ["parallel=dp", "parallel.device_ids=[0,2]"], r"^parallel\.device_ids=\[0, 2\].* 2 GPUs can be used"),
+        (2, ["parallel=dp", "precision=bf16"], r"^precision=bf16: .*float16 on its replicas.* or parallel=ddp"),
+        (2, ["parallel=dp", "precision=amp", "precision.dtype=bfloat16"], r"^precision=amp: .* Set .*dtype=float16"),
         (2, ["parallel=dp", "parallel.output_device=2"], r"parallel\.output_device=2: 2 GPUs can be used"),
-        (0, [*HOROVOD_O2], r"^precision\.dtype=auto: .* bfloat16 here, .* Set precision\.dtype=float16"),
-        (1, [*HOROVOD_O2, "precision.dtype=bfloat16"], r"^precision\.dtype=bfloat16: .*Horovod can't exchange"),
-        (1, [*HOROVOD_O2, "parallel.op=adasum"], r"^precision\.level=O2: .* Set precision\.level=O1"),
         (0, ["trainer.evaluate_only=true"], r"^trainer\.evaluate_only=true .* Set checkpoint\.load="),
         (0, ["checkpoint.load=/nowhere/best.pt"], r"^checkpoint\.load=/nowhere/best\.pt: there is no such file"),
+        (0, ["checkpoint.resume=/nowhere/last.pt"], r"^checkpoint\.resume=/nowhere/last\.pt: there is no such file"),
+        (0, ["checkpoint.resume=a.pt", "checkpoint.load=b.pt"], r"^checkpoint\.resume=a\.pt .* checkpoint\.load=b\.pt"),
+        (
+            0,
+            ["trainer.evaluate_only=true", "checkpoint.load=b.pt", "checkpoint.resume=a.pt"],
+            r"^checkpoint\.resume=a\.pt .* trainer\.evaluate_only=true does not\. Set one",
+        ),
         (
             0,
             ["data._target_=runner.data.digits.Digit"],
@@ -114,9 +118,10 @@ def test_is_refused(machine, gpus, overrides, message):
 def test_paths_become_absolute_for_ranks_elsewhere(machine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "best.pt").touch()
-    done = complete(config("data=mnist", "data.root=photos", "checkpoint.load=best.pt"))
-    assert done["data"]["root"] == str(tmp_path / "photos")
-    assert done["checkpoint"]["load"] == str(tmp_path / "best.pt")
+    for key in ("load", "resume"):
+        done = complete(config("data=mnist", "data.root=photos", f"checkpoint.{key}=best.pt"))
+        assert done["data"]["root"] == str(tmp_path / "photos")
+        assert done["checkpoint"][key] == str(tmp_path / "best.pt")
 
 
 def test_home_is_understood(machine, tmp_path, monkeypatch):

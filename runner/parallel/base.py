@@ -36,6 +36,11 @@ class Parallel:
         """What the run's header says of this strategy."""
         return "one process"
 
+    @property
+    def ranks(self) -> str:
+        """Their number, in words."""
+        return "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+
     # -- assembly, in this order ---------------------------------------------------------------------
 
     def place(self, model: nn.Module) -> nn.Module:

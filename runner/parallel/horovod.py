@@ -61,7 +61,7 @@ class Horovod(Parallel):
     def summary(self) -> str:
         controller = "MPI" if hvd.mpi_enabled() else "Gloo"
         data = "NCCL" if self.device.type == "cuda" and hvd.nccl_built() else controller
-        return f"{self.world_size} ranks over {data}" + (f", controlled by {controller}" if data != controller else "")
+        return f"{self.ranks} over {data}" + (f", controlled by {controller}" if data != controller else "")
 
     def join(self) -> None:
         super().join()

@@ -22,7 +22,7 @@ class ProcessGroup(Parallel):
 
     @property
     def summary(self) -> str:
-        return f"{self.world_size} ranks over {self.backend}"
+        return f"{self.ranks} over {self.backend}"
 
     def join(self) -> None:
         super().join()
