@@ -3,6 +3,7 @@
 import csv
 from typing import Any
 
+from runner.compatibility import ranks
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.run_folder import RunFolder
 
@@ -23,7 +24,7 @@ def finish(
         "epochs": known.get("epochs", 0),
         "steps": known.get("steps", 0),
         "samples_seen": known.get("samples_seen", 0),
-        "world_size": config["launcher"]["nproc_per_node"],
+        "world_size": ranks(config),
         "device": known.get("device", config["trainer"]["device"]),
         "parallel": config["parallel"]["name"],
         "precision": config["precision"]["name"],

@@ -1,5 +1,6 @@
 """The same run on any backend: same losses, same weights, whatever the launcher and the number of ranks."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,10 @@ WAYS = {
         f"horovod-{name}-{ranks}": ("parallel=horovod", *launcher, f"launcher.nproc_per_node={ranks}")
         for name, launcher in HOROVOD.items()
         for ranks in (1, 2, 3)
+        if ranks == 2 or name != "horovodrun-mpi"  # which calls mpirun
     },
 }
+FP32 = ("spawn", "horovod-horovodrun-gloo", "horovod-mpirun-3")
 PRECISIONS = {"fp64": (("precision=fp64", "optimizer.lr=0.1"), 1e-9), "fp32": (("optimizer.lr=0.005",), 1e-5)}
 _done: dict[tuple[str, str], tuple[list[float], dict[str, torch.Tensor], str]] = {}
 
@@ -50,8 +53,11 @@ def run(folder: Path, precision: str, way: str) -> tuple[list[float], dict[str, 
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("precision", "way"),
+    # What starts the ranks is nothing to their arithmetic, so that in fp32 one launcher for each strategy will do.
+    [*product(["fp64"], WAYS), *product(["fp32"], ["dp", "inline", *(w for w in WAYS if w.startswith(FP32))])],
+)
 def test_every_way_computes_the_same(tmp_path: Path, precision: str, way: str) -> None:
     tolerance = PRECISIONS[precision][1]
     losses, weights, _ = run(tmp_path / "single", precision, "single")
@@ -65,9 +71,9 @@ def test_every_way_computes_the_same(tmp_path: Path, precision: str, way: str) -
 
 @pytest.mark.processes
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_launchers_give_the_same_bits(tmp_path: Path, precision: str, ranks: int) -> None:
-    digests = {run(tmp_path / name, precision, f"{name}-{ranks}")[2] for name in ("spawn", "torchrun")}
+def test_launchers_give_the_same_bits(tmp_path: Path, ranks: int) -> None:
+    names = [name for name in LAUNCHERS if f"{name}-{ranks}" in WAYS]
+    digests = {run(tmp_path / name, "fp64", f"{name}-{ranks}")[2] for name in names}
     assert len(digests) == 1
 
 

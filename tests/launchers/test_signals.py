@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,11 @@ LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("signum", CODES, ids=lambda s: s.name)
-@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("way", "signum"),
+    [*product(WAYS, [signal.SIGINT]), *product([by("spawn"), by("horovodrun")], [signal.SIGTERM])],
+    ids=str,
+)
 def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], signum: signal.Signals) -> None:
     running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}")
     running.wait_for_step(8)
@@ -39,7 +43,7 @@ def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], s
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", ["spawn", "torchrun", "inline"])
+@pytest.mark.parametrize("launcher", ["spawn", "inline"])
 def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> None:
     """The second job of a sweep is interrupted, and with it the sweep."""
     way = by(launcher) if launcher in LAUNCHERS else (f"launcher={launcher}",)
@@ -64,9 +68,12 @@ def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> N
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_second_signal_ends_at_once(tmp_path: Path, parent, launcher: str) -> None:
     """A rank that sleeps in the step can't stop after it."""
-    faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=sleep", "+model.rank=1", "+model.step=30")
-    running = parent(tmp_path, *faulty, *by(launcher), *LONG, f"hydra.run.dir={tmp_path}")
-    running.wait_for_step(24)
+    sleeps = tmp_path / "sleeps"
+    faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=sleep", "+model.rank=1", "+model.step=10")
+    running = parent(
+        tmp_path / "run", *faulty, f"+model.once={sleeps}", *by(launcher), *LONG, f"hydra.run.dir={tmp_path / 'run'}"
+    )
+    running.wait_until(sleeps.exists)
     running.process.send_signal(signal.SIGINT)
     with pytest.raises(Exception, match="timed out"):
         running.end(seconds=2)

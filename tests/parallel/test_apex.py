@@ -44,7 +44,7 @@ def test_the_model_is_wrapped_in_apex_s_with_the_options(tmp_path):
         assert trainer.parallel.unwrap(trainer.model) is trainer.model.module
         assert trainer.parallel.evaluated(trainer.model) is trainer.model.module
         assert trainer.parallel.unwrap(trainer.model.module) is trainer.model.module
-        assert trainer.parallel.summary == f"1 ranks over {'nccl' if apex_library.IS_REAL else 'gloo'}"
+        assert trainer.parallel.summary == f"1 rank over {'nccl' if apex_library.IS_REAL else 'gloo'}"
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
