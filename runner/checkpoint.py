@@ -15,6 +15,8 @@ from runner.rules import EVERY
 from runner.run_folder import RunFolder, whole_file
 
 VERSION = 1
+# Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
+KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
 
@@ -109,11 +111,11 @@ def load_model(model: torch.nn.Module, weights: dict[str, Tensor], source: str |
 
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:
     """Load the optimizer's state. Raises ConfigurationError when it is that of another kind."""
-    names = [sorted(set().union(*groups)) for groups in (state["param_groups"], optimizer.param_groups)]
-    if names[0] != names[1]:
+    saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
+    if saved != own:
         raise ConfigurationError(
-            f"the checkpoint {source} is of another optimizer, one with {', '.join(names[0])}. Set optimizer= to the "
-            "one it was trained with."
+            f"the checkpoint {source} is of another optimizer, one with {', '.join(sorted(saved)) or 'other settings'} "
+            f"where this one has {', '.join(sorted(own)) or 'none'}. Set optimizer= to the one it was trained with."
         )
     optimizer.load_state_dict(state)
 

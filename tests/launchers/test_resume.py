@@ -48,7 +48,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("ranks", "kill"), product([1, 2, 3], KILLS))
+@pytest.mark.parametrize(("ranks", "kill"), [*product([1, 2, 3], KILLS)])
 def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -> None:
     how, step = kill.split(":")
     expected = undisturbed(kept / str(ranks), ranks)
