@@ -82,8 +82,8 @@ def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
         *by(launcher),
         "+model.how=sleep",
         "+model.rank=1",
-        "+model.step=20",
-        "launcher.stall_timeout=8",
+        "+model.step=5",
+        "launcher.stall_timeout=20",  # longer than ranks take to start beside other tests
     )
     folder = freeze(tmp_path, *FAULTY, *overrides)
     with pytest.raises(RunFailed, match=r"launcher\.stall_timeout"):
