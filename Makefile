@@ -13,10 +13,10 @@ run: $(STAMP)
 horovod: $(STAMP)
 	$(BIN)/python -m runner install-horovod $(if $(shell command -v mpicc),--mpi)
 
-# Process groups file by file, since tests of one file share runs; they wait so much that two cores do for three.
+# Process groups file by file, since tests of one file share runs.
 test: horovod
 	$(BIN)/python -m pytest -n 2 -m "not processes"
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m processes
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m processes
 
 test-quick: horovod
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow"
