@@ -48,6 +48,8 @@ def note(group: str, option: str) -> str:
 def check_launcher(config: dict[str, Any]) -> None:
     """Decide ``launcher.controller``; raises ConfigurationError for a launcher that is not there."""
     launcher = config["launcher"]
+    if config["parallel"]["name"] == "horovod" and (reason := missing_for("parallel", "horovod")):
+        raise ConfigurationError(f"parallel=horovod: {reason}.")  # it is what was asked for, and brings its launcher
     if reason := missing_for("launcher", launcher["name"]):
         raise ConfigurationError(f"launcher={launcher['name']}: {reason}.")
     if launcher.get("hostfile") is not None:  # a run may go on from another directory
@@ -66,8 +68,6 @@ def check_launcher(config: dict[str, Any]) -> None:
 def check_parallel(config: dict[str, Any]) -> None:
     """Decide ``auto``; raises ConfigurationError for what Horovod can't do, or would do wrong without a word."""
     parallel, launcher = config["parallel"], config["launcher"]
-    if reason := missing_for("parallel", "horovod"):
-        raise ConfigurationError(f"parallel=horovod: {reason}.")
     if launcher["name"] not in STARTS_HOROVOD:
         raise ConfigurationError(
             f"launcher={launcher['name']} can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."

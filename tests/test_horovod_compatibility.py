@@ -104,10 +104,14 @@ def test_without_open_mpi_gloo_is_left(machine):
     assert composed("parallel=horovod")["launcher"]["controller"] == "gloo"
 
 
-@pytest.mark.parametrize("overrides", [["parallel=horovod"], ["parallel=ddp", "launcher=horovodrun"]])
-def test_without_horovod_what_needs_it_is_refused(machine, overrides):
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [(["parallel=horovod"], "parallel=horovod"), (["parallel=ddp", "launcher=horovodrun"], "launcher=horovodrun")],
+)
+def test_without_horovod_what_needs_it_is_refused(machine, overrides, named):
+    """What was asked for is named, not the launcher that it brings."""
     machine((), reason="it is not there. Build it")
-    with pytest.raises(ConfigurationError, match=r"^launcher=horovodrun: it is not there\. Build it\.$"):
+    with pytest.raises(ConfigurationError, match=rf"^{named}: it is not there\. Build it\.$"):
         composed(*overrides)
 
 
