@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from runner.errors import ConfigurationError
+from runner.hardware import cpu_cores
 
 VERSION = "0.28.1"
 TOOLCHAIN = (
@@ -58,7 +59,7 @@ def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, s
         "PYTHONPATH": str(tools),
         "CMAKE_TOOLCHAIN_FILE": str(toolchain),
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",  # CMake 4 refuses older projects otherwise
-        "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
+        "MAKEFLAGS": f"-j{cpu_cores()}",
         "HOROVOD_WITH_PYTORCH": "1",
         "HOROVOD_WITHOUT_TENSORFLOW": "1",
         "HOROVOD_WITHOUT_MXNET": "1",

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from runner import horovod_installation
 from runner.errors import RunFailed
 from runner.horovod_build import TOOLCHAIN, VERSION, Features, check_tools, environment
+from runner.run_folder import write_whole
 
 BUILD_REQUIREMENTS = ("setuptools<81", "wheel", "cffi", "cloudpickle", "psutil", "pyyaml", "packaging")
 # horovodrun imports distutils, which Python has no longer from 3.12 on; setuptools supplies it.
@@ -69,9 +70,8 @@ def build(features: Features, folder: Path, progress: Callable[[list[str], dict[
         command += ["--no-binary", "horovod", "--wheel-dir", str(wheels), f"horovod=={VERSION}"]
         progress(command, {**os.environ, **environment(features, tools, toolchain)}, folder / "build.log")
         built = next(wheels.glob("*.whl"))
-        aside = folder / f".{built.name}.aside"
-        shutil.copy(built, aside)
-        return aside.replace(folder / built.name)
+        write_whole(folder / built.name, built.read_bytes())
+    return folder / built.name
 
 
 def _pip(command: str) -> list[str]:
