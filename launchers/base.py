@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,48 +32,77 @@ class Job:
     environment: dict[str, str]
     heartbeat: Heartbeat
     signals: list[int]  # those that the parent has received, in order
+    timeout: float | None = None  # minutes that the run may take
+    started: float = field(default_factory=time.monotonic)
+
+    def check_timeout(self) -> None:
+        """Raises RunFailed when the run takes longer than it may."""
+        if self.timeout is not None and time.monotonic() - self.started > 60 * self.timeout:
+            raise RunFailed(timed_out(self.timeout))
 
 
 class Launcher:
     """Starts the ranks of one run and returns when all have ended."""
 
-    def __init__(self, *, name: str, nproc_per_node: int, threads_per_rank: int, stall_timeout: float):
+    def __init__(
+        self,
+        *,
+        name: str,
+        nproc_per_node: int,
+        threads_per_rank: int,
+        stall_timeout: float,
+        timeout: float | None = None,
+    ):
         self.name = name
         self.ranks = nproc_per_node
         self.threads = threads_per_rank
         self.stall_timeout = stall_timeout
+        self.timeout = timeout
         self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
 
     def launch(self, job: Job) -> None:
         """Raises RunFailed, ConfigurationError (found by a rank) or Interrupted; leaves no process behind."""
         raise NotImplementedError
 
+    def apart(self) -> "Launcher":
+        """The same, with no rank in the parent's own process."""
+        return self
 
-def launch(folder: RunFolder) -> dict[str, Any]:
-    """Run, or go on with, the run that is frozen in ``folder``; returns the content of its result.json."""
+
+def launch(folder: RunFolder, *, apart: bool = False) -> dict[str, Any]:
+    """Run, or go on with, the run that is frozen in ``folder``; returns the content of its result.json.
+
+    ``apart``: no rank may train in this process, which has other jobs to do, and must outlive this one.
+    """
     with folder.locked(), received_signals() as signals:
-        return _launch(folder, folder.read_config(), signals)
+        config = folder.read_config()
+        launcher = _instantiate(config["launcher"])
+        return _launch(folder, config, launcher.apart() if apart else launcher, signals)
 
 
-def _launch(folder: RunFolder, config: dict[str, Any], signals: list[int]) -> dict[str, Any]:
-    launcher = _instantiate(config["launcher"])
+def _launch(folder: RunFolder, config: dict[str, Any], launcher: Launcher, signals: list[int]) -> dict[str, Any]:
     sys.path += [path for path in (PROJECT, os.getcwd()) if path not in sys.path]  # where the user's classes may be
     folder.clear_attempt()
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
-    job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals)
-    started = time.monotonic()
+    job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals, launcher.timeout)
     log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
     try:
         launcher.launch(job)
     except (RunFailed, ConfigurationError, Interrupted) as reason:
-        result = finish(folder, config, time.monotonic() - started, reason)
+        result = finish(folder, config, time.monotonic() - job.started, reason)
         log.info("%s: %s after %.1f s", folder, result["status"], result["wall_seconds"])
         raise
     finally:
         folder.heartbeat.unlink(missing_ok=True)
-    result = finish(folder, config, time.monotonic() - started)
+    result = finish(folder, config, time.monotonic() - job.started)
     log.info("%s: %s after %.1f s", folder, result["status"], result["wall_seconds"])
     return result
+
+
+def timed_out(minutes: float) -> dict[str, Any]:
+    """result.json's error for a run that took too long."""
+    message = f"the run took longer than launcher.timeout={minutes:g} minutes. Set it higher, or to null."
+    return {"rank": None, "exit_code": None, "type": "TimedOut", "message": message, "traceback": ""}
 
 
 def environment(launcher: Launcher) -> dict[str, str]:

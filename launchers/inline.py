@@ -4,6 +4,7 @@ import faulthandler
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 from launchers.base import Job, Launcher, meeting_point, variables_set
 from launchers.processes import stalled
+from launchers.spawn import Spawn
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.heartbeat import Heartbeat
 from runner.result import finish
@@ -19,7 +21,18 @@ from runner.stop import SIGNALS
 
 
 class Inline(Launcher):
-    """One rank in this process. A stall can only be ended by ending the process, sweep and all."""
+    """One rank in this process. A stall can only be ended by ending the process."""
+
+    def apart(self) -> Launcher:
+        """The rank in a process of its own, which is forked from one that has imported torch."""
+        return Spawn(
+            name=self.name,
+            nproc_per_node=self.ranks,
+            threads_per_rank=self.threads,
+            stall_timeout=self.stall_timeout,
+            timeout=self.timeout,
+            warm=True,
+        )
 
     def launch(self, job: Job) -> None:
         from runner.worker import run_rank
@@ -63,17 +76,21 @@ class Inline(Launcher):
             thread.join()
 
     def _watch(self, job: Job, done: threading.Event) -> None:
-        beats = job.heartbeat.beats()
-        while not done.wait(self.stall_timeout):
-            if job.heartbeat.beats() == beats:
-                self._end(job)
-            beats = job.heartbeat.beats()
+        beats, since = job.heartbeat.beats(), time.monotonic()
+        while not done.wait(min(1.0, self.stall_timeout)):
+            try:
+                job.check_timeout()
+                if (now := job.heartbeat.beats()) != beats:
+                    beats, since = now, time.monotonic()
+                elif time.monotonic() - since > self.stall_timeout:
+                    raise RunFailed(stalled(self.stall_timeout))
+            except RunFailed as reason:
+                self._end(job, reason)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: Job, reason: RunFailed) -> None:
         with open(job.folder.rank_log(0), "a") as file:
             faulthandler.dump_traceback(file)
-        reason = RunFailed(stalled(self.stall_timeout))
-        finish(job.folder, job.folder.read_config(), self.stall_timeout, reason)
+        finish(job.folder, job.folder.read_config(), time.monotonic() - job.started, reason)
         os.write(2, f"error: {reason}\n".encode())
         os._exit(reason.exit_code)
 

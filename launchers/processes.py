@@ -68,6 +68,7 @@ def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> 
         if signals:
             job.heartbeat.stop_signal = signals[0]
         if silent is None:
+            job.check_timeout()
             watchdog.check()
             gone = _gone_silently(ranks, job)
             if gone or any(job.heartbeat.state(rank) == FAILED for rank in range(job.ranks)):

@@ -3,8 +3,10 @@
 import argparse
 import logging
 import sys
+from pathlib import Path
 
 from runner.command_line import exit_code
+from runner.ledger import Ledger
 
 
 def main() -> int:
@@ -13,8 +15,8 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     doctor = commands.add_parser("doctor", help="what this machine can run; for what it can't: why, and how to get it")
     doctor.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
-    resume = commands.add_parser("resume", help="go on with a run that was interrupted, in its own folder")
-    resume.add_argument("run", help="the run's folder, such as outputs/2026-01-31/12-00-00")
+    resume = commands.add_parser("resume", help="go on with a run or a sweep that was interrupted, in its own folder")
+    resume.add_argument("run", help="its folder, such as outputs/2026-01-31/12-00-00")
     horovod = commands.add_parser("install-horovod", help="build Horovod against the installed torch, and install it")
     horovod.add_argument("--mpi", action="store_true", help="with MPI besides Gloo; needs mpicc")
     horovod.add_argument("--nccl", action="store_true", help="with NCCL for GPUs; needs nvcc")
@@ -28,6 +30,10 @@ def main() -> int:
         from runner.install_horovod import install
 
         return exit_code(lambda: install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild))
+    if Ledger(arguments.run).exists():
+        from launchers.sweep.resume import resume as go_on_with_sweep
+
+        return exit_code(lambda: go_on_with_sweep(Path(arguments.run)))
     return exit_code(lambda: go_on(arguments.run))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner import apex_installation as apex
 from runner.config import read_option
-from runner.errors import ConfigurationError
+from runner.errors import ConfigurationError, Unavailable
 
 STRATEGIES = ("single", "ddp", "horovod", "apex")  # that amp.initialize's patched forward works under
 
@@ -36,9 +36,9 @@ def check(config: dict[str, Any]) -> None:
     for group, part in used.items():
         chosen = f"{group}={config[group]['name']}"
         if reason := apex.unavailable(part):
-            raise ConfigurationError(f"{chosen}: {reason}.")
+            raise Unavailable(f"{chosen}: {reason}.")
         if config["trainer"]["device"] == "cpu":
-            raise ConfigurationError(
+            raise Unavailable(
                 f"trainer.device=cpu: {chosen} works on GPUs only. Set trainer.device=cuda, or use "
                 f"{apex.NATIVE[part]}."
             )

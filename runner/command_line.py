@@ -22,11 +22,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner.config import GROUPS, no_such_option, options, unknown_key
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.ledger import Ledger
 from runner.run_folder import RunFolder
 
 FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=runner.command_line.FreshFolder"
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
-_failures: list[ConfigurationError | RunFailed] = []
+_ends: list[ConfigurationError | RunFailed | None] = []  # how each job of this process ended; None: well
 
 
 def command_line(app: Callable[[], Any]) -> NoReturn:
@@ -53,11 +54,11 @@ def exit_code(app: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         return 130
     except (HydraException, OmegaConfBaseException) as error:
-        if not _failures:
+        if not any(_ends):
             complain(explain(error))
             return 2
     except (ConfigurationError, RunFailed) as error:
-        if error not in _failures:
+        if error not in _ends:
             report(error)
             return error.exit_code
     except Exception as error:
@@ -66,8 +67,13 @@ def exit_code(app: Callable[[], Any]) -> int:
             return 1
         complain(explain(error))
         return 2
-    codes = {failure.exit_code for failure in _failures}
-    return 1 if len(codes) > 1 else next(iter(codes), 0)
+    return _code_of_jobs()
+
+
+def _code_of_jobs() -> int:
+    """2 where there was nothing but mistakes; 1 where a job failed beside others that ran."""
+    codes = {failure.exit_code for failure in _ends if failure is not None}
+    return 1 if len(codes) > 1 or (codes and None in _ends) else next(iter(codes), 0)
 
 
 def _raised_by_hydra(error: Exception) -> bool:
@@ -77,21 +83,42 @@ def _raised_by_hydra(error: Exception) -> bool:
 
 
 @contextmanager
-def job() -> Iterator[None]:
-    """Report the failure of one run where it happens; a sweep also hears of it, a single run just ends."""
+def job() -> Iterator[RunFolder]:
+    """The run's folder. Its failure is reported where it happens; a sweep also hears of it, a single run just ends."""
+    folder = RunFolder(HydraConfig.get().runtime.output_dir)
+    try:
+        with reported():
+            yield folder
+    except (ConfigurationError, RunFailed):
+        if in_sweep():
+            raise
+        folder.clear_refused()
+
+
+def in_sweep() -> bool:
+    return HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Print the failure of a job, and remember it for the exit code."""
     try:
         yield
     except (ConfigurationError, RunFailed) as error:
-        _failures.append(error)
+        note(error)
         report(error)
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
-            raise
-        RunFolder(HydraConfig.get().runtime.output_dir).clear_refused()
+        raise
+    note(None)
 
 
-def check_experiment() -> None:
+def note(failure: ConfigurationError | RunFailed | None) -> None:
+    """How one job of this process ended, for the exit code."""
+    _ends.append(failure)
+
+
+def check_experiment(overrides: Any) -> None:
     """Hydra silently leaves out an optional option that it can't find, even one that the user named."""
-    for override in _as_typed(HydraConfig.get().overrides.task):
+    for override in _as_typed(overrides):
         key, _, value = override.partition("=")
         if key.lstrip("+") == "experiment":
             for name in value.strip("[]").split(","):
@@ -138,6 +165,8 @@ def explain(error: Exception) -> str:
         key = found.group(1) or found.group(2)
         if key == "experiment":
             return NOT_OVER_SAVED
+        if key.startswith("hydra."):
+            return f"{key}: there is no such key. `python run.py --cfg hydra -p {key.rpartition('.')[0]}` lists them."
         return f"{unknown_key(key)} `python run.py --cfg job` lists them all."
     if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
         group, name = found.groups()
@@ -158,7 +187,7 @@ class FreshFolder(Callback):
         self._settle(config, "run", lambda path: RunFolder(path).holds_run())
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        self._settle(config, "sweep", lambda path: (path / "multirun.yaml").exists() or (path / "0").exists())
+        self._settle(config, "sweep", _holds_sweep)
 
     @staticmethod
     def _settle(config: DictConfig, kind: str, is_taken: Callable[[Path], bool]) -> None:
@@ -175,6 +204,13 @@ class FreshFolder(Callback):
                     section.dir = str(_reserve(path))
         except OSError as error:
             refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
+
+
+def _holds_sweep(path: Path) -> bool:
+    """One that was refused before its first job leaves multirun.yaml alone."""
+    if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
+        return True
+    return Ledger(path).exists() or (path / "0").exists()
 
 
 def _reserve(path: Path) -> Path:

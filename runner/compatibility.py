@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import apex_compatibility, hardware, horovod_compatibility
-from runner.errors import ConfigurationError
+from runner.errors import ConfigurationError, Unavailable
 from runner.hardware import NO_GPU
 from runner.hosts import read_hosts
 
@@ -20,13 +20,13 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     """Decide every ``auto`` in place and check what keys say together. Raises ConfigurationError."""
     _decide_device(config)
     _decide_ranks(config)
-    _check_batch(config)
     _check_precision(config)
     _check_parallel(config)
     horovod_compatibility.check_launcher(config)
     if config["parallel"]["name"] == "horovod":
         horovod_compatibility.check_parallel(config)
     apex_compatibility.check(config)
+    _check_batch(config)  # after what is not there: a sweep skips such a job, whatever its batch
     _check_checkpoint(config)
     _check_data(config)
     return config
@@ -58,7 +58,7 @@ def _decide_device(config: dict[str, Any]) -> None:
     if trainer["device"] == "auto":
         trainer["device"] = "cuda" if hardware.gpu_names() else "cpu"
     elif trainer["device"] == "cuda" and not hardware.gpu_names():
-        raise ConfigurationError(f"trainer.device=cuda: {NO_GPU}. Set trainer.device=cpu or auto.")
+        raise Unavailable(f"trainer.device=cuda: {NO_GPU}. Set trainer.device=cpu or auto.")
 
 
 def _decide_ranks(config: dict[str, Any]) -> None:
@@ -104,15 +104,15 @@ def _check_batch(config: dict[str, Any]) -> None:
 def _check_precision(config: dict[str, Any]) -> None:
     name = config["precision"]["name"]
     if reason := unavailable("precision", name):
-        raise ConfigurationError(f"precision={name}: {reason}.")
+        raise Unavailable(f"precision={name}: {reason}.")
     if name == "tf32" and config["trainer"]["device"] == "cpu":
-        raise ConfigurationError("precision=tf32 is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")
+        raise Unavailable("precision=tf32 is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")
 
 
 def _check_parallel(config: dict[str, Any]) -> None:
     parallel, cpu = config["parallel"], config["trainer"]["device"] == "cpu"
     if parallel.get("backend") == "nccl" and cpu:
-        raise ConfigurationError("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
+        raise Unavailable("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
     if parallel.get("sync_batchnorm") and cpu:
         raise ConfigurationError(
             "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "

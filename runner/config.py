@@ -47,6 +47,11 @@ def check(composed: DictConfig) -> dict[str, Any]:
     return config
 
 
+def is_run_config(composed: DictConfig) -> bool:
+    """Whether it is one of ours; this project's sweep launcher may run other Hydra apps too."""
+    return all(group in composed for group in GROUPS)
+
+
 def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 

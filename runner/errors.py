@@ -9,6 +9,10 @@ class ConfigurationError(ValueError):
     exit_code = 2
 
 
+class Unavailable(ConfigurationError):
+    """What was asked for is right, but not there on this machine: a sweep skips such a job."""
+
+
 class RunFailed(RuntimeError):
     """A rank failed; ``error`` is result.json's entry {rank, exit_code, type, message, traceback}."""
 
@@ -18,6 +22,10 @@ class RunFailed(RuntimeError):
         super().__init__(describe(error))
         self.error = error
 
+    def __reduce__(self) -> tuple[type, tuple[dict]]:
+        """It may have to travel from a job's process to its sweep's."""
+        return type(self), (self.error,)
+
 
 class Interrupted(BaseException):
     """A signal stopped the run. Not an Exception, so that Hydra ends a sweep instead of going on with it."""
@@ -26,6 +34,9 @@ class Interrupted(BaseException):
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
         self.signum = signum
         self.exit_code = 128 + signum
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return type(self), (self.signum,)
 
 
 def describe(error: dict) -> str:

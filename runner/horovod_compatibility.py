@@ -7,7 +7,7 @@ from typing import Any
 
 from runner import hardware
 from runner import horovod_installation as horovod
-from runner.errors import ConfigurationError
+from runner.errors import ConfigurationError, Unavailable
 from runner.hosts import read_hosts
 
 STARTS_HOROVOD = ("horovodrun", "mpirun")
@@ -49,9 +49,9 @@ def check_launcher(config: dict[str, Any]) -> None:
     """Decide ``launcher.controller``; raises ConfigurationError for a launcher that is not there."""
     launcher = config["launcher"]
     if config["parallel"]["name"] == "horovod" and (reason := missing_for("parallel", "horovod")):
-        raise ConfigurationError(f"parallel=horovod: {reason}.")  # it is what was asked for, and brings its launcher
+        raise Unavailable(f"parallel=horovod: {reason}.")  # it is what was asked for, and brings its launcher
     if reason := missing_for("launcher", launcher["name"]):
-        raise ConfigurationError(f"launcher={launcher['name']}: {reason}.")
+        raise Unavailable(f"launcher={launcher['name']}: {reason}.")
     if launcher.get("hostfile") is not None:  # a run may go on from another directory
         launcher["hostfile"] = os.path.abspath(os.path.expanduser(launcher["hostfile"]))
     if launcher["name"] != "horovodrun":
@@ -62,7 +62,7 @@ def check_launcher(config: dict[str, Any]) -> None:
     elif launcher["controller"] not in built:
         _refuse_controller(f"launcher.controller={launcher['controller']}", launcher["controller"])
     if launcher["controller"] == "mpi" and (reason := missing_for("launcher", "mpirun")):
-        raise ConfigurationError(f"launcher.controller=mpi: {reason}, or launcher.controller=gloo.")
+        raise Unavailable(f"launcher.controller=mpi: {reason}, or launcher.controller=gloo.")
 
 
 def check_parallel(config: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ WITHOUT_EFFECT = (
     ("checkpoint", "every"),
     ("checkpoint", "keep"),
     ("launcher", "stall_timeout"),
+    ("launcher", "timeout"),
     ("launcher", "warm"),
     ("parallel", "timeout"),
 )

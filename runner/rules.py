@@ -134,6 +134,7 @@ RULES: dict[str, Rule] = {
     "launcher.nproc_per_node": either(whole(1), AUTO),
     "launcher.threads_per_rank": either(whole(1), AUTO),
     "launcher.stall_timeout": number(above=0),
+    "launcher.timeout": number(above=0),
     "launcher.controller": choice("auto", "gloo", "mpi"),
     "launcher.hosts": list_of(TEXT),
     "launcher.hostfile": TEXT,

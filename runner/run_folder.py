@@ -79,6 +79,10 @@ class RunFolder:
         with suppress(OSError):  # it holds something else
             self.path.rmdir()
 
+    def is_planned(self) -> bool:
+        """Whether a run was frozen here that has never been started, as a sweep does with all its jobs."""
+        return self.config.exists() and not self.provenance.exists()
+
     def refuse_second_run(self) -> None:
         """Raises ConfigurationError when a run was frozen here already, as when a sweep's jobs share a folder."""
         if self.config.exists():

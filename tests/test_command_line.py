@@ -170,7 +170,7 @@ class TestFoldersThatAreTaken:
         assert_refused(done, f"hydra.run.dir={finished_run.path}", "Name another folder")
         assert files(finished_run.path) == before
 
-    @pytest.mark.parametrize("evidence", ["multirun.yaml", "0/run.yaml"])
+    @pytest.mark.parametrize("evidence", ["ledger.jsonl", "0/run.yaml"])
     def test_an_explicit_folder_with_a_sweep_is_refused_untouched(self, run_command, tmp_path, evidence):
         path = tmp_path / "sweep" / evidence
         path.parent.mkdir(parents=True)
@@ -291,9 +291,9 @@ def test_help_shows_five_examples_that_compose(help_text, run_command):
 
 @pytest.fixture
 def failures(monkeypatch):
-    """The failures that jobs have reported, none at first."""
+    """How jobs have ended, none at first."""
     empty: list = []
-    monkeypatch.setattr(command_line, "_failures", empty)
+    monkeypatch.setattr(command_line, "_ends", empty)
     return empty
 
 
@@ -338,6 +338,8 @@ class TestExitCode:
             ([ConfigurationError("a"), ConfigurationError("b")], 2),
             ([RunFailed(ERROR)], 1),
             ([ConfigurationError("a"), RunFailed(ERROR)], 1),
+            ([ConfigurationError("a"), None], 1),
+            ([None, None], 0),
         ],
     )
     @pytest.mark.parametrize("again", [True, False])
@@ -356,7 +358,7 @@ def test_an_interruption_ends_a_sweep():
 @pytest.mark.slow
 def test_a_sweep_goes_on_after_a_refused_job(run_command, tmp_path):
     done = run_command("-m", "trainer.log_every=100,1", "hydra.sweep.dir=sweep", *(o for o in FAST if "log" not in o))
-    assert done.code == 2
+    assert done.code == 1
     assert "error: trainer.log_every=100 is not allowed" in done.err
     assert "Traceback" not in done.out + done.err
     assert not (tmp_path / "sweep" / "0" / "run.yaml").exists()

@@ -1,0 +1,1 @@
+"""The namespace package in which Hydra looks for launchers of sweeps."""

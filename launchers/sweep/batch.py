@@ -1,0 +1,140 @@
+"""What Hydra's sweeper asks for: a batch of jobs planned, run, and their results."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+
+from hydra import version
+from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup_globals
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from launchers.sweep import console
+from launchers.sweep.conclusion import conclude
+from launchers.sweep.devices import jobs_at_once, on_cores, shares_of_cores
+from launchers.sweep.options import Options
+from launchers.sweep.plan import Planned, compose, frozen, task_config
+from launchers.sweep.resume import go_on
+from launchers.sweep.run import run_jobs
+from runner.command_line import note, report
+from runner.config import is_run_config
+from runner.errors import ConfigurationError, Unavailable
+from runner.ledger import Entry, Ledger
+
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+
+
+class Batch:
+    """Jobs that a sweeper wants the results of. The basic sweeper has one batch, one that searches has many."""
+
+    def __init__(self, context: HydraContext, task: TaskFunction, config: DictConfig, options: Options):
+        self._context, self._task, self._config, self._options = context, task, config, options
+        self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
+        self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
+        self._jobs: dict[tuple[int, int], Planned] = {}
+        self._returns: dict[tuple[int, int], JobReturn] = {}
+
+    def run(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
+        """Raises ConfigurationError, and Interrupted when a signal stopped the sweep."""
+        setup_globals()
+        configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
+        planned = list(compose(self._context.config_loader, self._config, overrides, first, self._options))
+        if not self._basic and (self._options.dry_run or any(each.excluded for each in planned)):
+            key = "dry_run" if self._options.dry_run else "exclude"
+            raise ConfigurationError(f"hydra.launcher.{key} goes with hydra/sweeper=basic only. Leave it out.")
+        slots = jobs_at_once(self._options.jobs, [each.config for each in planned])
+        if self._options.dry_run:
+            console.show_plan(self._frozen(planned, slots))
+            self._leave_nothing()
+            return []
+        if not self._ledger.exists():
+            self._ledger.create(asdict(self._options))
+        with self._ledger.locked():
+            planned = self._frozen([each for each in planned if not each.excluded], slots)
+            entries = self._run(planned, slots)
+        conclude(self._ledger, every_job=self._basic)
+        return [self._return(job, entries) for job in range(first, first + len(overrides))]
+
+    def _frozen(self, planned: list[Planned], slots: int) -> list[Planned]:
+        """``auto`` is decided for the cores that a job will have."""
+        with on_cores(shares_of_cores(slots)[0]):
+            return [each if each.excluded else frozen(each, self._options) for each in planned]
+
+    def _leave_nothing(self) -> None:
+        """Remove what the sweeper wrote for a sweep that is not run."""
+        (self._ledger.sweep / "multirun.yaml").unlink(missing_ok=True)
+        with suppress(OSError):  # it holds something else
+            self._ledger.sweep.rmdir()
+
+    def _run(self, planned: list[Planned], slots: int) -> list[Entry]:
+        self._jobs = {(each.entry.job, each.entry.repeat): each for each in planned}
+        self._ledger.write(*(each.entry for each in planned))
+        for each in planned:
+            if each.error is not None and not isinstance(each.error, Unavailable):
+                report(each.error)
+                note(each.error)
+        refused = [each.entry for each in planned if each.error is not None]
+        waiting = [each.entry for each in planned if each.error is None]
+        try:
+            return refused + run_jobs(waiting, self._ledger, self._options, self._start, slots=slots)
+        except BaseException:
+            conclude(self._ledger, every_job=False)
+            raise
+
+    def _start(self, entry: Entry) -> object:
+        """Run one job in this process, as Hydra would."""
+        if entry.split > 1:
+            return go_on(entry, self._ledger, self._options)
+        result = run_job(
+            hydra_context=self._context,
+            task_function=self._task,
+            config=self._jobs[entry.job, entry.repeat].config,
+            job_dir_key="hydra.sweep.dir",
+            job_subdir_key="hydra.sweep.subdir",
+        )
+        configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
+        self._returns[entry.job, entry.repeat] = result
+        if result.status == JobStatus.FAILED:
+            raise result._return_value
+        return result.return_value
+
+    def _return(self, job: int, entries: list[Entry]) -> JobReturn:
+        """The job's result, as the mean over its repeats.
+
+        The basic sweeper would end with the first failed job; the others are left to judge for themselves.
+        """
+        mine = [entry for entry in entries if entry.job == job]
+        bad = [entry for entry in mine if entry.state != "completed"]
+        if not mine:  # excluded
+            return JobReturn(overrides=[], status=JobStatus.COMPLETED)
+        planned = self._jobs[job, 1]
+        result = self._returns.get((job, 1)) or _unfinished(planned)
+        if bad and not (self._basic and is_run_config(planned.config)):
+            if result.status != JobStatus.FAILED:
+                result.status, result.return_value = JobStatus.FAILED, RuntimeError(bad[0].reason)
+            return result
+        objectives = [entry.objective for entry in mine if entry.objective is not None]
+        if bad:
+            result.return_value = None
+        elif objectives:
+            result.return_value = fmean(objectives)
+        result.status = JobStatus.COMPLETED
+        return result
+
+
+def _unfinished(planned: Planned) -> JobReturn:
+    """What ``run_job`` would return of a job that ran in another process, or not at all; without its value."""
+    composed = planned.config
+    chdir = composed.hydra.job.chdir
+    if chdir is None:
+        chdir = not version.base_at_least("1.2")
+    return JobReturn(
+        overrides=list(composed.hydra.overrides.task),
+        cfg=task_config(composed),
+        hydra_cfg=OmegaConf.masked_copy(composed, "hydra"),
+        working_dir=str(planned.folder.path) if chdir else os.getcwd(),
+        task_name=composed.hydra.job.name,
+    )

@@ -1,0 +1,77 @@
+"""What a sweep says on the terminal besides what its jobs say."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from launchers.sweep.plan import Planned
+from runner.ledger import STATES, Entry, Ledger
+from runner.run_folder import RunFolder
+
+COLOURS = {"completed": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
+
+
+class Titles:
+    """Jobs in a line each: only what differs among them."""
+
+    def __init__(self, entries: Iterable[Entry]):
+        entries = list(entries)
+        times = Counter(override for entry in entries for override in entry.overrides)
+        self._common = {override for override, count in times.items() if count == len(entries) > 1}
+
+    def of(self, entry: Entry) -> str:
+        text = " ".join(each for each in entry.overrides if each not in self._common) or f"job {entry.job}"
+        if entry.repeat > 1:
+            text += f" (repeat {entry.repeat})"
+        if entry.split > 1:
+            text += f" (micro-batch / {entry.split})"
+        return text
+
+
+def job_starts(title: str, *, at: int, of: int) -> None:
+    """A line above the job's own output."""
+    Console().print(Text.assemble((f"\n[{at}/{of}] ", "bold"), (title, "bold")), soft_wrap=True)
+
+
+def job_ends(entry: Entry, title: str, *, apart: bool) -> None:
+    """What the job's own output doesn't say already. ``apart``: that went to a file."""
+    if apart:
+        reason = f": {entry.reason}" if entry.reason else ""
+        Console().print(Text.assemble(f"{title}: ", (entry.state, COLOURS[entry.state]), reason), soft_wrap=True)
+    elif entry.state in ("skipped", "interrupted"):
+        Console(stderr=True).print(f"{entry.state}: {entry.reason}", style=COLOURS[entry.state], soft_wrap=True)
+
+
+def show_plan(planned: list[Planned]) -> None:
+    """What hydra.launcher.dry_run shows: every job, and below the table why some can't run."""
+    titles = Titles(each.entry for each in planned)
+    reasons: dict[str, int] = {}
+    table = Table("job", "what", "state", box=None, header_style="bold")
+    for each in planned:
+        entry = each.entry
+        mark = f" ({reasons.setdefault(entry.reason, len(reasons) + 1)})" if entry.reason else ""
+        state = {"pending": Text("runs", "green"), "skipped": Text(f"skipped{mark}", "yellow")}.get(entry.state)
+        if each.excluded:
+            state = Text(f"excluded by {each.excluded}", "dim")
+        table.add_row(str(entry.job), titles.of(entry), state or Text(f"can't run{mark}", "red"))
+    console = Console()
+    console.print(table)
+    for reason, number in reasons.items():
+        console.print(f"({number}) {reason}", soft_wrap=True, markup=False, highlight=False)
+    count = sum(each.entry.state == "pending" and not each.excluded for each in planned)
+    console.print(f"{count} of {len(planned)} jobs would run.", highlight=False)
+
+
+def outcome(ledger: Ledger) -> None:
+    """How many jobs came to what, and how to go on."""
+    counts = Counter(entry.state for entry in ledger.entries())
+    total, console = sum(counts.values()), Console(stderr=True, highlight=False, soft_wrap=True)
+    states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    console.print(f"\n{total} job{'s' * (total != 1)}: {states}", style="bold")
+    if counts["skipped"] == total:
+        console.print("Every job was skipped: nothing of what they need is there.")
+    if counts["pending"] + counts["running"] + counts["interrupted"]:
+        console.print(f"Go on with: python -m runner resume {RunFolder(ledger.sweep)}")

@@ -1,0 +1,98 @@
+"""Which jobs have room beside each other: GPUs of their own, or cores."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from omegaconf import DictConfig
+
+from runner import hardware
+from runner.compatibility import ONE_PROCESS_STRATEGIES
+from runner.config import is_run_config
+
+
+class Room:
+    """The GPUs that are free. ``shared``: a GPU may be given to several jobs."""
+
+    def __init__(self, gpus: list[str], *, shared: bool = False):
+        self._all, self._shared = gpus, shared
+        self._free = list(gpus)
+
+    def take(self, count: int) -> list[str] | None:
+        """Ids of so many GPUs, all there are at most; None when they are not free now."""
+        count = min(count, len(self._all))
+        if self._shared:
+            self._free.sort(key=self._free.count)
+            taken = self._free[:count]
+            self._free = self._free[count:] + taken
+            return taken
+        if count > len(self._free):
+            return None
+        taken, self._free = self._free[:count], self._free[count:]
+        return taken
+
+    def give_back(self, taken: list[str]) -> None:
+        if not self._shared:
+            self._free = [gpu for gpu in self._all if gpu in self._free or gpu in taken]
+
+
+def visible_gpus() -> list[str]:
+    """Ids for CUDA_VISIBLE_DEVICES, of the GPUs that this process may use."""
+    count = len(hardware.gpu_names())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    ids = visible.split(",") if visible else [str(index) for index in range(count)]
+    return [each.strip() for each in ids][:count]
+
+
+def gpus_for(config: dict[str, Any]) -> int:
+    """How many GPUs a frozen run uses on this machine; 0 on CPU."""
+    if config["trainer"]["device"] == "cpu":
+        return 0
+    if config["parallel"]["name"] == "dp":
+        chosen = [*(config["parallel"]["device_ids"] or []), config["parallel"]["output_device"] or 0]
+        return max(chosen) + 1 if config["parallel"]["device_ids"] else len(hardware.gpu_names())
+    return config["launcher"]["nproc_per_node"]
+
+
+def jobs_at_once(jobs: int | str, configs: list[DictConfig]) -> int:
+    """hydra.launcher.jobs with ``auto`` decided: one for each GPU, or as many as have a core for each rank."""
+    if jobs != "auto":
+        return min(int(jobs), max(1, len(configs)))
+    if gpus := len(hardware.gpu_names()):
+        return min(gpus, max(1, len(configs)))
+    most = max((_ranks(config) for config in configs), default=1)
+    return max(1, min(hardware.cpu_cores() // most, len(configs)))
+
+
+def _ranks(config: DictConfig) -> int:
+    if not is_run_config(config):
+        return 1
+    count = config.launcher.get("nproc_per_node")
+    if isinstance(count, int):
+        return count
+    one = config.parallel.get("name") in ONE_PROCESS_STRATEGIES or config.launcher.get("name") == "inline"
+    return 1 if one else 2
+
+
+def shares_of_cores(slots: int) -> list[list[int]]:
+    """Cores for each of so many slots; more slots than cores have to share."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [[] for _ in range(slots)]
+    cores = sorted(os.sched_getaffinity(0))
+    each = max(1, len(cores) // slots)
+    return [[cores[(slot * each + i) % len(cores)] for i in range(each)] for slot in range(slots)]
+
+
+@contextmanager
+def on_cores(cores: list[int]) -> Iterator[None]:
+    """This process, and those that it starts meanwhile, run on these cores; on none named, wherever they did."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

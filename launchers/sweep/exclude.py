@@ -1,0 +1,46 @@
+"""hydra.launcher.exclude: combinations that a sweep leaves out."""
+
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from runner.errors import ConfigurationError
+
+Combination = dict[str, Any]
+
+
+def combinations(exclude: Any) -> list[Combination]:
+    """``parallel=dp,precision=apex``, {parallel: dp, precision: apex}, or a list of such; ConfigurationError else."""
+    items = exclude if isinstance(exclude, list) else [exclude]
+    return [_parse(item) for item in items if item]
+
+
+def _parse(item: Any) -> Combination:
+    if isinstance(item, dict):
+        return {str(key): value for key, value in item.items()}
+    found = {}
+    for part in str(item).split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ConfigurationError(
+                f"hydra.launcher.exclude={item}: {part!r} is no key=value. Write combinations in quotes: "
+                """'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
+            )
+        found[key.strip()] = yaml.safe_load(value)
+    return found
+
+
+def excluded_by(config: DictConfig, excluded: list[Combination]) -> Combination | None:
+    """The first combination of which all holds in a composed config. Raises ConfigurationError for unknown keys."""
+    return next((each for each in excluded if all(_holds(config, key, each[key]) for key in each)), None)
+
+
+def _holds(config: DictConfig, key: str, value: Any) -> bool:
+    if key in config.hydra.runtime.choices:
+        return config.hydra.runtime.choices[key] == str(value)
+    absent = object()
+    found = OmegaConf.select(config, key, default=absent)
+    if found is absent:
+        raise ConfigurationError(f"hydra.launcher.exclude: {key} is no key of the run config.")
+    return found == value

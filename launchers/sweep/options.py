@@ -1,0 +1,54 @@
+"""What can be chosen of a sweep as a whole: hydra.launcher.<key>=<value>."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from runner import rules
+from runner.errors import ConfigurationError
+
+RULES = {
+    "jobs": rules.either(rules.AUTO, rules.whole(1)),
+    "on_failure": rules.choice("continue", "stop"),
+    "on_oom": rules.choice("fail", "split"),
+    "timeout": rules.either(rules.NULL, rules.number(above=0)),
+    "repeat": rules.whole(1),
+    "repeat_seed": rules.choice("vary", "same"),
+    "share_devices": rules.BOOLEAN,
+    "dry_run": rules.BOOLEAN,
+}
+
+
+@dataclass
+class Options:
+    """Defaults of ``hydra/launcher=manyheads``."""
+
+    # Jobs at once, each in a process and on devices of its own. auto: as many as have room. Timings want 1.
+    jobs: Any = 1
+    # After a failed job: continue with the others, or stop.
+    on_failure: str = "continue"
+    # A job that runs out of device memory fails, or is split: run again with half the micro-batch, twice accumulated.
+    on_oom: str = "fail"
+    # Minutes after which a job is ended as failed, where launcher.timeout says nothing else.
+    timeout: float | None = None
+    # How many times each job is run.
+    repeat: int = 1
+    # Repeats vary in their seed (seed, seed + 1, ...), or have the same.
+    repeat_seed: str = "vary"
+    # Combinations to leave out, such as "parallel=dp,precision=apex"; one, or a list.
+    exclude: Any = field(default_factory=list)
+    # With jobs > 1: GPU jobs may run on GPUs that another one uses.
+    share_devices: bool = False
+    # Only show what would be run.
+    dry_run: bool = False
+
+    def check(self) -> None:
+        """Raises ConfigurationError that names the key."""
+        for key, rule in RULES.items():
+            if not rule.accepts(value := getattr(self, key)):
+                raise ConfigurationError(f"hydra.launcher.{key}={value} is not allowed. Allowed: {rule.allowed}.")
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "Options":
+        """From a ledger's first line; keys of another version are left out."""
+        known = {item.name for item in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})

@@ -1,0 +1,113 @@
+"""All jobs of a sweep, composed and frozen before the first one starts, so that no later edit reaches them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import filter_overrides
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from launchers.sweep.exclude import combinations, excluded_by
+from launchers.sweep.options import Options
+from runner.command_line import check_experiment
+from runner.config import is_run_config
+from runner.errors import ConfigurationError, Unavailable
+from runner.freeze import checked, freeze
+from runner.ledger import Entry
+from runner.provenance import signature
+from runner.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One job, or one repeat of it. ``excluded``: by which combination. ``error``: why it was refused."""
+
+    entry: Entry
+    config: DictConfig
+    folder: RunFolder
+    excluded: str = ""
+    error: ConfigurationError | None = None
+
+
+def compose(
+    loader: ConfigLoader, config: DictConfig, batch: Sequence[Sequence[str]], first: int, options: Options
+) -> Iterator[Planned]:
+    """One for each repeat of each job, with nothing written. Raises ConfigurationError for a wrong ``exclude``."""
+    excluded = combinations(options.exclude)
+    for job, overrides in enumerate(batch, first):
+        for repeat in range(1, options.repeat + 1):
+            composed = loader.load_sweep_config(config, list(overrides))
+            if repeat > 1 and options.repeat_seed == "vary" and "seed" in composed:
+                composed = loader.load_sweep_config(config, [*overrides, f"seed={composed.seed + repeat - 1}"])
+            folder = _place(composed, job, repeat)
+            name = os.path.relpath(folder.path, Path(str(config.hydra.sweep.dir)).absolute())
+            by = excluded_by(composed, excluded)
+            yield Planned(
+                Entry(job, name, list(filter_overrides(overrides)), repeat),
+                composed,
+                folder,
+                excluded=",".join(f"{key}={value}" for key, value in (by or {}).items()),
+            )
+
+
+def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
+    """Settle the job's number and folder in its config, as ``hydra.core.utils.run_job`` will find them."""
+    with open_dict(composed.hydra.job):
+        composed.hydra.job.id = composed.hydra.job.num = job
+    before = HydraConfig.instance().cfg
+    HydraConfig.instance().set_config(composed)
+    try:
+        subdir = str(composed.hydra.sweep.subdir)
+        if repeat > 1:
+            subdir += f"_repeat{repeat}"
+        path = Path(str(composed.hydra.sweep.dir)).absolute() / subdir
+    finally:
+        HydraConfig.instance().cfg = before
+    with read_write(composed.hydra.sweep), read_write(composed.hydra.runtime), open_dict(composed.hydra.runtime):
+        composed.hydra.sweep.subdir = subdir
+        composed.hydra.runtime.output_dir = str(path)
+    return RunFolder(path)
+
+
+def frozen(planned: Planned, options: Options) -> Planned:
+    """The same with its run.yaml written, or with why it can't be run. What is no config of ours stays as it is."""
+    if not is_run_config(planned.config):
+        return planned
+    entry = planned.entry
+    try:
+        check_experiment(planned.config.hydra.overrides.task)
+        planned.folder.refuse_second_run()
+        task = task_config(planned.config)
+        if options.dry_run:
+            config = checked(task)
+        else:
+            save_composed(planned.folder, planned.config)
+            config = freeze(planned.folder, task, timeout=options.timeout)
+    except Unavailable as reason:
+        return Planned(entry.now("skipped", reason=str(reason)), planned.config, planned.folder, error=reason)
+    except ConfigurationError as error:
+        return Planned(entry.now("failed", reason=str(error)), planned.config, planned.folder, error=error)
+    return Planned(entry.now("pending", signature=signature(config)), planned.config, planned.folder)
+
+
+def task_config(composed: DictConfig) -> DictConfig:
+    """What Hydra hands to the task function."""
+    task = composed.copy()
+    with read_write(task), open_dict(task):
+        del task["hydra"]
+    return task
+
+
+def save_composed(folder: RunFolder, composed: DictConfig) -> None:
+    """The files that Hydra writes when a job starts, for one that may have to start without Hydra."""
+    if composed.hydra.output_subdir is None:
+        return
+    path = folder.path / composed.hydra.output_subdir
+    path.mkdir(parents=True, exist_ok=True)
+    hydra = OmegaConf.masked_copy(composed, "hydra")
+    files = {"config": task_config(composed), "hydra": hydra, "overrides": composed.hydra.overrides.task}
+    for name, content in files.items():
+        OmegaConf.save(content, path / f"{name}.yaml")

@@ -1,0 +1,74 @@
+"""A sweep's jobs without Hydra: from the folders in which they were frozen."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from launchers.base import launch
+from launchers.sweep.conclusion import conclude
+from launchers.sweep.devices import jobs_at_once
+from launchers.sweep.options import Options
+from launchers.sweep.run import run_jobs
+from runner.command_line import reported
+from runner.errors import ConfigurationError
+from runner.freeze import freeze
+from runner.ledger import Entry, Ledger
+from runner.provenance import record
+from runner.run_folder import RunFolder
+
+
+def resume(sweep: Path) -> None:
+    """Run what is not completed, and go on with what was interrupted. Raises ConfigurationError, Interrupted."""
+    ledger = Ledger(sweep)
+    with ledger.locked():
+        options = Options.of(ledger.options())
+        entries = [entry for entry in ledger.entries() if entry.state != "completed"]
+        slots = jobs_at_once(options.jobs, [_config(RunFolder(sweep / entry.folder)) for entry in entries])
+        try:
+            run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options), slots=slots)
+        finally:
+            conclude(ledger, every_job=True)
+
+
+def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
+    """Start, or go on with, one job in this process; returns its objective. Raises as ``launchers.base.launch``."""
+    folder = RunFolder(ledger.sweep / entry.folder)
+    result = folder.read_result()
+    if result is not None and result["status"] == "completed":
+        return result["objective"]
+    with log_file(folder), reported():
+        if not folder.config.exists():  # it was refused; what was missing may be there now
+            freeze(folder, _config(folder), timeout=options.timeout)
+        if folder.is_planned():
+            record(folder, folder.read_config())
+        return launch(folder, apart=True)["objective"]
+
+
+def _config(folder: RunFolder) -> DictConfig:
+    """As it was frozen, or else composed."""
+    for path in (folder.config, folder.path / ".hydra" / "config.yaml"):
+        if path.exists():
+            return cast(DictConfig, OmegaConf.load(path))
+    raise ConfigurationError(f"{folder} holds no run: neither {folder.config.name} nor .hydra/config.yaml is there.")
+
+
+@contextmanager
+def log_file(folder: RunFolder) -> Iterator[None]:
+    """What this process logs goes to the run's run.log meanwhile, written as Hydra does it."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(folder.path / "run.log")
+    handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers = handlers
+        handler.close()

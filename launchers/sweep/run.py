@@ -1,0 +1,115 @@
+"""Run the jobs of a sweep, each change of state in the ledger first."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from launchers.sweep import console
+from launchers.sweep.options import Options
+from launchers.sweep.slots import Slots
+from launchers.sweep.states import Start, settle, split
+from runner.command_line import note
+from runner.errors import Interrupted, RunFailed
+from runner.ledger import Entry, Ledger
+from runner.stop import SIGNALS
+
+NO_RANK = {"rank": None, "exit_code": None, "type": "JobFailed", "traceback": ""}
+
+
+def run_jobs(entries: list[Entry], ledger: Ledger, options: Options, start: Start, *, slots: int = 1) -> list[Entry]:
+    """How each job stands at the end, in the order given. Raises Interrupted when a signal stopped the sweep.
+
+    ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of as many others.
+    """
+    progress = Progress(entries, ledger, options, apart=slots > 1)
+    if slots > 1:
+        Slots(slots, start, share_devices=options.share_devices).run(progress)
+    else:
+        _run_here(progress, start)
+    if progress.interrupted:
+        raise Interrupted(progress.interrupted)
+    return progress.entries()
+
+
+def _run_here(progress: "Progress", start: Start) -> None:
+    with interruptible():
+        while entry := progress.next():
+            progress.started(entry)
+            progress.ended(settle(entry, start))
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A signal between two jobs, or at the work around one, ends what is being done; a running job handles its own."""
+
+    def handle(signum: int, _: object) -> None:
+        raise Interrupted(signum)
+
+    before = {s: signal.signal(s, handle) for s in SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+class Progress:
+    """Which jobs wait, and how the others stand. ``interrupted``: the signal that ended the sweep, or 0."""
+
+    def __init__(self, entries: list[Entry], ledger: Ledger, options: Options, *, apart: bool):
+        self._entries = {(entry.job, entry.repeat): entry for entry in entries}
+        self._waiting = list(entries)
+        self._ledger, self._options = ledger, options
+        self._titles = console.Titles(ledger.entries())
+        self._apart = apart
+        self.interrupted = 0
+
+    @property
+    def sweep(self) -> Path:
+        """The sweep's folder."""
+        return self._ledger.sweep
+
+    def stop(self, signum: int) -> None:
+        """A signal has come: what waits is not started any more."""
+        self.interrupted = self.interrupted or signum
+        self._waiting.clear()
+
+    def entries(self) -> list[Entry]:
+        return list(self._entries.values())
+
+    def next(self) -> Entry | None:
+        """The job to start next; it waits until ``started``."""
+        return self._waiting[0] if self._waiting else None
+
+    def waiting(self) -> list[Entry]:
+        return list(self._waiting)
+
+    def started(self, entry: Entry) -> None:
+        self._waiting.remove(entry)
+        self._note(entry.now("running"))
+        if not self._apart:
+            at = len(self._entries) - len(self._waiting)
+            console.job_starts(self._titles.of(entry), at=at, of=len(self._entries))
+
+    def ended(self, entry: Entry) -> None:
+        """Take down how a job ended, and what follows from it for the others."""
+        self._note(entry)
+        console.job_ends(entry, self._titles.of(entry), apart=self._apart)
+        if entry.state == "completed":
+            note(None)
+        elif entry.state == "failed":
+            note(RunFailed({**NO_RANK, "message": str(entry.reason)}))
+        elif entry.state == "interrupted":
+            self.stop(signal.Signals[str(entry.reason)])
+        if self.interrupted:
+            return
+        if entry.out_of_memory and self._options.on_oom == "split" and (half := split(entry, self._ledger.sweep)):
+            self._note(half)
+            self._waiting.insert(0, half)
+        elif entry.state == "failed" and self._options.on_failure == "stop":
+            self._waiting.clear()
+
+    def _note(self, entry: Entry) -> None:
+        self._ledger.write(entry)
+        self._entries[entry.job, entry.repeat] = entry

@@ -1,0 +1,164 @@
+"""Several jobs at once: a process for each, since Hydra's context of a job is global, and devices of their own."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import connection
+from typing import TYPE_CHECKING, Any
+
+from launchers.processes import POLL_SECONDS
+from launchers.signals import received_signals
+from launchers.sweep.devices import Room, gpus_for, on_cores, shares_of_cores, visible_gpus
+from launchers.sweep.states import Start, settle
+from runner.errors import Interrupted
+from runner.ledger import Entry
+from runner.parent_death import die_with_parent
+from runner.run_folder import RunFolder
+from runner.stop import SIGNALS
+
+if TYPE_CHECKING:
+    from launchers.sweep.run import Progress
+
+
+class Slot:
+    """A process that runs one job after the other, each like a sweep's only one."""
+
+    def __init__(self, number: int, cores: list[int], start: Start):
+        context = multiprocessing.get_context("fork")  # this process has no threads, and Hydra's state in it is needed
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, cores, start), name=f"slot {number}")
+        self.process.start()
+        theirs.close()
+        self.entry: Entry | None = None
+
+    def give(self, entry: Entry, environment: dict[str, str], log: str) -> None:
+        self.entry = entry
+        self.pipe.send((entry, environment, log))
+
+    def take(self) -> Entry:
+        """How the job ended; a slot that died fails its job."""
+        entry, self.entry = self.entry, None
+        assert entry is not None
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            self.process.join()
+            return entry.now("failed", reason=f"the job's process ended with exit code {self.process.exitcode}")
+
+    def end(self) -> None:
+        """End the process, at once where something went wrong while a job ran in it."""
+        if self.entry is not None:
+            self.process.kill()
+        else:
+            self.pipe.send(None)
+        self.pipe.close()
+        self.process.join()
+
+
+def _serve(pipe: Any, cores: list[int], start: Start) -> None:
+    """The slot's main: jobs come in, their ends go out."""
+    die_with_parent()
+    os.setpgid(0, 0)  # the terminal's Ctrl-C is for the sweep alone, which passes it on
+    for signum in SIGNALS:
+        signal.signal(signum, _interrupt)
+    with on_cores(cores):
+        while (given := pipe.recv()) is not None:
+            entry, environment, log = given
+            os.environ.update(environment)
+            with _output_to(log):
+                done = settle(entry, start)
+            pipe.send(done)
+
+
+def _interrupt(signum: int, _: object) -> None:
+    raise Interrupted(signum)
+
+
+@contextmanager
+def _output_to(path: str) -> Iterator[None]:
+    """Standard output and error of this process and its children go to a file meanwhile."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    sys.stdout.flush()
+    before = [os.dup(1), os.dup(2)]
+    with open(path, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for descriptor, target in zip(before, (1, 2), strict=True):
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+
+
+class Slots:
+    """As many slots as jobs may run at once, made when they are first needed."""
+
+    def __init__(self, count: int, start: Start, *, share_devices: bool):
+        self._cores = shares_of_cores(count)
+        self._start = start
+        self._room = Room(visible_gpus(), shared=share_devices)
+        self._slots: list[Slot | None] = [None] * count
+        self._taken: dict[int, list[str]] = {}
+
+    def run(self, progress: "Progress") -> None:
+        """All jobs, as slots and devices become free; signals are passed on to the jobs that run."""
+        try:
+            with received_signals() as signals:
+                passed_on = 0
+                while True:
+                    if not signals:
+                        self._fill(progress)
+                    for signum in signals[passed_on:]:
+                        progress.stop(signum)
+                        self._signal(signum)
+                    passed_on = len(signals)
+                    if not self._busy():
+                        break
+                    self._wait(progress)
+        finally:
+            for slot in filter(None, self._slots):
+                slot.end()
+
+    def _busy(self) -> list[int]:
+        return [number for number, slot in enumerate(self._slots) if slot is not None and slot.entry is not None]
+
+    def _fill(self, progress: "Progress") -> None:
+        """Start every waiting job for which a slot and devices are free, in their order."""
+        for entry in progress.waiting():
+            idle = [number for number in range(len(self._slots)) if number not in self._busy()]
+            if not idle:
+                return
+            folder = RunFolder(progress.sweep / entry.folder)
+            count = gpus_for(folder.read_config()) if folder.config.exists() else 0
+            gpus = self._room.take(count)
+            if gpus is None:
+                continue
+            number = idle[0]
+            self._taken[number] = gpus
+            slot = self._slots[number] = self._slots[number] or Slot(number, self._cores[number], self._start)
+            progress.started(entry)
+            environment = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if count else {}
+            slot.give(entry, environment, str(folder.path / "console.log"))
+
+    def _wait(self, progress: "Progress") -> None:
+        """Take in the ends of jobs that have ended, within a moment."""
+        pipes = {slot.pipe: number for number in self._busy() if (slot := self._slots[number]) is not None}
+        for pipe in connection.wait(list(pipes), timeout=POLL_SECONDS):
+            number = pipes[pipe]  # type: ignore[index]
+            slot = self._slots[number]
+            assert slot is not None
+            progress.ended(slot.take())
+            self._room.give_back(self._taken.pop(number))
+            if not slot.process.is_alive():
+                self._slots[number] = None
+
+    def _signal(self, signum: int) -> None:
+        for number in self._busy():
+            if (slot := self._slots[number]) is not None and slot.process.pid is not None:
+                os.kill(slot.process.pid, signum)

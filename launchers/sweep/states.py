@@ -1,0 +1,59 @@
+"""How a job of a sweep ends, in the ledger's words."""
+
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from runner.compatibility import batch_per_rank
+from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
+from runner.ledger import Entry
+from runner.run_folder import RunFolder
+
+Start = Callable[[Entry], object]
+NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")
+
+
+def settle(entry: Entry, start: Start) -> Entry:
+    """Start a job and wait; the entry says how it ended. Whatever a job raises ends this job only."""
+    try:
+        value = start(entry)
+    except Unavailable as reason:
+        return entry.now("skipped", reason=str(reason))
+    except Interrupted as reason:
+        return entry.now("interrupted", reason=signal.Signals(reason.signum).name)
+    except KeyboardInterrupt:
+        return entry.now("interrupted", reason=signal.SIGINT.name)
+    except SystemExit as end:
+        if end.code in (None, 0):
+            return entry.now("completed")
+        return entry.now("failed", reason=f"the job called sys.exit({end.code!r})")
+    except Exception as error:
+        if not isinstance(error, (ConfigurationError, RunFailed)):
+            traceback.print_exc()
+        return entry.now("failed", reason=str(error) or type(error).__name__, out_of_memory=is_out_of_memory(error))
+    objective = float(value) if isinstance(value, (int, float)) else None
+    return entry.now("completed", objective=objective)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a rank asked for more memory than the device, or torch's CPU allocator, could give."""
+    if not isinstance(error, RunFailed):
+        return False
+    return any(text in f"{error.error['type']}: {error.error['message']}" for text in NO_MEMORY)
+
+
+def split(entry: Entry, sweep: Path) -> Entry | None:
+    """The same job with half the micro-batch, twice accumulated, frozen in a folder beside; None: can't be halved."""
+    config = RunFolder(sweep / entry.folder).read_config()
+    if batch_per_rank(config) % 2:
+        return None
+    config["trainer"]["grad_accumulation"] *= 2
+    parallel = config["parallel"]
+    if "backward_passes_per_step" in parallel:  # must say the same
+        parallel["backward_passes_per_step"] = config["trainer"]["grad_accumulation"]
+    times = 2 * entry.split
+    folder = entry.folder.removesuffix(f"_split{entry.split}") + f"_split{times}"
+    RunFolder(sweep / folder).write_config(config)
+    return replace(entry.now("pending", reason=entry.reason), folder=folder, split=times)

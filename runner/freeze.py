@@ -1,0 +1,28 @@
+"""The one moment in which a composed config becomes a run's: checked, completed, written. Nothing changes it later."""
+
+from typing import Any
+
+from omegaconf import DictConfig
+
+from runner.compatibility import complete
+from runner.config import check
+from runner.run_folder import RunFolder
+
+
+def checked(composed: DictConfig, *, timeout: float | None = None) -> dict[str, Any]:
+    """The run config that ``freeze`` writes."""
+    config = complete(check(composed))
+    if config["launcher"]["timeout"] is None:
+        config["launcher"]["timeout"] = timeout
+    return config
+
+
+def freeze(folder: RunFolder, composed: DictConfig, *, timeout: float | None = None) -> dict[str, Any]:
+    """Write run.yaml and return its content. ``timeout``: minutes, for a launcher that has none of its own.
+
+    Raises ConfigurationError for what is wrong, Unavailable for what is right but not there on this machine.
+    """
+    folder.refuse_second_run()
+    frozen = checked(composed, timeout=timeout)
+    folder.write_config(frozen)
+    return frozen

@@ -1,0 +1,110 @@
+"""The ledger of a sweep: one line of JSON for each change of a job's state, on disk before anything else happens."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from runner.errors import ConfigurationError
+from runner.run_folder import write_whole
+
+NAME = "ledger.jsonl"
+STATES = ("pending", "running", "completed", "failed", "skipped", "interrupted")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One job of a sweep, or one repeat of it, as it stands. ``folder`` is relative to the sweep's."""
+
+    job: int
+    folder: str
+    overrides: list[str]  # as the sweeper chose them, such as parallel=ddp
+    repeat: int = 1
+    signature: str | None = None  # of the run config; None for one that was refused
+    state: str = "pending"
+    reason: str | None = None  # why it was skipped, how it failed
+    out_of_memory: bool = False
+    split: int = 1  # micro-batches that one micro-batch was split into, for want of memory
+    objective: float | None = None
+    time: float = field(default_factory=time.time)  # of this line, in seconds since 1970
+
+    def now(self, state: str, **changes: Any) -> "Entry":
+        """The same job in another state."""
+        return replace(self, **{"reason": None, "out_of_memory": False, "time": time.time(), **changes, "state": state})
+
+
+class Ledger:
+    """``<sweep>/ledger.jsonl``: a first line with the sweep's options, then entries; a job's last entry counts."""
+
+    def __init__(self, sweep: str | Path):
+        self.sweep = Path(sweep).absolute()
+        self.path = self.sweep / NAME
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def create(self, options: dict[str, Any]) -> None:
+        """Begin it. ``options``: how the sweep runs its jobs, for whoever goes on with it."""
+        self.sweep.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, json.dumps({"options": options}) + "\n")
+
+    def write(self, *entries: Entry) -> None:
+        """Append lines, durably, after cutting off what a killed writer left of one."""
+        text = "".join(json.dumps(asdict(entry), default=str) + "\n" for entry in entries)
+        with open(self.path, "r+b") as file:
+            content = file.read()
+            file.seek(content.rfind(b"\n") + 1)
+            file.truncate()
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def options(self) -> dict[str, Any]:
+        return self._lines()[0].get("options", {})
+
+    def entries(self) -> list[Entry]:
+        """Each job as it stands, in the order in which they were planned."""
+        known = {entry.name for entry in fields(Entry)}
+        found: dict[tuple[int, int], Entry] = {}
+        for line in self._lines()[1:]:
+            entry = Entry(**{key: value for key, value in line.items() if key in known})
+            found[entry.job, entry.repeat] = entry
+        return list(found.values())
+
+    def is_active(self) -> bool:
+        """Whether a process is working on the sweep."""
+        try:
+            with self.locked():
+                return False
+        except ConfigurationError:
+            return True
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time may work on a sweep. Raises ConfigurationError when another one does."""
+        with open(self.path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigurationError(
+                    f"{self.sweep} is being run by another process. Wait for it, or end it."
+                ) from None
+            yield
+
+    def _lines(self) -> list[dict[str, Any]]:
+        try:
+            text = self.path.read_text()
+        except FileNotFoundError:
+            raise ConfigurationError(f"{self.sweep} holds no sweep: {NAME} is not there.") from None
+        try:
+            lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        except json.JSONDecodeError as error:
+            raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
+        if not lines or not all(isinstance(line, dict) for line in lines):
+            raise ConfigurationError(f"{self.path} cannot be read: it holds no sweep.")
+        return lines

@@ -1,0 +1,30 @@
+"""Hydra's own suites for launchers of sweeps."""
+
+import pytest
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.test_utils.launcher_common_tests import IntegrationTestSuite, LauncherTestSuite
+from hydra_plugins.manyheads.launcher import Manyheads
+
+# The suites leave it open which version of Hydra's manners they want, which is worth a warning to Hydra.
+pytestmark = pytest.mark.filterwarnings("ignore:.*Future Hydra versions will no longer change working directory")
+
+
+def test_hydra_finds_it():
+    assert Manyheads.__name__ in [found.__name__ for found in Plugins.instance().discover(Launcher)]
+
+
+@pytest.mark.parametrize(("launcher_name", "overrides"), [("manyheads", [])])
+class TestLauncher(LauncherTestSuite):
+    """Also with several jobs at once it stands for any other launcher."""
+
+
+@pytest.mark.parametrize(("launcher_name", "overrides"), [("manyheads", ["hydra.launcher.jobs=2"])])
+class TestSeveralAtOnce(LauncherTestSuite):
+    """A process for each job changes nothing for Hydra."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task_launcher_cfg", "extra_flags"), [({}, ["-m", "hydra/launcher=manyheads"])])
+class TestIntegration(IntegrationTestSuite):
+    """Whole applications, each in a process of its own."""
