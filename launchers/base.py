@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from launchers.gpu_load import gpu_load
 from launchers.signals import received_signals
+from runner import hardware
+from runner.compatibility import gpus_used
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.heartbeat import Heartbeat
 from runner.result import finish
@@ -87,7 +90,8 @@ def _launch(folder: RunFolder, config: dict[str, Any], launcher: Launcher, signa
     job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals, launcher.timeout)
     log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
     try:
-        launcher.launch(job)
+        with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):
+            launcher.launch(job)
     except (RunFailed, ConfigurationError, Interrupted) as reason:
         result = finish(folder, config, time.monotonic() - job.started, reason)
         log.info("%s: %s after %.1f s", folder, result["status"], result["wall_seconds"])

@@ -48,6 +48,18 @@ def _machines(config: dict[str, Any]) -> dict[str, int]:
     return read_hosts(config["launcher"].get("hosts"), config["launcher"].get("hostfile"))
 
 
+def gpus_used(config: dict[str, Any]) -> int:
+    """How many GPUs of this machine a completed run config makes use of: the first so many."""
+    if config["trainer"]["device"] == "cpu":
+        return 0
+    parallel = config["parallel"]
+    if parallel["name"] != "dp":
+        return config["launcher"]["nproc_per_node"]
+    if parallel["device_ids"] is None:
+        return len(hardware.gpu_names())
+    return max(*parallel["device_ids"], parallel["output_device"] or 0) + 1
+
+
 def batch_per_rank(config: dict[str, Any]) -> int:
     """Samples that one rank takes in one micro-batch."""
     return config["data"]["batch_size"] // (ranks(config) * config["trainer"]["grad_accumulation"])

@@ -49,22 +49,28 @@ def driver_version() -> str:
 
 
 def gpu_names() -> list[str]:
-    """Names of the GPUs that a rank would see: CUDA_VISIBLE_DEVICES is heeded, in its order."""
+    """Names of the GPUs that a rank would see, in its order."""
+    gpus = _driver()[1] if torch_cuda_version() else []
+    return [gpus[index][0] for index in gpu_indices()]
+
+
+def gpu_indices() -> list[int]:
+    """The driver's numbers of the GPUs that a rank would see: CUDA_VISIBLE_DEVICES is heeded, in its order."""
     if torch_cuda_version() is None:
         return []
     gpus = _driver()[1]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return [name for name, _ in gpus]
-    names = []
+        return list(range(len(gpus)))
+    indices = []
     for entry in filter(None, (part.strip() for part in visible.split(","))):
         if entry.isdigit() and int(entry) < len(gpus):
-            names.append(gpus[int(entry)][0])
-        elif match := [name for name, uuid in gpus if uuid.startswith(entry)]:
-            names.append(match[0])
+            indices.append(int(entry))
+        elif match := [index for index, (_, uuid) in enumerate(gpus) if uuid.startswith(entry)]:
+            indices.append(match[0])
         else:
             break  # CUDA itself ignores everything from the first invalid entry on
-    return names
+    return indices
 
 
 def cpu_cores() -> int:

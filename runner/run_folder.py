@@ -52,6 +52,7 @@ class RunFolder:
         self.heartbeat = self.logs / "heartbeat"
         self.steps = self.path / "steps.csv"
         self.epochs = self.path / "epochs.csv"
+        self.gpu = self.path / "gpu.csv"
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints = self.path / "checkpoints"
         self.last_checkpoint = self.checkpoints / "last.pt"

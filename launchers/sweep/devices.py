@@ -1,9 +1,8 @@
-"""Which jobs have room beside each other: GPUs of their own, or cores."""
+"""Which jobs of a sweep have room beside each other: GPUs of their own, or cores."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -35,24 +34,6 @@ class Room:
     def give_back(self, taken: list[str]) -> None:
         if not self._shared:
             self._free = [gpu for gpu in self._all if gpu in self._free or gpu in taken]
-
-
-def visible_gpus() -> list[str]:
-    """Ids for CUDA_VISIBLE_DEVICES, of the GPUs that this process may use."""
-    count = len(hardware.gpu_names())
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    ids = visible.split(",") if visible else [str(index) for index in range(count)]
-    return [each.strip() for each in ids][:count]
-
-
-def gpus_for(config: dict[str, Any]) -> int:
-    """How many GPUs a frozen run uses on this machine; 0 on CPU."""
-    if config["trainer"]["device"] == "cpu":
-        return 0
-    if config["parallel"]["name"] == "dp":
-        chosen = [*(config["parallel"]["device_ids"] or []), config["parallel"]["output_device"] or 0]
-        return max(chosen) + 1 if config["parallel"]["device_ids"] else len(hardware.gpu_names())
-    return config["launcher"]["nproc_per_node"]
 
 
 def jobs_at_once(jobs: int | str, configs: list[DictConfig]) -> int:

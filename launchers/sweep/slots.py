@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from launchers.processes import POLL_SECONDS
 from launchers.signals import received_signals
-from launchers.sweep.devices import Room, gpus_for, on_cores, shares_of_cores, visible_gpus
+from launchers.sweep.devices import Room, on_cores, shares_of_cores
 from launchers.sweep.states import Start, settle
+from runner import hardware
+from runner.compatibility import gpus_used
 from runner.errors import Interrupted
 from runner.ledger import Entry
 from runner.parent_death import die_with_parent
@@ -102,7 +104,7 @@ class Slots:
     def __init__(self, count: int, start: Start, *, share_devices: bool):
         self._cores = shares_of_cores(count)
         self._start = start
-        self._room = Room(visible_gpus(), shared=share_devices)
+        self._room = Room([str(index) for index in hardware.gpu_indices()], shared=share_devices)
         self._slots: list[Slot | None] = [None] * count
         self._taken: dict[int, list[str]] = {}
 
@@ -135,7 +137,7 @@ class Slots:
             if not idle:
                 return
             folder = RunFolder(progress.sweep / entry.folder)
-            count = gpus_for(folder.read_config()) if folder.config.exists() else 0
+            count = gpus_used(folder.read_config()) if folder.config.exists() else 0
             gpus = self._room.take(count)
             if gpus is None:
                 continue

@@ -65,3 +65,16 @@ def save_half(state: Any, file: IO[bytes], **options: Any) -> None:
     file.write(b"half of a checkpoint")
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Hungry(SmallCNN):
+    """small_cnn that is out of memory while it trains on more than ``most`` samples at once."""
+
+    def __init__(self, *, num_classes: int, most: int, width: int = 2):
+        super().__init__(num_classes=num_classes, width=width)
+        self._most = most
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.training and len(images) > self._most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return super().forward(images)

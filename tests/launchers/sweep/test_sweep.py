@@ -1,0 +1,277 @@
+"""Whole sweeps by the real command."""
+
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from runner.ledger import Ledger
+from runner.run_folder import RunFolder
+from tests.conftest import FAST, ROOT, Done, execute
+from tests.launchers.conftest import descendants
+
+pytestmark = pytest.mark.processes
+HERE = Path(__file__).parent.parent  # where faulty.py is
+PLAIN = tuple(each for each in FAST if "width" not in each)
+LONGER = ("trainer.epochs=6", "trainer.log_every=5", "data.batch_size=48", "model.width=4", "checkpoint.every=10")
+
+
+def sweep(path: Path, *overrides: str) -> Done:
+    command = (str(ROOT / "run.py"), "-m", f"hydra.sweep.dir={path}", *overrides)
+    return execute(sys.executable, *command, cwd=HERE, timeout=240)
+
+
+def resume(path: Path) -> Done:
+    return execute(sys.executable, "-m", "runner", "resume", str(path), cwd=HERE, timeout=240)
+
+
+def states(path: Path) -> list[str]:
+    return [entry.state for entry in Ledger(path).entries()]
+
+
+def results(path: Path) -> list[tuple[str, str]]:
+    """Of each job: its state, and its weights' digest."""
+    entries = Ledger(path).entries()
+    found = [RunFolder(path / entry.folder).read_result() or {} for entry in entries]
+    return [(entry.state, result.get("weights_sha256")) for entry, result in zip(entries, found, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """A sweep with jobs that complete, some that fail, and some that can't run on this machine."""
+    path = tmp_path_factory.mktemp("mixed") / "sweep"
+    faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.step=2", "+model.how=nothing,raise,sys.exit")
+    return path, sweep(path, "parallel=single,ddp", "precision=fp32,tf32", *faulty, *PLAIN)
+
+
+class TestAMixedSweep:
+    def test_a_failed_job_ends_nothing(self, done):
+        path, command = done
+        expected = ["completed", "failed", "failed", *["skipped"] * 3]
+        assert states(path) == expected * 2
+        assert command.code == 1
+
+    def test_each_says_why(self, done):
+        path, command = done
+        entries = Ledger(path).entries()
+        assert "rank 0 failed first (exit code 1): ArithmeticError: made to fail" in entries[1].reason
+        assert "exit code 7" in entries[2].reason
+        assert "precision=tf32" in entries[3].reason
+        assert "12 jobs: 2 completed, 4 failed, 6 skipped" in command.err
+        assert command.err.count("ArithmeticError: made to fail") >= 2
+
+    def test_all_were_frozen_before_the_first_began(self, done):
+        path, _ = done
+        first = RunFolder(path / "0").provenance.stat().st_mtime_ns
+        for job in (0, 1, 2, 6, 7, 8):
+            assert RunFolder(path / str(job)).config.stat().st_mtime_ns < first
+
+    def test_what_was_skipped_was_not_run_as_something_else(self, done):
+        path, _ = done
+        assert sorted(p.name for p in (path / "3").iterdir()) == [".hydra"]
+
+    def test_the_ledger_tells_every_state(self, done):
+        path, _ = done
+        lines = [yaml.safe_load(line) for line in Ledger(path).path.read_text().splitlines()[1:]]
+        assert [line["state"] for line in lines if line["job"] == 0] == ["pending", "running", "completed"]
+        assert lines[0]["overrides"][:2] == ["parallel=single", "precision=fp32"]
+        assert len({line["signature"] for line in lines if line["signature"]}) == 6
+
+    def test_no_job_trains_in_the_sweeps_process(self, done):
+        """Else it would leave its torch, its seeds and its memory to the next one."""
+        path, _ = done
+        logs = [RunFolder(path / job).read_result() for job in ("0", "6")]
+        assert [log["launcher"] for log in logs] == ["inline", "spawn"]
+        assert logs[0]["weights_sha256"] is not None
+
+
+FOUR = ("parallel=single,ddp", "seed=1,2", "launcher.threads_per_rank=1", *LONGER)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    """How the four jobs end when nothing happens to them."""
+    path = tmp_path_factory.mktemp("whole") / "sweep"
+    assert sweep(path, *FOUR).code == 0
+    return results(path)
+
+
+class TestGoingOn:
+    """Killed or stopped, and resumed: the same results as undisturbed."""
+
+    @pytest.mark.parametrize("jobs", [1, 2])
+    @pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+    def test_ends_with_the_same_results(self, tmp_path, parent, undisturbed, signum, code, jobs):
+        path = tmp_path / "sweep"
+        where = (f"hydra.sweep.dir={path}", f"hydra.launcher.jobs={jobs}")
+        running = parent(path / "1", "-m", *FOUR, *where)
+        running.wait_until(running.folder.last_checkpoint.exists)
+        children = descendants(running.process.pid)
+        running.process.send_signal(signum)
+        assert running.end()[0] == code
+        assert psutil.wait_procs(children, timeout=5)[1] == []
+        assert "pending" in states(path)
+        done = resume(path)
+        assert done.code == 0, done.err
+        assert "4 jobs: 4 completed" in done.err
+        assert results(path) == undisturbed
+
+    def test_nothing_is_left_to_do(self, tmp_path):
+        path = tmp_path / "sweep"
+        assert sweep(path, "seed=1,2", *FAST).code == 0
+        before = [(path / job / "result.json").stat().st_mtime_ns for job in ("0", "1")]
+        assert resume(path).code == 0
+        assert [(path / job / "result.json").stat().st_mtime_ns for job in ("0", "1")] == before
+
+    def test_of_a_sweep_that_is_running(self, tmp_path, parent):
+        path = tmp_path / "sweep"
+        running = parent(path / "0", "-m", "seed=1,2", "trainer.epochs=1000", f"hydra.sweep.dir={path}")
+        running.wait_until(running.folder.heartbeat.exists)
+        done = resume(path)
+        assert (done.code, "is being run by another process" in done.err) == (2, True)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end()[0] == 143
+
+    def test_after_stopping_at_a_failure(self, tmp_path):
+        path, once = tmp_path / "sweep", tmp_path / "failed"
+        faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=raise", f"+model.once={once}")
+        done = sweep(path, "seed=1,2", "hydra.launcher.on_failure=stop", *faulty, *PLAIN)
+        assert (done.code, states(path)) == (1, ["failed", "pending"])
+        assert resume(path).code == 0
+        assert states(path) == ["completed", "completed"]
+
+
+class TestLimits:
+    def test_a_job_that_takes_too_long_fails(self, tmp_path):
+        path = tmp_path / "sweep"
+        done = sweep(path, "trainer.max_steps=2,1000000", "trainer.epochs=1000000", "hydra.launcher.timeout=0.3")
+        assert (done.code, states(path)) == (1, ["completed", "failed"])
+        assert "took longer than launcher.timeout=0.3 minutes" in Ledger(path).entries()[1].reason
+
+    def test_a_single_run_in_this_process_too(self, tmp_path):
+        command = (str(ROOT / "run.py"), "trainer.epochs=1000000", "launcher.timeout=0.3", "hydra.run.dir=run")
+        done = execute(sys.executable, *command, cwd=tmp_path)
+        assert (done.code, "launcher.timeout=0.3" in done.err) == (1, True)
+        assert RunFolder(tmp_path / "run").read_result()["error"]["type"] == "TimedOut"
+
+    def test_out_of_memory_is_split_with_the_batch_kept(self, tmp_path):
+        path = tmp_path / "sweep"
+        hungry = ("model=custom", "model._target_=faulty.Hungry", "+model.most=8,3")
+        done = sweep(path, "parallel=single,ddp", "hydra.launcher.on_oom=split", *hungry, *PLAIN)
+        entries = Ledger(path).entries()
+        assert [(entry.state, entry.split) for entry in entries] == [
+            ("completed", 4),
+            ("completed", 16),
+            ("completed", 2),
+            ("completed", 8),
+        ], done.err
+        config = RunFolder(path / entries[0].folder).read_config()
+        assert (config["data"]["batch_size"], config["trainer"]["grad_accumulation"]) == (32, 4)
+        first = RunFolder(path / "0").read_result()["error"]
+        assert first["type"] == "OutOfMemoryError"
+
+    def test_out_of_memory_is_marked(self, tmp_path):
+        path = tmp_path / "sweep"
+        done = sweep(path, "model=custom", "model._target_=faulty.Hungry", "+model.most=8,64", *PLAIN)
+        assert [(e.state, e.out_of_memory) for e in Ledger(path).entries()] == [("failed", True), ("completed", False)]
+        assert done.code == 1
+
+
+class TestTheWholeSweep:
+    def test_several_jobs_at_once_have_cores_of_their_own(self, tmp_path):
+        path = tmp_path / "sweep"
+        done = sweep(path, "seed=1,2,3", "hydra.launcher.jobs=2", *FAST)
+        assert (done.code, states(path)) == (0, ["completed"] * 3), done.err
+        threads = {RunFolder(path / job).read_config()["launcher"]["threads_per_rank"] for job in "012"}
+        assert len(threads) == 1
+        assert "val loss" in (path / "0" / "console.log").read_text()
+        assert "val loss" not in done.out
+
+    def test_a_dry_run_leaves_nothing(self, tmp_path):
+        (tmp_path / "notes.txt").write_text("keep")
+        exclude = 'hydra.launcher.exclude="parallel=ddp,seed=2"'
+        options = ("parallel=single,ddp,apex", "seed=1,2", "data.batch_size=32,33", "hydra.launcher.dry_run=true")
+        done = sweep(tmp_path, *options, exclude)
+        assert done.code == 0, done.err
+        assert "5 of 12 jobs would run." in done.out
+        assert "excluded by parallel=ddp,seed=2" in done.out
+        assert "The nearest values that can: data.batch_size=32 or 34." in done.out
+        assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+    def test_excluded_jobs_are_no_part_of_it(self, tmp_path):
+        path = tmp_path / "sweep"
+        done = sweep(path, "seed=1,2", 'hydra.launcher.exclude=["seed=2", "seed=7"]', *FAST)
+        assert (done.code, [entry.overrides[0] for entry in Ledger(path).entries()]) == (0, ["seed=1"])
+
+    def test_one_of_which_every_job_was_skipped_says_so(self, tmp_path):
+        done = sweep(tmp_path / "sweep", "precision=tf32", "seed=1,2")
+        assert (done.code, "Every job was skipped" in done.err) == (0, True)
+
+    def test_repeats_vary_in_their_seed_or_not(self, tmp_path):
+        for how, seeds in {"vary": [5, 6], "same": [5, 5]}.items():
+            path = tmp_path / how
+            done = sweep(path, "seed=5", "hydra.launcher.repeat=2", f"hydra.launcher.repeat_seed={how}", *FAST)
+            assert done.code == 0, done.err
+            folders = [path / entry.folder for entry in Ledger(path).entries()]
+            assert [RunFolder(folder).read_config()["seed"] for folder in folders] == seeds
+            digests = {RunFolder(folder).read_result()["weights_sha256"] for folder in folders}
+            assert len(digests) == len(set(seeds))
+
+    @pytest.mark.parametrize(
+        ("option", "text"),
+        [
+            ("jobs=0", "hydra.launcher.jobs=0 is not allowed. Allowed: auto or a whole number from 1"),
+            ("on_failure=go", "hydra.launcher.on_failure=go is not allowed. Allowed: continue, stop"),
+            ("timeout=-1", "hydra.launcher.timeout=-1"),
+            ("repaet=2", "hydra.launcher.repaet: there is no such key"),
+            ('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is no key=value"),
+            ('exclude="modle=a"', "hydra.launcher.exclude: modle is no key of the run config"),
+        ],
+    )
+    def test_a_wrong_option_is_refused_before_anything_runs(self, tmp_path, option, text):
+        done = sweep(tmp_path / "sweep", "seed=1,2", f"hydra.launcher.{option}")
+        assert (done.code, done.err.count("error:")) == (2, 1)
+        assert text in done.err
+        assert not Ledger(tmp_path / "sweep").exists()
+
+
+class TestOthersOfHydra:
+    """Launchers and sweepers that people have installed already."""
+
+    def test_joblib_runs_our_jobs(self, tmp_path):
+        path = tmp_path / "sweep"
+        done = sweep(path, "hydra/launcher=joblib", "parallel=single,ddp", *FAST)
+        assert done.code == 0, done.err
+        assert [RunFolder(path / job).read_result()["status"] for job in "01"] == ["completed"] * 2
+
+    def test_basic_runs_our_jobs(self, tmp_path):
+        path = tmp_path / "sweep"
+        faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=sys.exit,nothing")
+        done = sweep(path, "hydra/launcher=basic", *faulty, *PLAIN)
+        assert done.code == 1
+        assert [RunFolder(path / job).read_result()["status"] for job in "01"] == ["failed", "completed"]
+
+    def test_optuna_searches_with_ours(self, tmp_path):
+        path = tmp_path / "sweep"
+        search = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.n_trials=3")
+        batches = ("hydra.sweeper.n_jobs=2", "hydra.sweeper.sampler.seed=1", "optimizer.lr=interval(0.001,0.1)")
+        done = sweep(path, *search, *batches, "hydra.launcher.repeat=2", *FAST)
+        assert done.code == 0, done.err
+        entries = Ledger(path).entries()
+        assert [(entry.job, entry.repeat) for entry in entries] == [(j, r) for j in range(3) for r in (1, 2)]
+        means = [(a.objective + b.objective) / 2 for a, b in zip(entries[::2], entries[1::2], strict=True)]
+        best = yaml.safe_load((path / "optimization_results.yaml").read_text())
+        assert best["best_value"] == pytest.approx(max(means))
+
+    def test_optuna_hears_of_failures(self, tmp_path):
+        """It has its own limit of how many may fail."""
+        path = tmp_path / "sweep"
+        faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=choice(raise,nothing)")
+        search = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2")
+        grid = ("hydra/sweeper/sampler=grid", "hydra.sweeper.max_failure_rate=0.6")
+        done = sweep(path, *search, *grid, *faulty, *PLAIN)
+        assert sorted(states(path)) == ["completed", "failed"], done.err
+        assert done.code == 1
