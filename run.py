@@ -1,6 +1,7 @@
 """Run one experiment: compose, check, freeze, launch. `python run.py --help` shows what can be chosen."""
 
-from runner.command_line import check_experiment, command_line, in_sweep, job  # first: it settles how Hydra reports errors
+# First, since it settles how Hydra reports errors.
+from runner.command_line import check_experiment, command_line, in_sweep, job
 
 import hydra  # isort: skip
 from hydra.core.hydra_config import HydraConfig

@@ -17,6 +17,10 @@ def main() -> int:
     doctor.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
     resume = commands.add_parser("resume", help="go on with a run or a sweep that was interrupted, in its own folder")
     resume.add_argument("run", help="its folder, such as outputs/2026-01-31/12-00-00")
+    compare = commands.add_parser("report", help="compare the jobs of a sweep, or any runs")
+    compare.add_argument("folders", nargs="+", metavar="folder", help="a sweep's folder, or runs'")
+    compare.add_argument("--baseline", help="a job's number, or values such as parallel=dp,precision=fp32")
+    compare.add_argument("--to", help="folder for the files; else the sweep's, or a new one in outputs/comparisons")
     horovod = commands.add_parser("install-horovod", help="build Horovod against the installed torch, and install it")
     horovod.add_argument("--mpi", action="store_true", help="with MPI besides Gloo; needs mpicc")
     horovod.add_argument("--nccl", action="store_true", help="with NCCL for GPUs; needs nvcc")
@@ -30,6 +34,10 @@ def main() -> int:
         from runner.install_horovod import install
 
         return exit_code(lambda: install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild))
+    if arguments.command == "report":
+        from runner.report import report
+
+        return exit_code(lambda: report(arguments.folders, baseline=arguments.baseline, to=arguments.to))
     if Ledger(arguments.run).exists():
         from launchers.sweep.resume import resume as go_on_with_sweep
 

@@ -84,7 +84,7 @@ class Attempt:
     def conclude(self) -> None:
         """Rank 0 writes result.json and shows the table."""
         progress, stopped = self.trainer.progress, self.trainer.stop.signal
-        memory = self.parallel.gather(peak_memory_mb(self.parallel.device))
+        memory = self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()])
         if self.parallel.rank > 0:
             return
         result = {
@@ -96,7 +96,7 @@ class Attempt:
             "device": device_name(self.parallel.device),
             "train_seconds": progress.train_seconds + progress.seconds,
             "samples_per_second": progress.samples_per_second,
-            "peak_memory_mb": memory,
+            "peak_memory_mb": [peak for rank in memory for peak in rank],
             "metrics": progress.metrics,
             "objective": self.objective(),
             "best": progress.best,
@@ -128,7 +128,7 @@ def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, s
     rows["last" if result["best"] else "metrics"] = _measured(result["metrics"])
     if result["samples_per_second"]:
         rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
-    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by rank"
+    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
     for name, text in (("corrupt_samples", "samples that can't be read"), ("skipped_steps", "updates left out")):
         if result[name]:
             rows["note"] = f"{result[name]} {text}"

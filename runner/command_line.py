@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.config import GROUPS, no_such_option, options, unknown_key
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.ledger import Ledger
-from runner.run_folder import RunFolder
+from runner.run_folder import RunFolder, fresh_folder
 
 FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=runner.command_line.FreshFolder"
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
@@ -201,7 +201,7 @@ class FreshFolder(Callback):
                 path.mkdir(parents=True, exist_ok=True)
             else:
                 with read_write(config.hydra):
-                    section.dir = str(_reserve(path))
+                    section.dir = str(fresh_folder(path))
         except OSError as error:
             refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
 
@@ -211,15 +211,3 @@ def _holds_sweep(path: Path) -> bool:
     if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
         return True
     return Ledger(path).exists() or (path / "0").exists()
-
-
-def _reserve(path: Path) -> Path:
-    """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
-    candidate, number = path, 1
-    while True:
-        try:
-            candidate.mkdir(parents=True)
-            return candidate
-        except FileExistsError:
-            number += 1
-            candidate = path.with_name(f"{path.name}_{number}")

@@ -40,6 +40,18 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def fresh_folder(path: Path) -> Path:
+    """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
+    candidate, number = path, 1
+    while True:
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError:
+            number += 1
+            candidate = path.with_name(f"{path.name}_{number}")
+
+
 class RunFolder:
     """Where one run keeps everything. See DESIGN's "What a run leaves"; the README lists the files."""
 

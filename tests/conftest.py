@@ -78,7 +78,7 @@ def library(request: pytest.FixtureRequest) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Starting the real command takes a good part of a second, each time; what needs a GPU must be asked for."""
     for item in items:
-        if {"finished_run", "run_command"} & set(getattr(item, "fixturenames", ())):
+        if {"finished_run", "run_command", "real_run"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     if "gpu" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])

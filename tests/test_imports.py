@@ -20,7 +20,7 @@ TORCH_FREE += [
     for name in ("errors", "rules", "config", "compatibility", "command_line", "run_folder", "heartbeat", "hardware")
     + ("provenance", "result", "doctor", "parent_death", "instantiate", "display", "worker", "__main__")
     + ("apex_compatibility", "apex_installation", "horovod_compatibility", "horovod_installation", "horovod_build")
-    + ("install_horovod", "place", "hosts")
+    + ("install_horovod", "place", "hosts", "freeze", "ledger", "report", "report.command")
 ]
 DATA = {yaml.safe_load(path.read_text())["_target_"].rpartition(".")[0] for path in (CONF / "data").iterdir()}
 TORCH_FREE += sorted(DATA - {""})  # the parent asks them whether their files are there

@@ -2,9 +2,12 @@
 
 from launchers.sweep import console
 from runner.ledger import Ledger
+from runner.report import refresh
 
 
 def conclude(ledger: Ledger, *, every_job: bool) -> None:
     """Print what became of the jobs, and bring the comparison up to date. ``every_job``: with its table."""
-    if ledger.entries():
-        console.outcome(ledger)
+    if not ledger.entries():
+        return
+    refresh(ledger.sweep, quiet=not every_job)
+    console.outcome(ledger)

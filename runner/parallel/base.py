@@ -93,6 +93,10 @@ class Parallel:
         """Combine ``values`` of all ranks in place, on every rank."""
         return values
 
+    def devices(self) -> list[torch.device]:
+        """Those that this rank computes on."""
+        return [self.device]
+
     def gather(self, value: Any) -> list[Any]:
         """A small picklable value of each rank, in rank order, on every rank."""
         return [value]

@@ -23,6 +23,9 @@ class DataParallel(Parallel):
         if self.device_ids:
             self.device = torch.device("cuda", self.device_ids[0])
 
+    def devices(self) -> list[torch.device]:
+        return [torch.device("cuda", index) for index in self.device_ids] or [self.device]
+
     @property
     def summary(self) -> str:
         replicas = len(self.device_ids)

@@ -1,0 +1,110 @@
+"""Against what rows are compared: speed-up and scaling efficiency."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from runner.errors import ConfigurationError
+from runner.report.fairness import differing, divide, is_swept
+from runner.report.keys import parsed
+from runner.report.rows import Row, is_chosen
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How baselines are chosen. ``keys``: in which rows must agree; ``wanted``: what the user named; ``caption``."""
+
+    keys: list[str]
+    wanted: dict[str, str]
+    number: str | None
+    caption: str
+
+
+def make_rule(rows: Sequence[Row], swept: Sequence[str], named: str | None, *, strict: bool) -> Rule:
+    """Raises ConfigurationError when no row is what the user named. ``strict``: what was not swept must agree."""
+    done = [row for row in rows if row.state == "completed" and row.first.run.config]
+    keys = differing(done)
+    if named is not None:
+        number, wanted = _parse(named, rows)
+        chosen = [key for key in keys if is_swept(key, swept) and (number is not None or is_swept(key, wanted))]
+        keys = [key for key in keys if key not in chosen]
+        return Rule(keys, wanted, number, _caption(f"--baseline {named}", keys))
+    groups = set(divide(done, keys).values())
+    if len(groups) == len(done) > 1:  # each on its own: the swept keys are what is to be compared
+        keys = [key for key in keys if strict and not is_swept(key, swept)]
+    first = "parallel=single" if any(_is_single(row) for row in done) else "the first completed job"
+    return Rule(keys, {}, None, _caption(first, keys))
+
+
+def _caption(what: str, keys: Sequence[str]) -> str:
+    same = f" with the same {_joined([key.removesuffix('.name') for key in keys])}" if keys else ""
+    rest = " where there is one" if keys else ""
+    return f"speed-up and efficiency against {what}{same}{rest}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _parse(named: str, rows: Sequence[Row]) -> tuple[str | None, dict[str, str]]:
+    number = next((row.number for row in rows if row.number == named or row.number.rpartition("/")[2] == named), None)
+    wanted = {} if number is not None else parsed(named.split(","))
+    found = [row for row in rows if (row.number == number if number is not None else is_chosen(row, wanted))]
+    if not found or (number is None and "=" not in named):
+        raise ConfigurationError(
+            f"--baseline {named}: there is no such job. Give a job's number, or values such as parallel=single."
+        )
+    if all(row.state != "completed" for row in found):
+        raise ConfigurationError(f"--baseline {named}: that job is {found[0].state}. Name one that completed.")
+    return number, wanted
+
+
+def compare_speed(rows: Sequence[Row], rule: Rule) -> list[Row]:
+    """The rows, each with its group and, where it completed, its speed-up over a baseline of that group.
+
+    Efficiency is samples/s per rank (per device of DataParallel) over the baseline's.
+    """
+    groups = divide(rows, rule.keys)
+    rows = [replace(row, group=groups[row.number]) for row in rows]
+    members: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.state == "completed" and row.measures.seconds:
+            members.setdefault(row.group, []).append(row)
+    baselines = {group: _baselines(done, rule) for group, done in members.items()}
+    return [_against(row, _nearest(row, baselines.get(row.group, []))) for row in rows]
+
+
+def _baselines(done: Sequence[Row], rule: Rule) -> list[Row]:
+    """The rows of one group that the others may be measured against."""
+    if rule.number is not None:
+        return [row for row in done if row.number == rule.number]
+    if rule.wanted:
+        return [row for row in done if is_chosen(row, rule.wanted)]
+    first = next((row for row in done if _is_single(row)), done[0])
+    alike = [row for row in done if _backend(row) == _backend(first)]
+    return alike if len(alike) < len(done) else [first]
+
+
+def _nearest(row: Row, baselines: Sequence[Row]) -> Row | None:
+    """The first of those that share most of the swept values with the row, how ranks are started left aside."""
+    keys = [key for key in row.values if not key.startswith(("parallel", "launcher"))]
+    return max(baselines, key=lambda other: sum(row.values[key] == other.values[key] for key in keys), default=None)
+
+
+def _backend(row: Row) -> object:
+    return row.first.run.config.get("parallel.name")
+
+
+def _is_single(row: Row) -> bool:
+    return _backend(row) == "single"
+
+
+def _against(row: Row, baseline: Row | None) -> Row:
+    own = row.measures
+    if baseline is None or row.state != "completed" or not own.seconds:
+        return row
+    base = baseline.measures
+    efficiency = None
+    if own.throughput and base.throughput and own.devices and base.devices:
+        efficiency = own.throughput / own.devices / (base.throughput / base.devices)
+    assert base.seconds is not None
+    return replace(row, baseline=baseline.number, speed_up=base.seconds / own.seconds, efficiency=efficiency)

@@ -1,0 +1,172 @@
+"""The columns of a comparison: their names in comparison.csv, their titles, and their values as text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runner.report.comparison import Comparison
+from runner.report.rows import Row
+
+Value = str | float | int | None
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """``value``: in full, for files and sorting; ``text``: as shown; ``about``: what it means."""
+
+    name: str
+    title: str
+    value: Callable[[Row], Value]
+    text: Callable[[Row], str]
+    about: str = ""
+    is_number: bool = True
+
+
+def shown_columns(comparison: Comparison) -> list[Column]:
+    """What a table shows: the job, its swept keys, and each measure that any row has."""
+    keys = [_of_key(key, title) for key, title in titles(comparison.swept).items()]
+    measures = [column for column in MEASURES if any(column.value(row) not in (None, "") for row in comparison.rows)]
+    objective = [] if any(row.measures.accuracy is not None for row in comparison.rows) else [OBJECTIVE]
+    objective = [column for column in objective if any(column.value(row) is not None for row in comparison.rows)]
+    return [JOB, *keys, STATE, *measures, *objective, *([MARKS] if any(row.marks for row in comparison.rows) else [])]
+
+
+def file_columns(comparison: Comparison) -> list[Column]:
+    """What comparison.csv holds: everything."""
+    keys = [_of_key(key, key) for key in comparison.swept]
+    return [JOB, *keys, STATE, *MEASURES, *DETAILS, OBJECTIVE, MARKS]
+
+
+def titles(keys: list[str]) -> dict[str, str]:
+    """Keys by their last part, where that tells them apart."""
+    leaves = [key.rpartition(".")[2] for key in keys]
+    return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
+
+
+def number(value: float | None) -> str:
+    """Three digits, or all before the point."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0 else f"{value:#.3g}"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    return NONE if value is None else f"{value:.{digits}f} %"
+
+
+def seconds(row: Row) -> str:
+    """``0.612 (0.601–0.913)``: the median with the lowest and highest."""
+    measures = row.measures
+    if measures.low is None or measures.high is None or measures.low == measures.high:
+        return number(measures.seconds)
+    return f"{number(measures.seconds)} ({number(measures.low)}–{number(measures.high)})"
+
+
+def _memory(row: Row) -> str:
+    lowest, highest = min(row.measures.memory, default=None), max(row.measures.memory, default=None)
+    return number(highest) if lowest == highest else f"{number(lowest)}–{number(highest)}"
+
+
+def _accuracy(row: Row) -> str:
+    spread = row.measures.accuracy_spread
+    return percent(row.measures.accuracy) if spread is None else f"{row.measures.accuracy:.2f} ± {spread:.2f} %"
+
+
+def _digest(row: Row) -> str:
+    digest = row.digest or NONE
+    return digest[:8] if len(digest) == 64 else digest
+
+
+def _of_key(key: str, title: str) -> Column:
+    return _words(key, title, lambda row: row.values.get(key, ""), about=key)
+
+
+def _words(name: str, title: str, value: Callable[[Row], str], about: str = "") -> Column:
+    return Column(name, title, value, lambda row: value(row) or NONE, about, is_number=False)
+
+
+def _scaled(value: float | None, factor: float = 100) -> float | None:
+    return None if value is None else factor * value
+
+
+JOB = Column("job", "job", lambda row: row.number, lambda row: row.number, "its number in the sweep")
+STATE = _words("state", "status", lambda row: row.state)
+MARKS = _words("marks", "remarks", lambda row: ", ".join(row.marks))
+OBJECTIVE = Column("objective", "objective", lambda r: r.first.objective, lambda r: number(r.first.objective))
+MEASURES = [
+    Column("ranks", "ranks", lambda r: r.measures.ranks, lambda r: str(r.measures.ranks or NONE)),
+    Column(
+        "seconds_per_epoch",
+        "s/epoch",
+        lambda r: r.measures.seconds,
+        seconds,
+        "median (lowest–highest) over epochs or repeats, without the first epoch, evaluation and checkpoints",
+    ),
+    Column(
+        "samples_per_second",
+        "samples/s",
+        lambda r: r.measures.throughput,
+        lambda r: number(r.measures.throughput),
+        "of all ranks together",
+    ),
+    Column(
+        "speed_up",
+        "speed-up",
+        lambda r: r.speed_up,
+        lambda r: NONE if r.speed_up is None else f"{r.speed_up:.2f} x",
+        "the baseline's seconds per epoch over the job's",
+    ),
+    Column(
+        "scaling_efficiency",
+        "efficiency",
+        lambda r: r.efficiency,
+        lambda r: percent(_scaled(r.efficiency), 0),
+        "samples/s per rank over the baseline's",
+    ),
+    Column(
+        "data_share",
+        "data",
+        lambda r: r.measures.data_share,
+        lambda r: percent(_scaled(r.measures.data_share), 1),
+        "the part of the training time that ranks waited for data",
+    ),
+    Column(
+        "peak_memory_mb",
+        "memory MB",
+        lambda r: max(r.measures.memory, default=None),
+        _memory,
+        "peak: lowest–highest over ranks and their devices; without GPUs the process's",
+    ),
+    Column("val_acc1", "accuracy", lambda r: r.measures.accuracy, _accuracy, "of the last epoch, on validation data"),
+    Column("val_loss", "val loss", lambda r: r.measures.loss, lambda r: number(r.measures.loss), "of the last epoch"),
+    Column("weights", "weights", lambda r: r.digest or "", _digest, "sha256 of the final weights", is_number=False),
+]
+DETAILS = [
+    Column("seconds_per_epoch_low", "lowest s/epoch", lambda r: r.measures.low, lambda r: number(r.measures.low)),
+    Column("seconds_per_epoch_high", "highest s/epoch", lambda r: r.measures.high, lambda r: number(r.measures.high)),
+    Column(
+        "lowest_peak_memory_mb",
+        "lowest memory MB",
+        lambda r: min(r.measures.memory, default=None),
+        lambda r: number(min(r.measures.memory, default=None)),
+    ),
+    Column(
+        "val_acc1_std",
+        "± accuracy",
+        lambda r: r.measures.accuracy_spread,
+        lambda r: percent(r.measures.accuracy_spread),
+    ),
+    Column(
+        "best_val_acc1",
+        "best accuracy",
+        lambda r: r.measures.best_accuracy,
+        lambda r: percent(r.measures.best_accuracy),
+    ),
+    Column("train_loss", "train loss", lambda r: r.measures.train_loss, lambda r: number(r.measures.train_loss)),
+    Column("train_seconds", "train s", lambda r: r.measures.train_seconds, lambda r: number(r.measures.train_seconds)),
+    Column("devices", "devices", lambda r: r.measures.devices, lambda r: str(r.measures.devices or NONE)),
+    Column("repeats", "repeats", lambda r: len(r.jobs), lambda r: str(len(r.jobs))),
+    _words("baseline", "baseline", lambda row: row.baseline or ""),
+    _words("losses", "losses", lambda row: row.losses),
+    _words("folder", "folder", lambda row: str(row.first.run.folder)),
+]

@@ -1,0 +1,96 @@
+"""A finished comparison: what the terminal, the files and the page show."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.ledger import STATES
+from runner.report.agreement import agree
+from runner.report.baseline import compare_speed, make_rule
+from runner.report.fairness import differences, differing, is_swept, listed
+from runner.report.keys import swept_keys
+from runner.report.material import Job, Material
+from runner.report.rows import Row, make_rows
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``headline``: how many jobs completed. ``notes``: what differs, and findings. ``reasons``: of what failed."""
+
+    title: str
+    folder: Path | None
+    headline: str
+    swept: list[str]
+    rows: list[Row]
+    caption: str
+    notes: list[str]
+    reasons: list[str]
+
+    @property
+    def completed(self) -> list[Row]:
+        return [row for row in self.rows if row.state == "completed"]
+
+
+def compare(material: Material, *, baseline: str | None = None) -> Comparison:
+    """Raises ConfigurationError when no completed job is the named ``baseline``."""
+    swept = swept_keys(material)
+    rows = make_rows(material, swept)
+    rule = make_rule(rows, swept, baseline, strict=material.folder is not None)
+    rows, findings = agree(compare_speed(rows, rule))
+    rows.sort(key=lambda row: row.group)
+    return Comparison(
+        title=material.title,
+        folder=material.folder,
+        headline=headline(material),
+        swept=swept,
+        rows=rows,
+        caption=rule.caption if any(row.baseline for row in rows) else "",
+        notes=[*differences(rows, swept), *_loose(material, rows, swept), *findings, *_unequal_weights(rows)],
+        reasons=_reasons(job for row in rows for job in row.jobs if job.state in ("failed", "skipped", "interrupted")),
+    )
+
+
+def headline(material: Material) -> str:
+    """Such as: 3 of 8 jobs completed, 1 failed, 2 skipped, 1 running, 1 pending."""
+    counts = Counter(job.state for job in material.jobs)
+    runs, jobs = len(material.jobs), len({job.number for job in material.jobs})
+    if not runs:
+        return "no jobs yet: the sweep is being planned" if material.active else "no jobs: the sweep is empty"
+    named = f"job{'s' if jobs > 1 else ''}"
+    what = named if runs == jobs else f"runs ({jobs} {named}, repeated)"
+    states = [*STATES, *sorted(set(counts) - set(STATES))]
+    order = sorted((state for state in states if state != "completed"), key=_told_first)
+    rest = [f"{counts[state]} {state}" for state in order if counts[state]]
+    return ", ".join([f"{counts['completed']} of {runs} {what} completed", *rest])
+
+
+def _told_first(state: str) -> int:
+    order = ("failed", "skipped", "interrupted", "running", "pending")
+    return order.index(state) if state in order else 0
+
+
+def _reasons(jobs: Iterable[Job]) -> list[str]:
+    """Each reason once, with the jobs that did not complete for it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for job in jobs:
+        text = " ".join((job.reason or "no reason was noted").split())
+        repeat = f" (repeat {job.repeat})" if job.repeat > 1 else ""
+        found.setdefault((job.state, text), []).append(f"{job.number}{repeat}")
+    return [f"{listed(numbers)} {state}: {text}" for (state, text), numbers in found.items()]
+
+
+def _loose(material: Material, rows: list[Row], swept: list[str]) -> list[str]:
+    """Runs that were not made as a sweep may differ by accident."""
+    if material.folder is not None:
+        return []
+    found = [key for key in differing([row for row in rows if row.first.run.config]) if is_swept(key, swept)]
+    return [f"The runs differ in {', '.join(found)}."] if found else []
+
+
+def _unequal_weights(rows: list[Row]) -> list[str]:
+    return [
+        f"Finding: repeats of job {row.number} ({row.label}) with the same seed ended with other weights."
+        for row in rows
+        if row.digest == "differs"
+    ]

@@ -1,0 +1,103 @@
+"""Which rows may be compared with which, and what else differs between them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from runner.report.keys import text_of
+from runner.report.rows import Row
+
+GROUPS = ("model.", "data.", "precision.")
+SINGLE = ("seed", "trainer.epochs", "trainer.max_steps", "parallel.compression")
+WITHOUT_EFFECT = ("data.root", "data.num_workers")
+ENVIRONMENT = {
+    "host": lambda row: row.first.run.provenance.get("host"),
+    "GPUs": lambda row: ", ".join(row.first.run.provenance.get("devices") or ()),
+    "CPU": lambda row: (row.first.run.provenance.get("cpu") or {}).get("model"),
+    "device": lambda row: row.first.run.config.get("trainer.device"),
+    "CPU threads of all ranks": lambda row: _threads(row),
+    "data.num_workers": lambda row: row.first.run.config.get("data.num_workers"),
+    "torch": lambda row: (row.first.run.provenance.get("versions") or {}).get("torch"),
+    "CUDA": lambda row: (row.first.run.provenance.get("versions") or {}).get("cuda"),
+    "commit": lambda row: (row.first.run.provenance.get("commit") or "")[:10],
+    "uncommitted changes": lambda row: {True: "no", False: "yes"}.get(row.first.run.provenance.get("clean")),
+}
+
+
+def fair_values(row: Row) -> dict[str, str]:
+    """What must agree for speed and accuracy to be comparable. Without compression is the same as none."""
+    config = row.first.run.config
+    kept = {
+        key: text_of(value)
+        for key, value in config.items()
+        if (key in SINGLE or key.startswith(GROUPS)) and key not in WITHOUT_EFFECT and not key.endswith("._target_")
+    }
+    return {"parallel.compression": "none", **kept}
+
+
+def differing(rows: Sequence[Row]) -> list[str]:
+    """Keys of fair_values that are not alike in all rows; a group's option stands for the keys that it brings."""
+    values = [fair_values(row) for row in rows]
+    keys = [key for key in dict.fromkeys(key for v in values for key in v) if len({v.get(key) for v in values}) > 1]
+    names = [key for key in keys if key.endswith(".name")]
+    return [key for key in keys if key in names or not _follows(key, names, values)]
+
+
+def _follows(key: str, names: list[str], values: list[dict[str, str]]) -> bool:
+    leader = f"{key.partition('.')[0]}.name"
+    pairs = {(v.get(leader), v.get(key)) for v in values}
+    return leader in names and len(pairs) == len({option for option, _ in pairs})
+
+
+def is_swept(key: str, swept: Iterable[str]) -> bool:
+    """Whether one of the sweep's keys is this one, its group, or a named experiment, which may set any key."""
+    return any(key in (name, f"{name}.name") or key.startswith(f"{name}.") or name == "experiment" for name in swept)
+
+
+def divide(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, int]:
+    """Each row's group, by its number: rows are compared where they agree in ``keys``."""
+    groups: dict[tuple[str | None, ...], int] = {}
+    found = {}
+    for row in rows:
+        values = fair_values(row)
+        found[row.number] = groups.setdefault(tuple(values.get(key) for key in keys), len(groups))
+    return found
+
+
+def differences(rows: Sequence[Row], swept: Sequence[str]) -> list[str]:
+    """One sentence for each thing that differs although nobody swept it."""
+    known = [row for row in rows if row.first.run.config]
+    unfair = [key for key in differing(known) if not is_swept(key, swept)]
+    notes = [
+        f"Not compared with one another: {key} differs, though it was not swept ({_who(known, _at(key))})."
+        for key in unfair
+    ]
+    for name, value in ENVIRONMENT.items():
+        if name not in swept and (who := _who([row for row in known if value(row) not in (None, "")], value, few=True)):
+            notes.append(f"Other {name}: {who}.")
+    return notes
+
+
+def _at(key: str) -> Callable[[Row], Any]:
+    return lambda row: fair_values(row).get(key)
+
+
+def _who(rows: Sequence[Row], value: Callable[[Row], Any], *, few: bool = False) -> str:
+    """``1: jobs 0, 2; 2: job 1``, or nothing when all agree. ``few``: the first value is not told job by job."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(text_of(value(row)) or "none", []).append(row.number)
+    if len(found) < 2:
+        return ""
+    usual = max(found, key=lambda text: len(found[text])) if few else None
+    return "; ".join(f"{text}: {'the others' if text == usual else listed(found[text])}" for text in found)
+
+
+def listed(numbers: Sequence[str], most: int = 8) -> str:
+    """Rows by their numbers, shortened."""
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return f"job{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:most])}{more}"
+
+
+def _threads(row: Row) -> int | None:
+    per_rank = row.first.run.config.get("launcher.threads_per_rank")
+    return per_rank * row.measures.ranks if isinstance(per_rank, int) and row.measures.ranks else None

@@ -1,0 +1,137 @@
+"""From the paths that the user names to jobs: of a sweep with a ledger, of any Hydra sweep, or loose runs."""
+
+import fcntl
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.errors import ConfigurationError
+from runner.ledger import Entry, Ledger
+from runner.report.reading import Run, read_overrides, read_run
+from runner.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, or what should have become one. ``number``: how the user finds it, such as 3."""
+
+    number: str
+    run: Run
+    state: str
+    overrides: tuple[str, ...] = ()
+    repeat: int = 1
+    reason: str | None = None
+    out_of_memory: bool = False
+    split: int = 1
+    objective: float | None = None
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is to be compared. ``folder``: the sweep's, None for loose runs, which nobody swept on purpose."""
+
+    title: str
+    folder: Path | None
+    jobs: tuple[Job, ...]
+    active: bool = False
+
+
+def gather(paths: list[str]) -> Material:
+    """The jobs of all these folders. Raises ConfigurationError for a folder that holds neither a run nor a sweep."""
+    if not paths:
+        raise ConfigurationError("Name the folder of a sweep, or of runs, such as outputs/sweeps/<date>/<time>.")
+    found = [_one(Path(path)) for path in dict.fromkeys(paths)]
+    if len(found) == 1:
+        return found[0]
+    several = [
+        replace(job, number=f"{material.title}/{job.number}" if material.folder else job.number)
+        for material in found
+        for job in material.jobs
+    ]
+    return Material("several folders", None, tuple(several), active=any(material.active for material in found))
+
+
+def _one(path: Path) -> Material:
+    if not path.is_dir():
+        raise ConfigurationError(f"{path} is no folder. Name that of a sweep or of a run, as in outputs/.")
+    ledger = Ledger(path)
+    if ledger.exists():
+        active = ledger.is_active()
+        jobs = tuple(_of_ledger(ledger.sweep, entry, active) for entry in ledger.entries())
+        return Material(str(path), ledger.sweep, jobs, active)
+    if RunFolder(path).config.exists():
+        return Material(str(path), None, (_of_folder(path, str(path)),))
+    children = sorted((child for child in path.iterdir() if RunFolder(child).holds_run()), key=_by_number)
+    if children or (path / "multirun.yaml").exists():
+        jobs = tuple(_of_folder(child, child.name) for child in children)
+        return Material(str(path), path.absolute(), jobs, any(job.state == "running" for job in jobs))
+    if RunFolder(path).holds_run():  # refused before it was frozen
+        return Material(str(path), None, (_of_folder(path, str(path)),))
+    raise ConfigurationError(f"{path} holds neither a run (run.yaml) nor a sweep (ledger.jsonl, or folders of runs).")
+
+
+def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
+    run = read_run(sweep / entry.folder)
+    state, reason = entry.state, entry.reason
+    if state == "running" and not active:
+        state, reason = "interrupted", reason or "the sweep was killed"
+    return Job(
+        number=str(entry.job),
+        run=run,
+        state=state,
+        overrides=tuple(entry.overrides),
+        repeat=entry.repeat,
+        reason=reason or _reason(run, state),
+        out_of_memory=entry.out_of_memory,
+        split=entry.split,
+        objective=entry.objective if entry.objective is not None else run.result.get("objective"),
+    )
+
+
+def _of_folder(path: Path, number: str) -> Job:
+    run = read_run(path)
+    state, reason = _state(run)
+    return Job(
+        number=number,
+        run=run,
+        state=state,
+        overrides=tuple(read_overrides(path) or ()),
+        reason=reason or _reason(run, state),
+        objective=run.result.get("objective"),
+    )
+
+
+def _state(run: Run) -> tuple[str, str | None]:
+    if status := run.result.get("status"):
+        return str(status), None
+    config = RunFolder(run.folder).config
+    if not config.exists():
+        return "failed", "it was refused before it started, or is not one of this project's runs"
+    with open(config) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "running", None
+    return "interrupted", "it was killed, or never started: there is no result.json"
+
+
+def _reason(run: Run, state: str) -> str | None:
+    """What the rank that failed first said last."""
+    if state == "completed":
+        return None
+    error = run.result.get("error")
+    for path in sorted((run.folder / "logs").glob("rank_*.error.json")) if not error else ():
+        try:
+            error = json.loads(path.read_text())
+            break
+        except (OSError, ValueError):
+            continue
+    if not isinstance(error, dict):
+        return None
+    last = (str(error.get("message") or "").strip().splitlines() or [""])[-1]
+    where = "" if error.get("rank") is None else f"rank {error['rank']}: "
+    return f"{where}{error.get('type', 'error')}: {last}"
+
+
+def _by_number(path: Path) -> tuple[bool, int, str]:
+    return (not path.name.isdigit(), int(path.name) if path.name.isdigit() else 0, path.name)

@@ -1,0 +1,97 @@
+"""One row for each job: its repeats become one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.report.keys import parsed, value_of
+from runner.report.material import Job, Material
+from runner.report.measures import Measures, fold, measure
+
+ORDER = ("running", "interrupted", "failed", "skipped", "pending")  # of what is said of a job, none of it completed
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job with all that is said of it. ``values``: by swept key; ``baseline``: the number of the row's own."""
+
+    number: str
+    jobs: tuple[Job, ...]
+    values: dict[str, str]
+    state: str
+    measures: Measures
+    digest: str | None = None  # of the weights; "differs" where repeats of one seed do not agree
+    group: int = 0  # rows of one group are compared
+    baseline: str | None = None
+    speed_up: float | None = None
+    efficiency: float | None = None
+    losses: str = ""  # how they agree with those of the group's other backends
+
+    @property
+    def first(self) -> Job:
+        """The repeat that stands for the others: a completed one if there is one."""
+        return self.completed[0] if self.completed else self.jobs[0]
+
+    @property
+    def completed(self) -> tuple[Job, ...]:
+        return tuple(job for job in self.jobs if job.state == "completed")
+
+    @property
+    def label(self) -> str:
+        """Its swept values in a few words."""
+        return " ".join(value for value in self.values.values() if value) or f"job {self.number}"
+
+    @property
+    def marks(self) -> list[str]:
+        """What must be known about the row's numbers."""
+        found = []
+        if any(job.out_of_memory for job in self.jobs):
+            found.append("out of memory")
+        if (parts := max(job.split for job in self.jobs)) > 1:
+            found.append(f"ran with {'half' if parts == 2 else f'1/{parts} of'} the micro-batch")
+        if len(self.jobs) > 1 and self.completed and len(self.completed) < len(self.jobs):
+            found.append(f"{len(self.completed)} of {len(self.jobs)} repeats")
+        if self.measures.with_first and self.state == "completed":
+            found.append("first epoch included")
+        return found
+
+
+def make_rows(material: Material, keys: Sequence[str]) -> list[Row]:
+    """The material's jobs as rows, in their order."""
+    found: dict[str, list[Job]] = {}
+    for job in material.jobs:
+        found.setdefault(job.number, []).append(job)
+    return [_row(number, jobs, keys) for number, jobs in found.items()]
+
+
+def _row(number: str, jobs: list[Job], keys: Sequence[str]) -> Row:
+    states = {job.state for job in jobs}
+    completed = [job for job in jobs if job.state == "completed"]
+    measured = completed or [job for job in jobs if job.run.epochs] or jobs[:1]
+    return Row(
+        number=number,
+        jobs=tuple(jobs),
+        values={key: value_of(jobs[0], key) for key in keys},
+        state="completed" if completed else next((state for state in ORDER if state in states), jobs[0].state),
+        measures=fold([measure(job.run) for job in measured]),
+        digest=_digest(completed),
+    )
+
+
+def _digest(completed: list[Job]) -> str | None:
+    by_seed: dict[object, set[str]] = {}
+    for job in completed:
+        if digest := job.run.result.get("weights_sha256"):
+            by_seed.setdefault(job.run.config.get("seed"), set()).add(str(digest))
+    if any(len(digests) > 1 for digests in by_seed.values()):
+        return "differs"
+    if len(by_seed) > 1:
+        return f"one for each of {len(by_seed)} seeds"
+    return next((digest for digests in by_seed.values() for digest in digests), None)
+
+
+def is_chosen(row: Row, wanted: dict[str, str]) -> bool:
+    """Whether a row has all these values, of swept or other keys."""
+    typed = parsed(row.first.overrides)
+    return all(
+        value in (row.values.get(key), typed.get(key), value_of(row.first, key)) for key, value in wanted.items()
+    )

@@ -1,0 +1,45 @@
+"""comparison.csv, with everything in full, and comparison.md, to be pasted."""
+
+import csv
+import io
+
+from runner.report.columns import Column, file_columns, shown_columns
+from runner.report.comparison import Comparison
+from runner.report.rows import Row
+
+
+def as_csv(comparison: Comparison) -> str:
+    """One line for each job; empty cells where nothing was measured."""
+    columns = file_columns(comparison)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.name for column in columns])
+    writer.writerows([[column.value(row) for column in columns] for row in comparison.rows])
+    return text.getvalue()
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """The headline, the table, and what to know about it."""
+    columns = shown_columns(comparison)
+    parts = [f"**{_escaped(comparison.title)}**: {comparison.headline}"]
+    if comparison.rows:
+        rule = ["---:" if column.is_number else ":---" for column in columns]
+        head = [_escaped(column.title) for column in columns]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *_lines(comparison.rows, columns))))
+    if comparison.caption:
+        parts.append(f"{comparison.caption[0].upper()}{_escaped(comparison.caption[1:])}.")
+    listed = [*comparison.notes, *comparison.reasons]
+    parts.append("\n".join(f"- {_escaped(line)}" for line in listed))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _lines(rows: list[Row], columns: list[Column]) -> list[list[str]]:
+    return [[_escaped(column.text(row)) for column in columns] for row in rows]
+
+
+def _escaped(text: str) -> str:
+    """As Markdown shows it as it is: no markup, no HTML, one line."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    for mark in "\\|*_`[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text

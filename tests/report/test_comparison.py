@@ -1,0 +1,93 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.report.sweep import Sweep, set_config
+
+
+def test_the_headline_counts_every_state(sweep: Sweep):
+    for state, count in {"completed": 3, "failed": 1, "skipped": 2, "running": 1, "pending": 1}.items():
+        for _ in range(count):
+            sweep.job("parallel=single", state=state)
+    assert sweep.ledger
+    with sweep.ledger.locked():
+        assert sweep.compared().headline == "3 of 8 jobs completed, 1 failed, 2 skipped, 1 running, 1 pending"
+
+
+def test_an_empty_sweep_says_so(sweep: Sweep):
+    comparison = sweep.compared()
+    assert comparison.headline == "no jobs: the sweep is empty"
+    assert comparison.rows == []
+
+
+def test_repeats_are_counted_as_runs(sweep: Sweep):
+    sweep.job("parallel=single")
+    sweep.job("parallel=single", repeat=2, state="failed")
+    comparison = sweep.compared()
+    assert comparison.headline == "1 of 2 runs (1 job, repeated) completed, 1 failed"
+    assert comparison.rows[0].marks == ["1 of 2 repeats"]
+    assert comparison.reasons == ["job 0 (repeat 2) failed: no reason was noted"]
+
+
+@pytest.mark.parametrize(
+    ("digests", "seeds", "shown"),
+    [("aa", (1, 1), "a"), ("ab", (1, 1), "differs"), ("ab", (1, 2), "one for each of 2 seeds")],
+)
+def test_repeats_of_one_seed_end_with_the_same_weights(sweep: Sweep, digests: str, seeds: tuple, shown: str):
+    for repeat, (digest, seed) in enumerate(zip(digests, seeds, strict=True), 1):
+        set_config(sweep.job("parallel=ddp", repeat=repeat, result={"weights_sha256": digest}), {"seed": seed})
+    comparison = sweep.compared()
+    assert comparison.rows[0].digest == shown
+    assert any("other weights" in note for note in comparison.notes) == (shown == "differs")
+
+
+def test_want_of_memory_is_marked(sweep: Sweep):
+    sweep.job("parallel=single", state="failed", out_of_memory=True)
+    sweep.job("parallel=ddp", split=2, config={"trainer.grad_accumulation": 2})
+    sweep.job("parallel=horovod", split=4)
+    marks = [row.marks for row in sweep.rows().values()]
+    assert marks == [["out of memory"], ["ran with half the micro-batch"], ["ran with 1/4 of the micro-batch"]]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "note"),
+    [
+        ("host", "elsewhere", "Other host"),
+        ("devices", ["NVIDIA H200"], "Other GPUs"),
+        ("versions", {"torch": "2.0.0"}, "Other torch"),
+        ("commit", "0" * 40, "Other commit"),
+    ],
+)
+def test_another_place_is_told(sweep: Sweep, key: str, value: object, note: str):
+    for number in range(3):
+        path: Path = sweep.job(f"optimizer.lr=0.{number + 1}") / "provenance.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    notes = [text for text in sweep.compared().notes if text.startswith(note)]
+    if key == "devices":  # a CPU run has none to differ from
+        assert notes == []
+    else:
+        assert len(notes) == 1
+        assert "the others" in notes[0]
+        assert "job 2" in notes[0]
+
+
+def test_threads_are_those_of_all_ranks(sweep: Sweep):
+    sweep.job("parallel=single", config={"launcher.threads_per_rank": 2})
+    sweep.job("parallel=ddp", config={"launcher.threads_per_rank": 1}, ranks=2)
+    assert not any("threads" in note for note in sweep.compared().notes)
+    sweep.job("parallel=horovod", config={"launcher.threads_per_rank": 4}, ranks=2)
+    assert any("CPU threads of all ranks" in note for note in sweep.compared().notes)
+
+
+def test_rows_stand_by_what_they_are_compared_with(sweep: Sweep):
+    for parallel in ("single", "ddp"):
+        for batch in (8, 16):
+            sweep.job(f"parallel={parallel}", f"data.batch_size={batch}")
+    assert [row.number for row in sweep.compared().rows] == ["0", "2", "1", "3"]
+
+
+def test_a_reason_is_told_once(sweep: Sweep):
+    for reason in ("no GPU", "no GPU", "no Horovod"):
+        sweep.job("parallel=ddp", state="skipped", reason=reason)
+    assert sweep.compared().reasons == ["jobs 0, 1 skipped: no GPU", "job 2 skipped: no Horovod"]

@@ -1,0 +1,90 @@
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.errors import ConfigurationError
+from runner.report.material import gather
+from runner.run_folder import RunFolder
+from tests.report.sweep import Sweep
+
+
+def test_a_ledger_names_the_jobs(sweep: Sweep):
+    sweep.job("parallel=single")
+    sweep.job("parallel=ddp", state="skipped", reason="no GPU")
+    material = gather([str(sweep.folder)])
+    assert [(job.number, job.state, job.reason) for job in material.jobs] == [
+        ("0", "completed", None),
+        ("1", "skipped", "no GPU"),
+    ]
+    assert material.folder == sweep.folder
+    assert not material.active
+
+
+def test_other_launchers_sweeps_are_numbered_folders_in_the_order_of_numbers(tmp_path: Path, real_run: RunFolder):
+    sweep = Sweep(tmp_path / "sweep", real_run, ledger=False)
+    for _ in range(11):
+        sweep.job("parallel=single")
+    assert [job.number for job in gather([str(sweep.folder)]).jobs] == [str(number) for number in range(11)]
+
+
+def test_loose_runs_and_sweeps_can_be_mixed(sweep: Sweep, real_run: RunFolder):
+    sweep.job("parallel=ddp")
+    material = gather([str(real_run.path), str(sweep.folder)])
+    assert [job.number for job in material.jobs] == [str(real_run.path), f"{sweep.folder}/0"]
+    assert material.folder is None
+
+
+def test_a_folder_named_twice_counts_once(real_run: RunFolder):
+    assert len(gather([str(real_run.path)] * 2).jobs) == 1
+
+
+def test_a_running_job_of_a_dead_sweep_was_interrupted(sweep: Sweep):
+    sweep.job("parallel=single", state="running")
+    assert sweep.ledger
+    assert gather([str(sweep.folder)]).jobs[0].state == "interrupted"
+    with sweep.ledger.locked():
+        assert gather([str(sweep.folder)]).jobs[0].state == "running"
+
+
+def test_without_ledger_a_run_that_is_locked_is_running(tmp_path: Path, real_run: RunFolder):
+    sweep = Sweep(tmp_path / "sweep", real_run, ledger=False)
+    folder = sweep.job("parallel=single")
+    (folder / "result.json").unlink()
+    assert gather([str(sweep.folder)]).jobs[0].state == "interrupted"
+    with open(folder / "run.yaml") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert gather([str(sweep.folder)]).jobs[0].state == "running"
+
+
+def test_a_refused_job_has_failed(tmp_path: Path, real_run: RunFolder):
+    sweep = Sweep(tmp_path / "sweep", real_run, ledger=False)
+    (sweep.job("parallel=single") / "run.yaml").unlink()
+    (sweep.folder / "0" / "result.json").unlink()
+    job = gather([str(sweep.folder)]).jobs[0]
+    assert job.state == "failed"
+    assert "refused" in str(job.reason)
+
+
+def test_the_reason_is_the_last_line_of_the_rank_that_failed_first(sweep: Sweep):
+    error = {"rank": 1, "exit_code": 1, "type": "RuntimeError", "message": "first line\nlast line", "traceback": ""}
+    sweep.job("parallel=single", state="failed", result={"error": error})
+    folder = sweep.job("parallel=ddp", state="failed")
+    (folder / "result.json").unlink()
+    (folder / "logs").mkdir()
+    (folder / "logs" / "rank_0.error.json").write_text("torn {")
+    (folder / "logs" / "rank_1.error.json").write_text(json.dumps({**error, "message": "from the rank"}))
+    reasons = [job.reason for job in gather([str(sweep.folder)]).jobs]
+    assert reasons == ["rank 1: RuntimeError: last line", "rank 1: RuntimeError: from the rank"]
+
+
+@pytest.mark.parametrize(("path", "message"), [("nowhere", "is no folder"), (".", "neither a run")])
+def test_what_is_no_run_is_refused(tmp_path: Path, path: str, message: str):
+    with pytest.raises(ConfigurationError, match=message):
+        gather([str(tmp_path / path)])
+
+
+def test_no_path_is_refused():
+    with pytest.raises(ConfigurationError, match="Name the folder"):
+        gather([])

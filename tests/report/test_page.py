@@ -1,0 +1,66 @@
+import json
+import re
+from pathlib import Path
+
+from runner.report.page import as_page, as_script, configs
+from tests.report.sweep import Sweep, set_column
+
+EVIL = "</script><script>alert(1)</script><!--\"'&"
+
+
+def without_plotly(page: str) -> str:
+    """The page's own text: the library is one very long script."""
+    return re.sub(r"<script>(?:(?!</script>).){100000,}</script>", "", page, flags=re.DOTALL)
+
+
+def test_what_users_wrote_is_escaped(sweep: Sweep):
+    sweep.job(f"+model.note={EVIL}", config={"model.note": EVIL}, seconds=1.0)
+    sweep.job("+model.note=b", state="failed", reason=EVIL)
+    page = without_plotly(as_page(sweep.compared(), sweep.folder))
+    assert "alert(1)" in page
+    assert "<script>alert" not in page
+    assert "<!--" not in page
+
+
+def test_the_page_needs_nothing_else(sweep: Sweep):
+    sweep.job("parallel=single", seconds=1.0)
+    page = without_plotly(as_page(sweep.compared(), sweep.folder))
+    assert not re.search(r"https?://|<link[^>]+stylesheet|<script[^>]+src|@import|url\(", page)
+
+
+def test_links_are_relative(sweep: Sweep, tmp_path: Path):
+    sweep.job("parallel=single")
+    assert 'href="0/"' in as_page(sweep.compared(), sweep.folder)
+    assert 'href="../../sweep/0/"' in as_page(sweep.compared(), tmp_path / "else" / "where")
+
+
+def test_a_script_cannot_be_ended_by_its_data():
+    assert json.loads(as_script({"a": EVIL})) == {"a": EVIL}
+    assert "<" not in as_script({"a": EVIL})
+
+
+def test_configs_are_split_into_what_is_common_and_what_is_not(sweep: Sweep):
+    sweep.job("parallel=single")
+    sweep.job("parallel=ddp")
+    found = configs(sweep.compared())
+    assert found["own"] == [{"parallel.name": "single"}, {"parallel.name": "ddp"}]
+    assert found["common"]["data.batch_size"] == "8"
+
+
+def test_gpu_load_is_drawn_where_it_was_measured(sweep: Sweep):
+    folder = sweep.job("parallel=single")
+    assert "GPU load" not in as_page(sweep.compared(), sweep.folder)
+    header = "time,device,utilisation_percent,memory_used_mb,memory_total_mb"
+    (folder / "gpu.csv").write_text(f"{header}\n100.5,0,40,900,80000\n101.5,0,90,900,80000\n100.5,1,7,300,80000\n10")
+    page = as_page(sweep.compared(), sweep.folder)
+    assert "GPU load" in page
+    assert '"x":[0.0,1.0],"y":[40.0,90.0]' in page
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end(sweep: Sweep):
+    folder = sweep.job("parallel=single")
+    lines = (folder / "steps.csv").read_text().splitlines()
+    (folder / "steps.csv").write_text("\n".join([lines[0], *lines[1:2] * 1000]) + "\n")
+    set_column(folder / "steps.csv", "step", list(range(1000)))
+    page = as_page(sweep.compared(), sweep.folder)
+    assert "995.0,999.0]" in page
