@@ -7,7 +7,7 @@ import hydra  # isort: skip
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from launchers.base import launch
+from launchers.base import launch, prepare
 from runner.freeze import freeze
 from runner.provenance import record
 
@@ -19,7 +19,9 @@ def run(config: DictConfig) -> float | None:
         if not folder.is_planned():
             check_experiment(HydraConfig.get().overrides.task)
             freeze(folder, config)
-        record(folder, folder.read_config())
+        frozen = folder.read_config()
+        prepare(frozen, apart=in_sweep())
+        record(folder, frozen)
         return launch(folder, apart=in_sweep())["objective"]
     return None
 

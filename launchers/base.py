@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,9 @@ class Launcher:
         self.timeout = timeout
         self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
 
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Begin in the background with what takes long. ``environment``: that of the job to come."""
+
     def launch(self, job: Job) -> None:
         """Raises RunFailed, ConfigurationError (found by a rank) or Interrupted; leaves no process behind."""
         raise NotImplementedError
@@ -81,6 +84,13 @@ def launch(folder: RunFolder, *, apart: bool = False) -> dict[str, Any]:
         config = folder.read_config()
         launcher = _instantiate(config["launcher"])
         return _launch(folder, config, launcher.apart() if apart else launcher, signals)
+
+
+def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
+    """Begin in the background with what takes long in launching this config's run; returns at once."""
+    launcher = _instantiate(config["launcher"])
+    launcher = launcher.apart() if apart else launcher
+    launcher.prepare(environment(launcher))
 
 
 def _launch(folder: RunFolder, config: dict[str, Any], launcher: Launcher, signals: list[int]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def _gone_silently(ranks: Ranks, job: Job) -> list[int]:
         rank
         for rank in range(job.ranks)
         if beat.state(rank) not in (FAILED, FINISHED)
-        and (rank in codes or (beat.pid(rank) and not psutil.pid_exists(beat.pid(rank))))
+        and (rank in codes or (beat.pid(rank) and not any(_existing([beat.pid(rank)]))))
     ]
 
 

@@ -1,23 +1,20 @@
 """launcher=spawn: one process of Python's multiprocessing for each rank on this machine.
 
-Warm, the ranks are forked from a server that has imported torch once; no CUDA context and no thread exist in
-it. Cold, each rank is a fresh interpreter (start method "spawn", what torch.multiprocessing.spawn uses).
+Warm, the ranks are forked from a server that has imported torch once. Cold, each rank is a fresh interpreter (start
+method "spawn", what torch.multiprocessing.spawn uses).
 """
 
 import multiprocessing
 import multiprocessing.connection
-import os
+from collections.abc import Mapping
 from multiprocessing import resource_tracker
-from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from launchers import warm
 from launchers.base import Job, Launcher, meeting_point, variables_set
 from launchers.processes import supervise
 from launchers.signals import blocked_signals
-
-# The last one is what DistributedDataParallel imports when it is first made: two seconds in every rank.
-PRELOAD = ["launchers.preload", "runner.worker", "runner.build", "torch._inductor.config"]
 
 
 class Spawn(Launcher):
@@ -27,31 +24,30 @@ class Spawn(Launcher):
         super().__init__(**options)
         self.warm = warm
 
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Begin in the background with what takes long. ``environment``: that of the job to come."""
+        if self.warm:
+            warm.start(environment)
+
     def launch(self, job: Job) -> None:
-        resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
-        # Libraries read some variables while they are imported, which in the server happens before a rank exists.
-        with meeting_point() as meeting, variables_set({**job.environment, **meeting}):
-            with blocked_signals():
-                processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]
+        with meeting_point() as meeting:
+            processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]
             supervise(SpawnedRanks(processes), job, stall_timeout=self.stall_timeout)
 
     def _start(self, job: Job, rank: int, environment: dict[str, str]) -> BaseProcess:
         places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job.ranks, "LOCAL_WORLD_SIZE": job.ranks}
         environment |= {name: str(value) for name, value in places.items()}
-        process = self._context().Process(target=_rank, args=(str(job.folder.path), environment))
-        process.start()
+        if self.warm:
+            return warm.fork(_rank, str(job.folder.path), environment=environment)
+        resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+        process = multiprocessing.get_context("spawn").Process(target=_rank, args=(str(job.folder.path),))
+        # Libraries read some variables while they are imported, which is before the rank can set them.
+        with variables_set(environment), blocked_signals(), warm.unburdened():
+            process.start()
         return process
 
-    def _context(self) -> ForkServerContext | SpawnContext:
-        if not self.warm:
-            return multiprocessing.get_context("spawn")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOAD)
-        return context
 
-
-def _rank(folder: str, environment: dict[str, str]) -> None:
-    os.environ.update(environment)
+def _rank(folder: str) -> None:
     multiprocessing.set_start_method(None, force=True)  # how this rank was started is nothing to its own children
     from runner.worker import main
 

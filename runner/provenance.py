@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,10 @@ WITHOUT_EFFECT = (
 
 def record(folder: RunFolder, config: dict[str, Any]) -> None:
     """Write provenance.json, and code.diff where the code differs from its commit."""
-    commit, diff = code_state()
+    commit, diff = code_at_start()
     if diff:
         write_whole(folder.code_diff, diff)
-    packages = {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+    packages = installed_packages()
     content = {
         "command": shlex.join(["python", *(a for a in sys.argv if a != FRESH_FOLDER)]),
         "directory": os.getcwd(),
@@ -69,6 +70,18 @@ def record(folder: RunFolder, config: dict[str, Any]) -> None:
         "launcher": config["launcher"]["name"],
     }
     folder.write_json(folder.provenance, content)
+
+
+@cache
+def installed_packages() -> dict[str, str]:
+    """Versions by name; those of this process, for all the runs that it starts."""
+    return {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+
+
+@cache
+def code_at_start() -> tuple[str | None, bytes]:
+    """``code_state`` as it was for the first run that this process starts; warm ranks of later ones run that too."""
+    return code_state()
 
 
 def signature(config: dict[str, Any]) -> str:

@@ -22,6 +22,11 @@ from runner.stop import SIGNALS
 
 def main(path: str) -> NoReturn:
     """Be one rank, in a process of its own, as the environment says which. Ends the process."""
+    os._exit(work(path))  # whatever threads a broken collective has left behind
+
+
+def work(path: str) -> int:
+    """The same, for those who end the process themselves; returns its exit code."""
     folder = RunFolder(path)
     rank, local_rank, world_size = place()
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
@@ -38,7 +43,7 @@ def main(path: str) -> NoReturn:
         heartbeat.leave(FAILED)
     sys.stdout.flush()
     logging.shutdown()
-    os._exit(code)  # whatever threads a broken collective has left behind
+    return code
 
 
 def run_rank(folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
 from runner import build
 from runner.attempt import Attempt
 from runner.checkpoint import Checkpoints
-from runner.compatibility import complete
-from runner.config import CONF, check
+from runner.config import CONF
+from runner.freeze import checked
 from runner.heartbeat import Heartbeat
 from runner.place import Place
 from runner.run_folder import RunFolder
@@ -38,10 +39,15 @@ ALONE = Place(rank=0, local_rank=0, world_size=1)
 TIMINGS = ("started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb")
 
 
+def composed(*overrides: str) -> DictConfig:
+    """What Hydra hands to ``python run.py <overrides>``."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", list(overrides))
+
+
 def config(*overrides: str) -> dict[str, Any]:
     """The run config that ``python run.py <overrides>`` would freeze."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return complete(check(compose("config", list(overrides))))
+    return checked(composed(*overrides))
 
 
 def small(*overrides: str) -> dict[str, Any]:

@@ -187,8 +187,8 @@ class TestTheWholeSweep:
         assert (done.code, states(path)) == (0, ["completed"] * 3), done.err
         threads = {RunFolder(path / job).read_config()["launcher"]["threads_per_rank"] for job in "012"}
         assert len(threads) == 1
-        assert "val loss" in (path / "0" / "console.log").read_text()
-        assert "val loss" not in done.out
+        assert "epoch 1/" in (path / "0" / "console.log").read_text()
+        assert "epoch 1/" not in done.out
 
     def test_a_dry_run_leaves_nothing(self, tmp_path):
         (tmp_path / "notes.txt").write_text("keep")
