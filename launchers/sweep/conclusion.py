@@ -1,13 +1,16 @@
 """The end of a sweep, or of one of its batches: how many jobs came to what, and the comparison."""
 
+from pathlib import Path
+
 from launchers.sweep import console
 from runner.ledger import Ledger
 from runner.report import refresh
+from runner.run_folder import RunFolder
 
 
 def conclude(ledger: Ledger, *, every_job: bool) -> None:
     """Print what became of the jobs, and bring the comparison up to date. ``every_job``: with its table."""
     if not ledger.entries():
         return
-    refresh(ledger.sweep, quiet=not every_job)
+    refresh(Path(str(RunFolder(ledger.sweep))), quiet=not every_job)  # named as a person would
     console.outcome(ledger)

@@ -62,6 +62,11 @@ def seconds(row: Row) -> str:
     return f"{number(measures.seconds)} ({number(measures.low)}–{number(measures.high)})"
 
 
+def median(row: Row) -> str:
+    """The same in short."""
+    return number(row.measures.seconds)
+
+
 def _memory(row: Row) -> str:
     lowest, highest = min(row.measures.memory, default=None), max(row.measures.memory, default=None)
     return number(highest) if lowest == highest else f"{number(lowest)}–{number(highest)}"

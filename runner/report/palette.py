@@ -20,13 +20,15 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 @dataclass(frozen=True)
 class Look:
-    """How rows are drawn. ``name``, ``colour``, ``dash``: by the row's number; ``hues``, ``dashes``: what they mean."""
+    """How rows are drawn. ``name``, ``colour``, ``dash``: by the row's number; ``hues``, ``dashes``: what they
+    mean. ``hue_key``: the swept key that the colours tell apart."""
 
     name: dict[str, str]
     colour: dict[str, str]
     dash: dict[str, str]
     hues: dict[str, str]
     dashes: dict[str, str]
+    hue_key: str | None
 
 
 def look(comparison: Comparison) -> Look:
@@ -42,6 +44,7 @@ def look(comparison: Comparison) -> Look:
         dash={number: dashes[rest] for number, rest in rests.items()},
         hues=hues,
         dashes=dashes,
+        hue_key=key,
     )
 
 
@@ -62,8 +65,14 @@ def _hue(row: Row, key: str | None) -> str:
 
 
 def _rest(row: Row, key: str | None) -> str:
+    return rest_of(row, without=(key,))
+
+
+def rest_of(row: Row, *, without: tuple[str | None, ...]) -> str:
+    """A row's other swept values, with the key's name where there is one only."""
     names = titles(list(row.values))
-    return ", ".join(f"{names[name]} {value}" for name, value in row.values.items() if name != key)
+    rest = {names[name]: value for name, value in row.values.items() if name not in without}
+    return " ".join(rest.values()) if len(rest) > 1 else "".join(f"{name} {value}" for name, value in rest.items())
 
 
 def _colours(values: list[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.report.columns import number
 from runner.report.comparison import Comparison
-from runner.report.palette import Look, look, short
+from runner.report.palette import DASHES, Look, look, rest_of, short
 from runner.report.rows import Row
 
 if TYPE_CHECKING:
@@ -95,16 +95,20 @@ def draw_curves(axes: "Axes", comparison: Comparison, style: Look) -> None:
     few = f", {MOST_CURVES} of {len(rows)} jobs" if len(rows) > MOST_CURVES else ""
     axes.set_title(f"Accuracy (%) against seconds of training{few}")
     axes.grid(color="#e3e7ea")
-    _legend(axes, style)
+    _legend(axes, style.hues, style.dashes)
 
 
 def draw_batches(axes: "Axes", comparison: Comparison, style: Look) -> None:
     """Samples per second against the global batch, a line for each combination of the other swept keys."""
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
+    dashes: dict[str, str] = {}
     for rows in throughput_lines(comparison).values():
         sizes, rates = [batch(row) for row in rows], [row.measures.throughput or math.nan for row in rows]
-        axes.plot(sizes, rates, marker="o", markersize=5, linewidth=1.4, color=style.colour[rows[0].number])
+        rest = rest_of(rows[0], without=(BATCH, style.hue_key))
+        dash = dashes.setdefault(rest, DASHES[len(dashes) % len(DASHES)])
+        line: dict[str, Any] = {"color": style.colour[rows[0].number], "linestyle": LINES[dash]}
+        axes.plot(sizes, rates, marker="o", markersize=5, linewidth=1.4, **line)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -113,6 +117,7 @@ def draw_batches(axes: "Axes", comparison: Comparison, style: Look) -> None:
     axes.set_ylim(bottom=0)
     axes.set_title("Samples per second against global batch")
     axes.grid(color="#e3e7ea")
+    _legend(axes, style.hues, dashes)
 
 
 def accuracy_curve(row: Row) -> tuple[list[float], list[float]]:
@@ -139,16 +144,17 @@ def batch(row: Row) -> int:
     return row.first.run.config.get(BATCH, 0)
 
 
-def _legend(axes: "Axes", style: Look) -> None:
+def _legend(axes: "Axes", hues: dict[str, str], dashes: dict[str, str]) -> None:
+    """Beside the lines, where it covers none."""
     from matplotlib.lines import Line2D
 
-    handles, hues, dashes = [], style.hues, style.dashes
+    handles = []
     if 1 < len(hues) <= 12:
         handles = [Line2D([], [], color=colour, linewidth=3, label=short(name)) for name, colour in hues.items()]
     if 1 < len(dashes) <= len(LINES):
         handles += [Line2D([], [], color="#333", linestyle=LINES[d], label=short(name)) for name, d in dashes.items()]
     if handles:
-        axes.legend(handles=handles, loc="lower right", fontsize=9, framealpha=0.8, edgecolor="white")
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9, frameon=False)
 
 
 def _gap(before: Row | None, row: Row) -> float:

@@ -1,14 +1,21 @@
 """The comparison in a terminal: one line on the state of things, the table, what to know about it."""
 
+from dataclasses import replace
+from typing import Literal
+
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.columns import Column, shown_columns
+from runner.report.columns import Column, median, shown_columns
 from runner.report.comparison import Comparison
 
-DISPENSABLE = ("weights", "val_loss", "data_share", "peak_memory_mb", "marks", "ranks", "scaling_efficiency", "state")
+SPREAD = "the spread of s/epoch"
+DISPENSABLE = (
+    *("weights", "val_loss", "data_share", "peak_memory_mb", "marks", "ranks", "scaling_efficiency", "state"),
+    *(SPREAD, "samples_per_second"),
+)
 MOST_ROWS, MOST_LINES = 200, 12
 
 
@@ -24,8 +31,8 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
     for name in DISPENSABLE if console.is_terminal else ():
         if _width(comparison, columns, console) <= console.width:
             break
-        omitted += [column.title for column in columns if column.name == name]
-        columns = [column for column in columns if column.name != name]
+        omitted += [SPREAD] if name == SPREAD else [column.title for column in columns if column.name == name]
+        columns = _without(columns, name)
     console.print(_table(comparison, columns, folds=console.is_terminal))
     if len(comparison.rows) > MOST_ROWS:
         console.print(Text(f"... and {len(comparison.rows) - MOST_ROWS} jobs more, which comparison.md has."))
@@ -40,6 +47,12 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
             console.print(Text(f"... and {len(lines) - MOST_LINES} more, which comparison.md has."))
 
 
+def _without(columns: list[Column], name: str) -> list[Column]:
+    if name == SPREAD:
+        return [replace(each, text=median) if each.name == "seconds_per_epoch" else each for each in columns]
+    return [column for column in columns if column.name != name]
+
+
 def _width(comparison: Comparison, columns: list[Column], console: Console) -> int:
     return Measurement.get(console, console.options.update(max_width=10_000), _table(comparison, columns)).maximum
 
@@ -47,8 +60,8 @@ def _width(comparison: Comparison, columns: list[Column], console: Console) -> i
 def _table(comparison: Comparison, columns: list[Column], *, folds: bool = False) -> Table:
     table = Table()
     for column in columns:
-        right = column.is_number
-        table.add_column(column.title, justify="right" if right else "left", no_wrap=not folds, overflow="fold")
+        justify: Literal["right", "left"] = "right" if column.is_number else "left"
+        table.add_column(column.title, justify=justify, no_wrap=column.is_number or not folds, overflow="fold")
     rows = comparison.rows[:MOST_ROWS]
     for row, after in zip(rows, [*rows[1:], None], strict=True):
         is_last = after is None or after.group != row.group
