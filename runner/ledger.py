@@ -57,9 +57,12 @@ class Ledger:
         """Append lines, durably, after cutting off what a killed writer left of one."""
         text = "".join(json.dumps(asdict(entry), default=str) + "\n" for entry in entries)
         with open(self.path, "r+b") as file:
-            content = file.read()
-            file.seek(content.rfind(b"\n") + 1)
-            file.truncate()
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+                    file.seek(0, os.SEEK_END)
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
