@@ -11,7 +11,7 @@ from typing import Any
 from runner import apex_compatibility, hardware, horovod_compatibility
 from runner.errors import ConfigurationError, Unavailable
 from runner.hardware import NO_GPU
-from runner.hosts import read_hosts
+from runner.hosts import machines, ranks
 
 ONE_PROCESS_STRATEGIES = ("single", "dp")
 
@@ -37,15 +37,6 @@ def unavailable(group: str, option: str) -> str | None:
     if (group, option) == ("precision", "tf32") and not hardware.gpu_names():
         return f"{NO_GPU}. Use precision=fp32 or precision=bf16"
     return horovod_compatibility.missing_for(group, option) or apex_compatibility.missing_for(group, option)
-
-
-def ranks(config: dict[str, Any]) -> int:
-    """The number of ranks on all machines."""
-    return config["launcher"]["nproc_per_node"] * max(1, len(_machines(config)))
-
-
-def _machines(config: dict[str, Any]) -> dict[str, int]:
-    return read_hosts(config["launcher"].get("hosts"), config["launcher"].get("hostfile"))
 
 
 def gpus_used(config: dict[str, Any]) -> int:
@@ -77,7 +68,7 @@ def _decide_ranks(config: dict[str, Any]) -> None:
     launcher, strategy = config["launcher"], config["parallel"]["name"]
     gpus = len(hardware.gpu_names()) if config["trainer"]["device"] == "cuda" else 0
     one = strategy in ONE_PROCESS_STRATEGIES or launcher["name"] == "inline"
-    slots = next(iter(_machines(config).values()), None)
+    slots = next(iter(machines(config).values()), None)
     if launcher["nproc_per_node"] == "auto":
         launcher["nproc_per_node"] = slots or (1 if one else gpus or 2)
     count = launcher["nproc_per_node"]

@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from runner.compatibility import batch_per_rank, ranks
+from runner.compatibility import batch_per_rank
+from runner.hosts import ranks
 from runner.optimizers import scaled_lr
 from runner.parallel.base import Parallel
 from runner.precision.base import Precision

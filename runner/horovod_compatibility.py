@@ -8,7 +8,7 @@ from typing import Any
 from runner import hardware
 from runner import horovod_installation as horovod
 from runner.errors import ConfigurationError, Unavailable
-from runner.hosts import read_hosts
+from runner.hosts import machines, ranks
 
 STARTS_HOROVOD = ("horovodrun", "mpirun")
 NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
@@ -129,12 +129,10 @@ def _wrong_half(config: dict[str, Any]) -> Iterator[str]:
 def _wrong_adasum(config: dict[str, Any]) -> Iterator[str]:
     """Adasum steps on its own, parameter by parameter, while the backward pass goes on."""
     launcher, trainer, precision = config["launcher"], config["trainer"], config["precision"]
-    machines = read_hosts(launcher["hosts"], launcher["hostfile"])
-    ranks = launcher["nproc_per_node"] * max(1, len(machines))
-    if ranks & (ranks - 1):
+    if (count := ranks(config)) & (count - 1):
         yield (
-            f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {ranks}. Set launcher.nproc_per_node="
-            f"{launcher['nproc_per_node']}{', or the number of hosts,' * bool(machines)} so that they are."
+            f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Set launcher.nproc_per_node="
+            f"{launcher['nproc_per_node']}{', or the number of hosts,' * bool(machines(config))} so that they are."
         )
     if launcher.get("controller") == "gloo":
         yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."

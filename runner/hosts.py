@@ -2,11 +2,22 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from runner.errors import ConfigurationError
 
 _LISTED = re.compile(r"([^\s:]+):(\d+)")  # as in -H of horovodrun and mpirun
 _LINE = re.compile(r"(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
+
+
+def ranks(config: dict[str, Any]) -> int:
+    """The number of ranks of a run config on all its machines."""
+    return config["launcher"]["nproc_per_node"] * max(1, len(machines(config)))
+
+
+def machines(config: dict[str, Any]) -> dict[str, int]:
+    """Ranks on each host; empty: this machine alone. Raises ConfigurationError."""
+    return read_hosts(config["launcher"].get("hosts"), config["launcher"].get("hostfile"))
 
 
 def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from runner import apex_installation, hardware, horovod_installation
 from runner.command_line import FRESH_FOLDER
-from runner.compatibility import ranks
+from runner.hosts import ranks
 from runner.run_folder import RunFolder, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,8 +3,8 @@
 import csv
 from typing import Any
 
-from runner.compatibility import ranks
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.hosts import ranks
 from runner.run_folder import RunFolder
 
 

@@ -4,9 +4,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from runner import hardware
-from runner.compatibility import batch_per_rank, complete, ranks, unavailable
+from runner.compatibility import batch_per_rank, complete, unavailable
 from runner.config import CONF, check, options
 from runner.errors import ConfigurationError
+from runner.hosts import ranks
 
 
 @cache

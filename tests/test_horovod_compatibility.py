@@ -3,8 +3,8 @@
 import pytest
 
 from runner import hardware, horovod_compatibility, horovod_installation
-from runner.compatibility import ranks
 from runner.errors import ConfigurationError
+from runner.hosts import ranks
 from tests.in_process import config
 
 ALL = ("gloo", "mpi", "nccl")
