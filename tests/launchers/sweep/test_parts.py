@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import combinations as combinations_of
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from launchers.sweep import slots as slots_module
 from launchers.sweep.console import Titles
 from launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
 from launchers.sweep.exclude import combinations, excluded_by
@@ -201,6 +203,32 @@ class TestRunning:
         assert [(ledger.sweep / str(job) / "console.log").read_text() for job in range(4)] == [
             f"I am {job}\n" for job in range(4)
         ]
+
+    @pytest.mark.parametrize("shared", [False, True])
+    def test_jobs_have_gpus_of_their_own(self, ledger, monkeypatch, tmp_path, shared):
+        """No test machine is sure to have two GPUs: which ones a job is given is ours."""
+        monkeypatch.setattr(hardware, "gpu_indices", lambda: [0, 1])
+        monkeypatch.setattr(slots_module, "gpus_used", lambda config: 1)
+        for entry in self.ENTRIES:
+            RunFolder(tmp_path / entry.folder).write_config({})
+        spans = tmp_path / "spans"
+
+        def start(entry):
+            began = time.monotonic()
+            time.sleep(0.2)
+            with open(spans, "a") as file:
+                file.write(f"{os.environ['CUDA_VISIBLE_DEVICES']} {began} {time.monotonic()}\n")
+
+        ledger.write(*self.ENTRIES)
+        run_jobs(self.ENTRIES, ledger, Options(share_devices=shared), start, slots=3)
+        used = [(gpu, float(a), float(b)) for gpu, a, b in map(str.split, spans.read_text().splitlines())]
+        assert sorted(gpu for gpu, *_ in used) == ["0", "0", "1", "1"]
+        overlaps = [
+            (one, other)
+            for one, other in combinations_of(used, 2)
+            if one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+        ]
+        assert bool(overlaps) == shared
 
     def test_progress_counts_jobs(self, ledger):
         ledger.write(*self.ENTRIES)
