@@ -142,6 +142,25 @@ def test_memory(train):
     assert 0 < small["peak_memory_mb"][0] < large["peak_memory_mb"][0]
 
 
+@pytest.mark.gpu("gpu.csv: load and memory by the second")
+def test_gpu_load(train):
+    with open(train(*RESNET, "trainer.max_steps=300", name="load").gpu, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    assert {row["device"] for row in rows} == {"0"}
+    assert max(int(row["memory_used_mb"]) for row in rows) > 0
+
+
+@pytest.mark.gpu("no CUDA context where warm ranks are forked from: a sweep of several jobs")
+@pytest.mark.parametrize("launcher", ["spawn", "torchrun"])
+def test_sweep(tmp_path, launcher):
+    ways = (*NCCL, f"launcher={launcher}", "seed=1,2,1", *TINY, DETERMINISTIC, f"hydra.sweep.dir={tmp_path}")
+    done = execute(sys.executable, str(RUN), "-m", *ways, cwd=tmp_path, timeout=240)
+    assert done.code == 0, done.err
+    first, other, again = (digest(RunFolder(tmp_path / job)) for job in "012")
+    assert first == again != other
+
+
 @pytest.mark.gpu("killed and resumed: the same weights")
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_resume(train, tmp_path, precision):
