@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from runner.command_line import exit_code
+from runner.errors import ConfigurationError
 from runner.ledger import Ledger
 
 
@@ -51,6 +52,8 @@ def go_on(path: str) -> None:
     from runner.run_folder import RunFolder
 
     folder = RunFolder(path)
+    if (folder.path / "multirun.yaml").exists():
+        raise ConfigurationError(f"{folder}: a sweep without a ledger, or one that ended while it was planned.")
     result = folder.read_result()
     if result is not None and result["status"] == "completed":
         folder.read_config()

@@ -27,6 +27,7 @@ from runner.run_folder import RunFolder, fresh_folder
 
 FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=runner.command_line.FreshFolder"
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
+QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
 _ends: list[ConfigurationError | RunFailed | None] = []  # how each job of this process ended; None: well
 
 
@@ -154,6 +155,8 @@ def explain(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines)
     if isinstance(error, OverrideParseException):
+        if error.override and error.override.startswith("hydra.launcher.exclude"):
+            return f"{error.override}: {lines[0]}. {QUOTES}"
         return f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
     if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
         group, name = found.groups()
@@ -184,6 +187,9 @@ class FreshFolder(Callback):
     """
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        for override in _as_typed(config.hydra.overrides.hydra):
+            if override.lstrip("+").startswith("hydra.launcher."):
+                refuse(f"{override} is for sweeps, and this is a single run. Add -m, or leave it out.")
         self._settle(config, "run", lambda path: RunFolder(path).holds_run())
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:

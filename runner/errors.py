@@ -41,6 +41,6 @@ class Interrupted(BaseException):
 
 def describe(error: dict) -> str:
     """One paragraph that says which rank failed first, and how."""
-    where = "the run" if error["rank"] is None else f"rank {error['rank']}"
+    where = "the run failed" if error["rank"] is None else f"rank {error['rank']} failed first"
     code = "" if error["exit_code"] is None else f" (exit code {error['exit_code']})"
-    return f"{where} failed first{code}: {error['type']}: {error['message']}"
+    return f"{where}{code}: {error['type']}: {error['message']}"

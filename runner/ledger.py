@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -48,14 +48,13 @@ class Ledger:
     def exists(self) -> bool:
         return self.path.exists()
 
-    def create(self, options: dict[str, Any]) -> None:
+    def create(self, options: dict[str, Any], *entries: Entry) -> None:
         """Begin it. ``options``: how the sweep runs its jobs, for whoever goes on with it."""
         self.sweep.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, json.dumps({"options": options}) + "\n")
+        write_whole(self.path, json.dumps({"options": options}) + "\n" + _lines_of(entries))
 
     def write(self, *entries: Entry) -> None:
         """Append lines, durably, after cutting off what a killed writer left of one."""
-        text = "".join(json.dumps(asdict(entry), default=str) + "\n" for entry in entries)
         with open(self.path, "r+b") as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
@@ -63,7 +62,7 @@ class Ledger:
                     file.seek(0)
                     file.truncate(file.read().rfind(b"\n") + 1)
                     file.seek(0, os.SEEK_END)
-            file.write(text.encode())
+            file.write(_lines_of(entries).encode())
             file.flush()
             os.fsync(file.fileno())
 
@@ -75,7 +74,10 @@ class Ledger:
         known = {entry.name for entry in fields(Entry)}
         found: dict[tuple[int, int], Entry] = {}
         for line in self._lines()[1:]:
-            entry = Entry(**{key: value for key, value in line.items() if key in known})
+            try:
+                entry = Entry(**{key: value for key, value in line.items() if key in known})
+            except TypeError as error:
+                raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
             found[entry.job, entry.repeat] = entry
         return list(found.values())
 
@@ -111,3 +113,7 @@ class Ledger:
         if not lines or not all(isinstance(line, dict) for line in lines):
             raise ConfigurationError(f"{self.path} cannot be read: it holds no sweep.")
         return lines
+
+
+def _lines_of(entries: Iterable[Entry]) -> str:
+    return "".join(json.dumps(asdict(entry), default=str) + "\n" for entry in entries)

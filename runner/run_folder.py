@@ -117,7 +117,7 @@ class RunFolder:
         """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""
         try:
             config = yaml.safe_load(self.config.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"{self.config} cannot be read: {error}") from None
@@ -144,7 +144,7 @@ class RunFolder:
         """result.json, or None while the run has not ended."""
         try:
             return json.loads(self.result.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def clear_attempt(self) -> None:

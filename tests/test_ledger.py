@@ -53,7 +53,13 @@ def test_a_line_that_was_cut_off_is_no_line(ledger, left):
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [("", "holds no sweep"), ("[1]\n", "holds no sweep"), ("{\n", "cannot be read"), ('{}\n"x\n', "cannot be read")],
+    [
+        ('{}\n{"foo": 1}\n', "cannot be read"),
+        ("", "holds no sweep"),
+        ("[1]\n", "holds no sweep"),
+        ("{\n", "cannot be read"),
+        ('{}\n"x\n', "cannot be read"),
+    ],
 )
 def test_what_is_no_ledger(ledger, content, text):
     ledger.path.write_text(content)

@@ -15,8 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 from launchers.sweep import console
 from launchers.sweep.conclusion import conclude
 from launchers.sweep.devices import jobs_at_once, on_cores, shares_of_cores
+from launchers.sweep.exclude import check_used, combinations
 from launchers.sweep.options import Options
-from launchers.sweep.plan import Planned, compose, frozen, task_config
+from launchers.sweep.plan import Planned, compose, frozen, save_composed, task_config
 from launchers.sweep.resume import go_on
 from launchers.sweep.run import run_jobs
 from runner.command_line import note, report
@@ -41,22 +42,41 @@ class Batch:
         """Raises ConfigurationError, and Interrupted when a signal stopped the sweep."""
         setup_globals()
         configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
-        planned = list(compose(self._context.config_loader, self._config, overrides, first, self._options))
-        if not self._basic and (self._options.dry_run or any(each.excluded for each in planned)):
-            key = "dry_run" if self._options.dry_run else "exclude"
-            raise ConfigurationError(f"hydra.launcher.{key} goes with hydra/sweeper=basic only. Leave it out.")
+        console.planning(len(overrides) * self._options.repeat)
+        planned = self._compose(overrides, first)
         slots = jobs_at_once(self._options.jobs, [each.config for each in planned])
         if self._options.dry_run:
             console.show_plan(self._frozen(planned, slots))
             self._leave_nothing()
             return []
-        if not self._ledger.exists():
-            self._ledger.create(asdict(self._options))
+        planned = [each for each in planned if not each.excluded]
+        if not planned and not self._ledger.exists():
+            console.all_excluded()
+            self._leave_nothing()
+            return []
+        self._note(planned)
         with self._ledger.locked():
-            planned = self._frozen([each for each in planned if not each.excluded], slots)
-            entries = self._run(planned, slots)
+            entries = self._run(self._frozen(planned, slots), slots)
         conclude(self._ledger, every_job=self._basic)
         return [self._return(job, entries) for job in range(first, first + len(overrides))]
+
+    def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
+        planned = list(compose(self._context.config_loader, self._config, overrides, first, self._options))
+        if not self._basic and (self._options.dry_run or self._options.exclude):
+            key = "dry_run" if self._options.dry_run else "exclude"
+            raise ConfigurationError(f"hydra.launcher.{key} goes with hydra/sweeper=basic only. Leave it out.")
+        check_used(combinations(self._options.exclude), [each.config for each in planned])
+        return planned
+
+    def _note(self, planned: list[Planned]) -> None:
+        """From now on the sweep can be gone on with, whatever happens to this process."""
+        for each in planned:
+            save_composed(each.folder, each.config)
+        entries = [each.entry for each in planned]
+        if self._ledger.exists():
+            self._ledger.write(*entries)
+        else:
+            self._ledger.create(asdict(self._options), *entries)
 
     def _frozen(self, planned: list[Planned], slots: int) -> list[Planned]:
         """``auto`` is decided for the cores that a job will have."""

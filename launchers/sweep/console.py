@@ -31,6 +31,16 @@ class Titles:
         return text
 
 
+def planning(jobs: int) -> None:
+    """Composing a job takes a tenth of a second, and the sweeper has done it once already."""
+    if jobs > 20:
+        Console(stderr=True, highlight=False).print(f"planning {jobs} jobs")
+
+
+def all_excluded() -> None:
+    Console(stderr=True, highlight=False).print("Every job was excluded: nothing is left to run.")
+
+
 def job_starts(title: str, *, at: int, of: int) -> None:
     """A line above the job's own output."""
     Console().print(Text.assemble((f"\n[{at}/{of}] ", "bold"), (title, "bold")), soft_wrap=True)

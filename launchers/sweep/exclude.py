@@ -5,9 +5,11 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from runner.command_line import QUOTES
 from runner.errors import ConfigurationError
 
 Combination = dict[str, Any]
+_ABSENT = object()
 
 
 def combinations(exclude: Any) -> list[Combination]:
@@ -24,23 +26,32 @@ def _parse(item: Any) -> Combination:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ConfigurationError(
-                f"hydra.launcher.exclude={item}: {part!r} is no key=value. Write combinations in quotes: "
-                """'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
+                f"hydra.launcher.exclude={item}: {part!r} is no key=value. {QUOTES}"
             )
         found[key.strip()] = yaml.safe_load(value)
     return found
 
 
 def excluded_by(config: DictConfig, excluded: list[Combination]) -> Combination | None:
-    """The first combination of which all holds in a composed config. Raises ConfigurationError for unknown keys."""
+    """The first combination of which all holds in a composed config."""
     return next((each for each in excluded if all(_holds(config, key, each[key]) for key in each)), None)
+
+
+def written(combination: Combination) -> str:
+    """As one types it."""
+    return ",".join(f"{key}={value}" for key, value in combination.items())
+
+
+def check_used(excluded: list[Combination], configs: list[DictConfig]) -> None:
+    """Raises ConfigurationError for a combination that no job has; it would leave out nothing without a word."""
+    for each in excluded:
+        if not any(excluded_by(config, [each]) for config in configs):
+            raise ConfigurationError(
+                f"hydra.launcher.exclude={written(each)}: no job of this sweep has that. Name what is swept."
+            )
 
 
 def _holds(config: DictConfig, key: str, value: Any) -> bool:
     if key in config.hydra.runtime.choices:
         return config.hydra.runtime.choices[key] == str(value)
-    absent = object()
-    found = OmegaConf.select(config, key, default=absent)
-    if found is absent:
-        raise ConfigurationError(f"hydra.launcher.exclude: {key} is no key of the run config.")
-    return found == value
+    return OmegaConf.select(config, key, default=_ABSENT) == value

@@ -25,21 +25,21 @@ class Options:
     # Jobs at once, each in a process and on devices of its own. auto: as many as have room. Timings want 1.
     jobs: Any = 1
     # After a failed job: continue with the others, or stop.
-    on_failure: str = "continue"
+    on_failure: Any = "continue"
     # A job that runs out of device memory fails, or is split: run again with half the micro-batch, twice accumulated.
-    on_oom: str = "fail"
+    on_oom: Any = "fail"
     # Minutes after which a job is ended as failed, where launcher.timeout says nothing else.
-    timeout: float | None = None
+    timeout: Any = None
     # How many times each job is run.
-    repeat: int = 1
+    repeat: Any = 1
     # Repeats vary in their seed (seed, seed + 1, ...), or have the same.
-    repeat_seed: str = "vary"
+    repeat_seed: Any = "vary"
     # Combinations to leave out, such as "parallel=dp,precision=apex"; one, or a list.
     exclude: Any = field(default_factory=list)
     # With jobs > 1: GPU jobs may run on GPUs that another one uses.
-    share_devices: bool = False
+    share_devices: Any = False
     # Only show what would be run.
-    dry_run: bool = False
+    dry_run: Any = False
 
     def check(self) -> None:
         """Raises ConfigurationError that names the key."""

@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import filter_overrides
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from launchers.sweep.exclude import combinations, excluded_by
+from launchers.sweep.exclude import combinations, excluded_by, written
 from launchers.sweep.options import Options
 from runner.command_line import check_experiment
 from runner.config import is_run_config
@@ -49,7 +49,7 @@ def compose(
                 Entry(job, name, list(filter_overrides(overrides)), repeat),
                 composed,
                 folder,
-                excluded=",".join(f"{key}={value}" for key, value in (by or {}).items()),
+                excluded=written(by or {}),
             )
 
 
@@ -79,13 +79,8 @@ def frozen(planned: Planned, options: Options) -> Planned:
     entry = planned.entry
     try:
         check_experiment(planned.config.hydra.overrides.task)
-        planned.folder.refuse_second_run()
         task = task_config(planned.config)
-        if options.dry_run:
-            config = checked(task)
-        else:
-            save_composed(planned.folder, planned.config)
-            config = freeze(planned.folder, task, timeout=options.timeout)
+        config = checked(task) if options.dry_run else freeze(planned.folder, task, timeout=options.timeout)
     except Unavailable as reason:
         return Planned(entry.now("skipped", reason=str(reason)), planned.config, planned.folder, error=reason)
     except ConfigurationError as error:
@@ -103,9 +98,11 @@ def task_config(composed: DictConfig) -> DictConfig:
 
 def save_composed(folder: RunFolder, composed: DictConfig) -> None:
     """The files that Hydra writes when a job starts, for one that may have to start without Hydra."""
-    if composed.hydra.output_subdir is None:
+    if composed.hydra.output_subdir is None or not is_run_config(composed):
         return
     path = folder.path / composed.hydra.output_subdir
+    if path.exists():  # another job has the same folder; this one will be refused
+        return
     path.mkdir(parents=True, exist_ok=True)
     hydra = OmegaConf.masked_copy(composed, "hydra")
     files = {"config": task_config(composed), "hydra": hydra, "overrides": composed.hydra.overrides.task}

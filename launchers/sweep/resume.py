@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -27,7 +27,7 @@ def resume(sweep: Path) -> None:
     with ledger.locked():
         options = Options.of(ledger.options())
         entries = [entry for entry in ledger.entries() if entry.state != "completed"]
-        slots = jobs_at_once(options.jobs, [_config(RunFolder(sweep / entry.folder)) for entry in entries])
+        slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
         try:
             run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options), slots=slots)
         finally:
@@ -46,6 +46,13 @@ def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
         if folder.is_planned():
             record(folder, folder.read_config())
         return launch(folder, apart=True)["objective"]
+
+
+def _configs(sweep: Path, entries: list[Entry]) -> Iterator[DictConfig]:
+    """Of the jobs whose folders are still there; the others fail when their turn comes."""
+    for entry in entries:
+        with suppress(ConfigurationError):
+            yield _config(RunFolder(sweep / entry.folder))
 
 
 def _config(folder: RunFolder) -> DictConfig:

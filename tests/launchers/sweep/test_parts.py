@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from launchers.sweep import slots as slots_module
 from launchers.sweep.console import Titles
 from launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
-from launchers.sweep.exclude import combinations, excluded_by
+from launchers.sweep.exclude import check_used, combinations, excluded_by
 from launchers.sweep.options import RULES, Options
 from launchers.sweep.run import Progress, run_jobs
 from launchers.sweep.states import settle, split
@@ -74,9 +74,16 @@ class TestExclude:
         with pytest.raises(ConfigurationError, match=r"is no key=value. Write combinations in quotes"):
             combinations(exclude)
 
-    def test_a_key_that_is_not_there(self):
-        with pytest.raises(ConfigurationError, match="modle is no key of the run config"):
-            excluded_by(self.CONFIG, combinations("modle=x"))
+    @pytest.mark.parametrize("exclude", ["modle=x", ["parallel=dp", "parallel=dpp"]])
+    def test_one_that_no_job_has(self, exclude):
+        with pytest.raises(ConfigurationError, match="no job of this sweep has that"):
+            check_used(combinations(exclude), [self.CONFIG])
+
+    def test_one_that_another_one_includes_is_used(self):
+        check_used(combinations(["parallel=dp", "parallel=dp,precision=apex"]), [self.CONFIG])
+
+    def test_a_key_that_only_other_jobs_have(self):
+        assert excluded_by(self.CONFIG, combinations("precision.level=O2,parallel=dp")) is None
 
 
 class TestOptions:

@@ -1,5 +1,6 @@
 """Whole sweeps by the real command."""
 
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -76,7 +77,8 @@ class TestAMixedSweep:
     def test_the_ledger_tells_every_state(self, done):
         path, _ = done
         lines = [yaml.safe_load(line) for line in Ledger(path).path.read_text().splitlines()[1:]]
-        assert [line["state"] for line in lines if line["job"] == 0] == ["pending", "running", "completed"]
+        assert [line["state"] for line in lines if line["job"] == 0] == ["pending", "pending", "running", "completed"]
+        assert [line["signature"] is None for line in lines if line["job"] == 0] == [True, False, False, False]
         assert lines[0]["overrides"][:2] == ["parallel=single", "precision=fp32"]
         assert len({line["signature"] for line in lines if line["signature"]}) == 6
 
@@ -125,6 +127,32 @@ class TestGoingOn:
         before = [(path / job / "result.json").stat().st_mtime_ns for job in ("0", "1")]
         assert resume(path).code == 0
         assert [(path / job / "result.json").stat().st_mtime_ns for job in ("0", "1")] == before
+
+    def test_killed_while_it_is_planned(self, tmp_path, parent):
+        """Its ledger names every job before the first one is frozen."""
+        path = tmp_path / "sweep"
+        running = parent(path / "0", "-m", "seed=range(0,12)", f"hydra.sweep.dir={path}", *FAST)
+        running.wait_until(Ledger(path).exists)
+        running.process.send_signal(signal.SIGKILL)
+        assert running.end()[0] == -9
+        assert len(states(path)) == 12
+        assert states(path)[-1] == "pending"
+        done = resume(path)
+        assert (done.code, "12 jobs: 12 completed" in done.err) == (0, True), done.err
+
+    def test_without_a_ledger(self, tmp_path):
+        (tmp_path / "multirun.yaml").touch()
+        done = resume(tmp_path)
+        assert (done.code, "a sweep without a ledger" in done.err) == (2, True)
+
+    def test_a_job_whose_folder_is_gone_stops_no_other(self, tmp_path):
+        path, once = tmp_path / "sweep", tmp_path / "failed"
+        faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=raise", f"+model.once={once}")
+        assert sweep(path, "seed=1,2,3", "hydra.launcher.on_failure=stop", *faulty, *PLAIN).code == 1
+        shutil.rmtree(path / "2")
+        done = resume(path)
+        assert (done.code, states(path)) == (1, ["completed", "completed", "failed"])
+        assert "holds no run" in done.err
 
     def test_of_a_sweep_that_is_running(self, tmp_path, parent):
         path = tmp_path / "sweep"
@@ -203,8 +231,18 @@ class TestTheWholeSweep:
 
     def test_excluded_jobs_are_no_part_of_it(self, tmp_path):
         path = tmp_path / "sweep"
-        done = sweep(path, "seed=1,2", 'hydra.launcher.exclude=["seed=2", "seed=7"]', *FAST)
+        done = sweep(path, "seed=1,2", 'hydra.launcher.exclude=["seed=2", "seed=2,data.batch_size=32"]', *FAST)
         assert (done.code, [entry.overrides[0] for entry in Ledger(path).entries()]) == (0, ["seed=1"])
+
+    def test_one_of_which_every_job_is_excluded_leaves_nothing(self, tmp_path):
+        path = tmp_path / "sweep"
+        done = sweep(path, "seed=1,2", 'hydra.launcher.exclude=["seed=1", "seed=2"]')
+        assert (done.code, "Every job was excluded" in done.err, path.exists()) == (0, True, False)
+
+    def test_its_options_are_nothing_for_a_single_run(self, tmp_path):
+        command = (str(ROOT / "run.py"), "hydra.launcher.dry_run=true", "hydra.run.dir=run")
+        done = execute(sys.executable, *command, cwd=tmp_path)
+        assert (done.code, "Add -m" in done.err, (tmp_path / "run").exists()) == (2, True, False)
 
     def test_one_of_which_every_job_was_skipped_says_so(self, tmp_path):
         done = sweep(tmp_path / "sweep", "precision=tf32", "seed=1,2")
@@ -228,7 +266,9 @@ class TestTheWholeSweep:
             ("timeout=-1", "hydra.launcher.timeout=-1"),
             ("repaet=2", "hydra.launcher.repaet: there is no such key"),
             ('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is no key=value"),
-            ('exclude="modle=a"', "hydra.launcher.exclude: modle is no key of the run config"),
+            ('exclude="parallel=dpp"', "hydra.launcher.exclude=parallel=dpp: no job of this sweep has that"),
+            ("exclude=parallel=dp", "Write combinations in quotes"),
+            ("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: a whole number from 1"),
         ],
     )
     def test_a_wrong_option_is_refused_before_anything_runs(self, tmp_path, option, text):
