@@ -62,6 +62,8 @@ def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
         return f"no logged step in common with job {reference.number}", []
     if found is None:
         return f"as job {reference.number} in all {common} logged steps", []
+    if (weights := run.result.get("weights_sha256")) and weights == other.result.get("weights_sha256"):
+        return f"ended with job {reference.number}'s weights", []
     if not found.early:
         return f"departs from job {reference.number} at {found}", []
     text = f"differs from job {reference.number} from {found} on"
@@ -100,8 +102,11 @@ def _relative(a: float, b: float, floor: float) -> float:
 
 
 def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
-    """All that decides a run's losses but backend, launcher, ranks and micro-batches."""
-    ignored = {f"{group}.{key}" for group, key in WITHOUT_EFFECT} | {"trainer.grad_accumulation"}
+    """All that decides a run's logged losses but backend, launcher, ranks and micro-batches.
+
+    With trainer.log_every: a row of steps.csv holds the mean loss since the row before.
+    """
+    ignored = {f"{group}.{key}" for group, key in WITHOUT_EFFECT if key != "log_every"} | {"trainer.grad_accumulation"}
     parallel = {"parallel.compression": "none", "parallel.sync_batchnorm": False, "parallel.op": "average"}
     config: dict[str, Any] = {**parallel, **row.first.run.config}
     return tuple(

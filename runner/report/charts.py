@@ -5,12 +5,13 @@ from typing import Any
 
 from runner.report.columns import number
 from runner.report.comparison import Comparison
-from runner.report.palette import Look, look, short
-from runner.report.picture import accuracy_curve, batch, throughput_lines
+from runner.report.palette import Look, look, rest_of, short
+from runner.report.picture import BATCH, accuracy_curve, batch, batch_dashes, throughput_lines
 from runner.report.reading import Columns
 from runner.report.rows import Row
 
 MOST_POINTS = 200  # of a curve
+MOST_NAME = 60  # of a line of throughput, letters
 FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#1c2329"}
 
 
@@ -69,15 +70,20 @@ def accuracies(comparison: Comparison, style: Look) -> dict[str, Any]:
 
 def throughputs(comparison: Comparison, style: Look) -> dict[str, Any]:
     data: list[dict[str, Any]] = []
-    for key, rows in throughput_lines(comparison).items():
+    dashes = batch_dashes(comparison, style)
+    for rows in throughput_lines(comparison).values():
+        rest = rest_of(rows[0], without=(BATCH, style.hue_key))
+        hue = rows[0].values.get(style.hue_key or "", "") if style.hue_key != BATCH else ""
+        name = " ".join(filter(None, (hue, rest)))
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": _plain(short(" ".join(key))) or "samples/s",
+                "name": _plain(short(name, MOST_NAME)) or "samples/s",
+                "hoverlabel": {"namelength": -1},
                 "x": [batch(row) for row in rows],
                 "y": [row.measures.throughput for row in rows],
-                "line": {"color": style.colour[rows[0].number]},
+                "line": {"color": style.colour[rows[0].number], "dash": dashes[rest]},
             }
         )
     sizes = sorted({batch(row) for rows in throughput_lines(comparison).values() for row in rows})

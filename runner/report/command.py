@@ -22,7 +22,7 @@ COMPARISONS = Path("outputs") / "comparisons"
 
 
 class NothingToCompare(ConfigurationError):
-    """No job completed; the table was shown all the same."""
+    """No job completed, and none is running; the table was shown all the same."""
 
     exit_code = 1
 
@@ -31,17 +31,19 @@ def report(paths: list[str], *, baseline: str | None = None, to: str | None = No
     """Print the comparison of these sweeps or runs, and write it into the sweep's folder, or into ``to``.
 
     ``baseline``: a job's number, or values such as parallel=dp,precision=fp32. Raises ConfigurationError for a
-    folder that holds no run, NothingToCompare when no job completed.
+    folder that holds no run, NothingToCompare when no job completed and none will.
     """
     comparison = compare(gather(paths), baseline=baseline)
     show(comparison)
     if not comparison.rows:
+        if comparison.active:
+            return
         raise NothingToCompare(f"{comparison.title}: there is nothing to compare.")
     by_clock = COMPARISONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")
     folder = Path(to) if to else comparison.folder or fresh_folder(by_clock)
     for path in write(comparison, folder):
         Console(highlight=False, soft_wrap=True).print(Text(f"wrote {path}"))
-    if not comparison.completed:
+    if not (comparison.completed or comparison.active):
         raise NothingToCompare(f"{comparison.title}: there is nothing to compare, since no job completed.")
 
 

@@ -5,13 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.config import GROUPS
 from runner.ledger import STATES
 from runner.report.agreement import agree
 from runner.report.baseline import compare_speed, make_rule
-from runner.report.fairness import differences, differing, is_swept, listed
+from runner.report.fairness import differences, differing, fair_values, is_swept, listed
 from runner.report.keys import swept_keys
 from runner.report.material import Job, Material
 from runner.report.rows import Row, make_rows
+
+TOLD_ELSEWHERE = ("parallel.", "launcher.", "checkpoint.", "data.root", "trainer.device")  # or without effect
+SUSPICIOUS = 1.2  # efficiency; caches and less memory traffic for each rank can make somewhat more than 1
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Comparison:
     caption: str
     notes: list[str]
     reasons: list[str]
+    active: bool = False  # there is more to come
 
     @property
     def completed(self) -> list[Row]:
@@ -46,8 +51,16 @@ def compare(material: Material, *, baseline: str | None = None) -> Comparison:
         swept=swept,
         rows=rows,
         caption=rule.caption if any(row.baseline for row in rows) else "",
-        notes=[*differences(rows, swept), *_loose(material, rows, swept), *findings, *_unequal_weights(rows)],
+        notes=[
+            *material.notes,
+            *differences(rows, swept),
+            *_loose(material, rows, swept),
+            *_too_fast(rows),
+            *findings,
+            *_unequal_weights(rows),
+        ],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in ("failed", "skipped", "interrupted")),
+        active=material.active,
     )
 
 
@@ -84,8 +97,36 @@ def _loose(material: Material, rows: list[Row], swept: list[str]) -> list[str]:
     """Runs that were not made as a sweep may differ by accident."""
     if material.folder is not None:
         return []
-    found = [key for key in differing([row for row in rows if row.first.run.config]) if is_swept(key, swept)]
-    return [f"The runs differ in {', '.join(found)}."] if found else []
+    known = [row for row in rows if row.first.run.config]
+    found = [key for key in differing(known) if is_swept(key, swept)]
+    keys = [f"{key}.name" if key in GROUPS else key for key in swept]
+    fair = {key for row in known for key in fair_values(row)}
+    besides = [key for key in keys if key not in fair and not key.startswith(TOLD_ELSEWHERE)]
+    return [
+        *([f"The runs differ in {', '.join(found)}."] if found else []),
+        *([f"The runs differ in {', '.join(besides)} besides."] if besides else []),
+    ]
+
+
+def _too_fast(rows: list[Row]) -> list[str]:
+    """More ranks that each did clearly more than the baseline's did, at the same work."""
+    by_number = {row.number: row for row in rows}
+    found = []
+    for row in rows:
+        base = by_number.get(row.baseline or "")
+        if base is None or (row.efficiency or 0) <= SUSPICIOUS:
+            continue
+        alike = fair_values(row) == fair_values(base) and _device(row) == _device(base)
+        if alike and (row.measures.devices or 0) > (base.measures.devices or 0):
+            found.append(row.number)
+    if not found:
+        return []
+    who, whose = listed(found), "its" if len(found) == 1 else "their"
+    return [f"J{who[1:]}: more than {whose} ranks' share; was the machine busy during the baseline?"]
+
+
+def _device(row: Row) -> object:
+    return row.first.run.config.get("trainer.device")
 
 
 def _unequal_weights(rows: list[Row]) -> list[str]:

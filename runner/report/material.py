@@ -28,12 +28,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Material:
-    """What is to be compared. ``folder``: the sweep's, None for loose runs, which nobody swept on purpose."""
+    """What is to be compared. ``folder``: the sweep's, None for loose runs, which nobody swept on purpose.
+
+    ``active``: there is more to come. ``notes``: what to know about how the jobs were run.
+    """
 
     title: str
     folder: Path | None
     jobs: tuple[Job, ...]
     active: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def gather(paths: list[str]) -> Material:
@@ -48,7 +52,8 @@ def gather(paths: list[str]) -> Material:
         for material in found
         for job in material.jobs
     ]
-    return Material("several folders", None, tuple(several), active=any(material.active for material in found))
+    notes = tuple(f"{material.title}: {note}" for material in found for note in material.notes)
+    return Material("several folders", None, tuple(several), any(material.active for material in found), notes)
 
 
 def _one(path: Path) -> Material:
@@ -58,9 +63,10 @@ def _one(path: Path) -> Material:
     if ledger.exists():
         active = ledger.is_active()
         jobs = tuple(_of_ledger(ledger.sweep, entry, active) for entry in ledger.entries())
-        return Material(str(path), ledger.sweep, jobs, active)
+        return Material(str(path), ledger.sweep, jobs, active, _beside(ledger) if len(jobs) > 1 else ())
     if RunFolder(path).config.exists():
-        return Material(str(path), None, (_of_folder(path, str(path)),))
+        job = _of_folder(path, str(path))
+        return Material(str(path), None, (job,), job.state == "running")
     children = sorted((child for child in path.iterdir() if RunFolder(child).holds_run()), key=_by_number)
     if children or (path / "multirun.yaml").exists():
         jobs = tuple(_of_folder(child, child.name) for child in children)
@@ -70,8 +76,20 @@ def _one(path: Path) -> Material:
     raise ConfigurationError(f"{path} holds neither a run (run.yaml) nor a sweep (ledger.jsonl, or folders of runs).")
 
 
+def _beside(ledger: Ledger) -> tuple[str, ...]:
+    """What to know where jobs had to share the machine."""
+    options = ledger.options()
+    jobs = str(options.get("jobs") or 1) if isinstance(options, dict) else "1"
+    if jobs == "1":
+        return ()
+    ran = "Jobs may have run" if jobs == "auto" else f"{jobs} jobs ran"
+    return (f"{ran} beside each other (hydra.launcher.jobs={jobs}): their timings can't be trusted.",)
+
+
 def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
-    run = read_run(sweep / entry.folder)
+    folder = sweep / entry.folder
+    is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another run's
+    run = read_run(folder) if is_its_own else Run(folder)
     state, reason = entry.state, entry.reason
     if state == "running" and not active:
         state, reason = "interrupted", reason or "the sweep was killed"
@@ -81,7 +99,7 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
         state=state,
         overrides=tuple(entry.overrides),
         repeat=entry.repeat,
-        reason=reason or _reason(run, state),
+        reason=reason or (_reason(run, state) if is_its_own else None),
         out_of_memory=entry.out_of_memory,
         split=entry.split,
         objective=entry.objective if entry.objective is not None else run.result.get("objective"),

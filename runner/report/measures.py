@@ -12,8 +12,9 @@ from runner.report.reading import Run
 class Measures:
     """Numbers of one run, or of a job's repeats; None where there is none. Accuracies are percent, memory is MB.
 
-    ``low`` and ``high`` enclose ``seconds``, the median per epoch: over its epochs, or over repeats. ``with_first``:
-    there was one epoch only, so that its warm-up is in it. ``memory``: one value for each device.
+    ``low`` and ``high`` enclose ``seconds``, the median per epoch: over its epochs, or over repeats. ``throughput``:
+    an epoch's samples over ``seconds``. ``with_first``: there was one epoch only, so that its warm-up is in it.
+    ``memory``: one value for each device.
     """
 
     seconds: float | None = None
@@ -37,15 +38,13 @@ def measure(run: Run) -> Measures:
     """Epochs count without the first one (start-up, choice of algorithms) and without one that was cut short."""
     epochs, with_first = timed_epochs(run)
     seconds = [run.epochs["train_seconds"][index] for index in epochs]
-    rates = _finite(run.epochs["samples_per_second"][index] for index in epochs) if epochs else []
     metrics = run.result.get("metrics") or {}
-    throughput = run.result.get("samples_per_second") if with_first or not rates else None
     return Measures(
-        seconds=statistics.median(seconds) if seconds else None,
+        seconds=_median(seconds),
         low=min(seconds, default=None),
         high=max(seconds, default=None),
         with_first=with_first,
-        throughput=throughput or (statistics.median(rates) if rates else None),
+        throughput=_throughput(run, epochs, seconds) or _number(run.result.get("samples_per_second")),
         data_share=_data_share(run, {run.epochs["epoch"][index] for index in epochs}),
         memory=_memory(run),
         accuracy=_number(metrics.get("val_acc1", last(run, "val_acc1"))),
@@ -65,6 +64,13 @@ def timed_epochs(run: Run) -> tuple[list[int], bool]:
     whole = [i for i, count in enumerate(updates) if count == max(updates) and math.isfinite(seconds[i])]
     later = [index for index in whole if run.epochs["epoch"][index] > 1]
     return (later, False) if later else (whole, bool(whole))
+
+
+def _throughput(run: Run, epochs: Sequence[int], seconds: Sequence[float]) -> float | None:
+    """An epoch's samples over the median of its seconds, so that efficiency and speed-up tell the same."""
+    rates = run.epochs.get("samples_per_second", [])
+    counts = [rates[index] * run.epochs["train_seconds"][index] for index in epochs] if rates else []
+    return _ratio(_median(_finite(counts)), _median(seconds))
 
 
 def last(run: Run, column: str) -> float | None:
@@ -121,13 +127,14 @@ def fold(measured: Sequence[Measures]) -> Measures:
     if len(measured) < 2:
         return measured[0] if measured else Measures()
     seconds = [m.seconds for m in measured if m.seconds is not None]
+    samples = [m.throughput * m.seconds for m in measured if m.throughput and m.seconds]
     accuracies = [m.accuracy for m in measured if m.accuracy is not None]
     return Measures(
         seconds=_median(seconds),
         low=min(seconds, default=None),
         high=max(seconds, default=None),
         with_first=any(m.with_first for m in measured),
-        throughput=_median(m.throughput for m in measured),
+        throughput=_ratio(_median(samples), _median(seconds)) or _median(m.throughput for m in measured),
         data_share=_median(m.data_share for m in measured),
         memory=tuple(max(peaks) for peaks in zip(*(m.memory for m in measured), strict=False)),
         accuracy=statistics.fmean(accuracies) if accuracies else None,
@@ -144,3 +151,7 @@ def fold(measured: Sequence[Measures]) -> Measures:
 def _median(values) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
+
+
+def _ratio(value: float | None, of: float | None) -> float | None:
+    return value / of if value and of else None

@@ -102,11 +102,10 @@ def draw_batches(axes: "Axes", comparison: Comparison, style: Look) -> None:
     """Samples per second against the global batch, a line for each combination of the other swept keys."""
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-    dashes: dict[str, str] = {}
+    dashes = batch_dashes(comparison, style)
     for rows in throughput_lines(comparison).values():
         sizes, rates = [batch(row) for row in rows], [row.measures.throughput or math.nan for row in rows]
-        rest = rest_of(rows[0], without=(BATCH, style.hue_key))
-        dash = dashes.setdefault(rest, DASHES[len(dashes) % len(DASHES)])
+        dash = dashes[rest_of(rows[0], without=(BATCH, style.hue_key))]
         line: dict[str, Any] = {"color": style.colour[rows[0].number], "linestyle": LINES[dash]}
         axes.plot(sizes, rates, marker="o", markersize=5, linewidth=1.4, **line)
     axes.set_xscale("log", base=2)
@@ -138,6 +137,13 @@ def throughput_lines(comparison: Comparison) -> dict[tuple[str, ...], list[Row]]
             key = tuple(value for name, value in row.values.items() if name != BATCH)
             lines.setdefault(key, []).append(row)
     return {key: sorted(rows, key=batch) for key, rows in lines.items()}
+
+
+def batch_dashes(comparison: Comparison, style: Look) -> dict[str, str]:
+    """Dashes of the throughput's lines, by what was swept besides the batch and what the colours tell apart."""
+    lines = throughput_lines(comparison).values()
+    rests = dict.fromkeys(rest_of(rows[0], without=(BATCH, style.hue_key)) for rows in lines)
+    return {rest: DASHES[index % len(DASHES)] for index, rest in enumerate(rests)}
 
 
 def batch(row: Row) -> int:

@@ -21,13 +21,13 @@ FILES = ("run.yaml", "provenance.json", "steps.csv", "epochs.csv", "result.json"
 class Sweep:
     """Jobs are added one by one, numbered from 0. ``ledger``: else it is as another Hydra launcher leaves it."""
 
-    def __init__(self, folder: Path, source: RunFolder, *, ledger: bool = True):
+    def __init__(self, folder: Path, source: RunFolder, *, ledger: bool = True, options: dict[str, Any] | None = None):
         self.folder, self.source = folder, source
         self.ledger = Ledger(folder) if ledger else None
         self.count = 0
         folder.mkdir(parents=True)
         if self.ledger:
-            self.ledger.create({})
+            self.ledger.create(options or {})
         else:
             (folder / "multirun.yaml").write_text("")
 
@@ -52,6 +52,7 @@ class Sweep:
         folder = self.folder / name
         folder.mkdir()
         if self.ledger:
+            entry = {"signature": None if state == "skipped" else "0" * 16, **entry}
             self.ledger.write(Entry(number, name, list(overrides), repeat, state=state, **entry))
         (folder / ".hydra").mkdir()
         (folder / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(list(overrides)))

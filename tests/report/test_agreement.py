@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from runner.report.agreement import departure
-from tests.report.sweep import Sweep, set_column, set_config
+from tests.report.sweep import Sweep, set_column, set_config, set_result
 
 LOSSES = [2.0, 1.8, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7]
 
@@ -57,7 +57,7 @@ def test_only_common_steps_are_compared():
 def test_another_backends_losses_are_a_finding(sweep: Sweep):
     sweep.job("parallel=single")
     sweep.job("parallel=ddp", ranks=2)
-    set_column(sweep.job("parallel=horovod", ranks=2) / "steps.csv", "loss", [9.0])
+    set_losses(sweep.job("parallel=horovod", ranks=2), [9.0])
     comparison = sweep.compared()
     finding = [note for note in comparison.notes if note.startswith("Finding")]
     assert len(finding) == 1
@@ -69,16 +69,18 @@ def test_a_model_that_depends_on_the_cut_of_the_batch_is_no_finding(sweep: Sweep
     folders = [sweep.job("parallel=single"), sweep.job("parallel=ddp", ranks=2)]
     for folder in folders:
         set_config(folder, {"model": "resnet50"})
-    set_column(folders[1] / "steps.csv", "loss", [9.0])
+    set_losses(folders[1], [9.0])
     assert any("Not a fault if the model has BatchNorm" in note for note in sweep.compared().notes)
 
 
-@pytest.mark.parametrize("key", ["optimizer.lr", "precision", "parallel.compression", "trainer.epochs", "seed"])
+@pytest.mark.parametrize(
+    "key", ["optimizer.lr", "precision", "parallel.compression", "trainer.epochs", "trainer.log_every", "seed"]
+)
 def test_runs_that_should_differ_are_not_held_against_each_other(sweep: Sweep, key: str):
     sweep.job("parallel=single")
     folder = sweep.job("parallel=ddp")
     set_config(folder, {key: {"precision": "bf16", "parallel.compression": "fp16"}.get(key, 7)})
-    set_column(folder / "steps.csv", "loss", [9.0])
+    set_losses(folder, [9.0])
     comparison = sweep.compared()
     assert not any("differs from job" in note for note in comparison.notes)
     assert all(row.losses == "" for row in comparison.rows)
@@ -87,7 +89,7 @@ def test_runs_that_should_differ_are_not_held_against_each_other(sweep: Sweep, k
 def test_a_later_departure_is_told_but_no_finding(sweep: Sweep):
     sweep.job("parallel=single")
     folder: Path = sweep.job("parallel=ddp")
-    set_column(folder / "steps.csv", "loss", read_losses(folder) + [9.0])
+    set_losses(folder, read_losses(folder) + [9.0])
     comparison = sweep.compared()
     assert comparison.rows[1].losses.startswith("departs from job 0 at step 12")
     assert any("no fault by itself: job 1 departs" in note for note in comparison.notes)
@@ -96,3 +98,19 @@ def test_a_later_departure_is_told_but_no_finding(sweep: Sweep):
 def read_losses(folder: Path) -> list[str]:
     """The first five."""
     return [line.split(",")[3] for line in (folder / "steps.csv").read_text().splitlines()[1:6]]
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_runs_that_end_with_the_same_weights_give_no_finding(sweep: Sweep, rows: int):
+    sweep.job("parallel=single")
+    folder = sweep.job("parallel=ddp", ranks=2)
+    set_column(folder / "steps.csv", "loss", read_losses(folder)[:rows] + [9.0])
+    comparison = sweep.compared()
+    assert comparison.rows[1].losses == "ended with job 0's weights"
+    assert not any("job 1 d" in note for note in comparison.notes)
+
+
+def set_losses(folder: Path, losses: list) -> None:
+    """Other losses, and so other weights."""
+    set_column(folder / "steps.csv", "loss", losses)
+    set_result(folder, {"weights_sha256": "f" * 64})

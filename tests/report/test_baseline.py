@@ -1,7 +1,7 @@
 import pytest
 
 from runner.errors import ConfigurationError
-from tests.report.sweep import Sweep, set_config
+from tests.report.sweep import Sweep, set_column, set_config
 
 
 def test_single_is_the_baseline_wherever_it_stands(sweep: Sweep):
@@ -78,3 +78,16 @@ def test_a_wrong_baseline_is_refused(sweep: Sweep, named: str, message: str):
     sweep.job("parallel=ddp", state="failed")
     with pytest.raises(ConfigurationError, match=message):
         sweep.compared(baseline=named)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_efficiency_is_speed_up_for_each_rank(sweep: Sweep, repeats: int):
+    times = {"single": ([1.0, 2.0], [1.5, 4.0]), "ddp": ([0.5, 1.3], [0.7, 0.9])}
+    for parallel, ranks in (("single", 1), ("ddp", 2)):
+        for repeat, seconds in enumerate(times[parallel][:repeats], 1):
+            epochs = sweep.job(f"parallel={parallel}", ranks=ranks, repeat=repeat) / "epochs.csv"
+            set_column(epochs, "train_seconds", [9.0, *seconds])
+            set_column(epochs, "samples_per_second", [80 / each for each in (9.0, *seconds)])
+    row = sweep.rows()["1"]
+    assert row.speed_up is not None
+    assert row.efficiency == pytest.approx(row.speed_up / 2)

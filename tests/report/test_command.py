@@ -119,3 +119,24 @@ def test_a_terminals_table_fits(sweep: Sweep, width: int):
     text = console.export_text()
     assert max(len(line) for line in text.splitlines()) <= width
     assert ("Left out for want of width" in text) == (width < 160)
+
+
+@pytest.mark.parametrize("states", [[], ["running", "pending"], ["failed", "pending"]])
+def test_of_a_running_sweep_nothing_completed_is_no_error(
+    sweep: Sweep, states: list[str], capsys: pytest.CaptureFixture[str]
+):
+    for state in states:
+        sweep.job("parallel=single", state=state)
+    assert sweep.ledger
+    with sweep.ledger.locked():
+        report([str(sweep.folder)])
+    assert ("0 of 2 jobs completed" if states else "no jobs yet") in capsys.readouterr().out
+
+
+def test_every_form_tells_what_to_know(tmp_path: Path, real_run: RunFolder, capsys: pytest.CaptureFixture[str]):
+    sweep = Sweep(tmp_path / "sweep", real_run, options={"jobs": 3})
+    for parallel in ("single", "ddp"):
+        sweep.job(f"parallel={parallel}")
+    report([str(sweep.folder)])
+    texts = [(sweep.folder / f"comparison.{suffix}").read_text() for suffix in ("md", "html")]
+    assert all("3 jobs ran beside each other" in text for text in (capsys.readouterr().out, *texts))

@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.report.comparison import compare
+from runner.report.material import gather
 from tests.report.sweep import Sweep, set_config
 
 
@@ -91,3 +93,26 @@ def test_a_reason_is_told_once(sweep: Sweep):
     for reason in ("no GPU", "no GPU", "no Horovod"):
         sweep.job("parallel=ddp", state="skipped", reason=reason)
     assert sweep.compared().reasons == ["jobs 0, 1 skipped: no GPU", "job 2 skipped: no Horovod"]
+
+
+def test_of_loose_runs_every_key_that_differs_is_named(sweep: Sweep):
+    first, second = sweep.job("parallel=single"), sweep.job("parallel=ddp", ranks=2)
+    paths = [str(first), str(second)]
+    assert not any("differ in" in note for note in compare(gather(paths)).notes)
+    set_config(second, {"optimizer": "adam", "trainer.label_smoothing": 0.1, "checkpoint.every": 5})
+    told = "The runs differ in optimizer.name, trainer.label_smoothing besides."
+    assert [note for note in compare(gather(paths)).notes if "differ in" in note] == [told]
+
+
+@pytest.mark.parametrize(("seconds", "ranks", "is_told"), [(1.0, 2, True), (1.7, 2, False), (1.0, 1, False)])
+def test_more_than_the_ranks_share_is_doubted(sweep: Sweep, seconds: float, ranks: int, is_told: bool):
+    sweep.job("parallel=single", seconds=3.0)
+    sweep.job("parallel=ddp", seconds=seconds, ranks=ranks)
+    told = "Job 1: more than its ranks' share; was the machine busy during the baseline?"
+    assert (told in sweep.compared().notes) == is_told
+
+
+def test_what_is_doubted_is_named_as_it_is_called(sweep: Sweep):
+    folders = [sweep.job(f"parallel={name}", seconds=3.0 / n**2, ranks=n) for n, name in ((1, "single"), (2, "ddp"))]
+    folders[1] = folders[1].rename(folders[1].with_name("With_Capitals"))
+    assert any(f"Job {folders[1]}: more than" in note for note in compare(gather([*map(str, folders)])).notes)

@@ -88,3 +88,30 @@ def test_what_is_no_run_is_refused(tmp_path: Path, path: str, message: str):
 def test_no_path_is_refused():
     with pytest.raises(ConfigurationError, match="Name the folder"):
         gather([])
+
+
+@pytest.mark.parametrize(("state", "is_read"), [("failed", False), ("completed", True)])
+def test_a_refused_job_has_nothing_of_the_run_whose_folder_it_was_to_have(sweep: Sweep, state: str, is_read: bool):
+    sweep.job("parallel=single", state=state, signature=None, seconds=1.0)
+    (job,) = gather([str(sweep.folder)]).jobs
+    assert bool(job.run.config) == bool(job.run.epochs) == is_read
+    assert job.run.folder == sweep.folder / "0"
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ({}, None),
+        ({"jobs": 1}, None),
+        ({"jobs": 3}, "3 jobs ran beside each other (hydra.launcher.jobs=3): their timings can't be trusted."),
+        ({"jobs": "auto"}, "Jobs may have run beside each other (hydra.launcher.jobs=auto): "),
+    ],
+)
+def test_jobs_at_once_are_told(tmp_path: Path, real_run: RunFolder, options: dict, note: str | None):
+    sweep = Sweep(tmp_path / "sweep", real_run, options=options)
+    sweep.job("parallel=single")
+    assert gather([str(sweep.folder)]).notes == ()
+    sweep.job("parallel=ddp")
+    told = [text for text in sweep.compared().notes if "beside" in text]
+    assert len(told) == (note is not None)
+    assert all(text.startswith(str(note)) for text in told)

@@ -15,9 +15,10 @@ def folder(sweep: Sweep) -> Path:
 
 def test_the_first_epoch_does_not_count(folder: Path):
     set_column(folder / "epochs.csv", "train_seconds", [10, 2, 3])
+    set_column(folder / "epochs.csv", "samples_per_second", [8, 40, 80 / 3])
     measures = measure(read_run(folder))
     assert (measures.seconds, measures.low, measures.high) == (2.5, 2.0, 3.0)
-    assert measures.throughput == 40.0
+    assert measures.throughput == 32.0  # 80 samples
     assert not measures.with_first
 
 
@@ -25,7 +26,7 @@ def test_a_sole_epoch_counts_and_is_marked(sweep: Sweep, folder: Path):
     keep_lines(folder / "epochs.csv", 2)
     set_result(folder, {"samples_per_second": 123.0})
     measures = measure(read_run(folder))
-    assert (measures.seconds, measures.throughput, measures.with_first) == (10.0, 123.0, True)
+    assert (measures.seconds, measures.throughput, measures.with_first) == (10.0, 8.0, True)
     assert sweep.rows()["0"].marks == ["first epoch included"]
 
 
@@ -98,6 +99,7 @@ def test_repeats_become_one(sweep: Sweep):
     measures = sweep.rows()["0"].measures
     assert (measures.seconds, measures.low, measures.high) == (2.0, 1.0, 4.0)
     assert (measures.accuracy, measures.accuracy_spread) == (92.0, 2.0)
+    assert measures.throughput == 40.0
 
 
 def test_nothing_measured_is_nothing():

@@ -2,6 +2,7 @@ import json
 import re
 from pathlib import Path
 
+from runner.report.charts import charts
 from runner.report.page import as_page, as_script, configs
 from tests.report.sweep import Sweep, set_column
 
@@ -64,3 +65,15 @@ def test_a_long_curve_is_thinned_and_keeps_its_end(sweep: Sweep):
     set_column(folder / "steps.csv", "step", list(range(1000)))
     page = as_page(sweep.compared(), sweep.folder)
     assert "995.0,999.0]" in page
+
+
+def test_lines_of_throughput_can_be_told_apart(sweep: Sweep):
+    for parallel in ("single", "ddp"):
+        for workers in (0, 2):
+            for batch in (8, 16):
+                sweep.job(f"parallel={parallel}", f"data.batch_size={batch}", f"data.num_workers={workers}")
+    (chart,) = (chart for chart in charts(sweep.compared()) if chart["name"] == "throughputs")
+    lines = chart["figure"]["data"]
+    names = ["single num_workers 0", "ddp num_workers 0", "single num_workers 2", "ddp num_workers 2"]
+    assert sorted(line["name"] for line in lines) == sorted(names)
+    assert len({(line["line"]["color"], line["line"]["dash"]) for line in lines}) == 4
