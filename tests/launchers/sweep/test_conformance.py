@@ -4,10 +4,18 @@ import pytest
 from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
 from hydra.test_utils.launcher_common_tests import IntegrationTestSuite, LauncherTestSuite
+from hydra.version import VersionBase
 from hydra_plugins.manyheads.launcher import Manyheads
+from packaging.version import Version
 
-# The suites leave it open which version of Hydra's manners they want, which is worth a warning to Hydra.
+# The suites are written for the manners of Hydra 1.1, which Hydra warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Future Hydra versions will no longer change working directory")
+
+
+@pytest.fixture(autouse=True)
+def _manners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test before has asked of Hydra in this process."""
+    monkeypatch.setattr(VersionBase.instance(), "version_base", Version("1.1"))
 
 
 def test_hydra_finds_it():
