@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.config import GROUPS, no_such_option, options, unknown_key
-from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
 from runner.ledger import Ledger
 from runner.run_folder import RunFolder, fresh_folder
 
@@ -101,13 +101,14 @@ def in_sweep() -> bool:
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """Print the failure of a job, and remember it for the exit code."""
+def reported(*, skips: bool = False) -> Iterator[None]:
+    """Print the failure of a job, and remember it for the exit code. ``skips``: what is not there is no failure."""
     try:
         yield
     except (ConfigurationError, RunFailed) as error:
-        note(error)
-        report(error)
+        if not (skips and isinstance(error, Unavailable)):
+            note(error)
+            report(error)
         raise
     note(None)
 

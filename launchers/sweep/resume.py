@@ -40,7 +40,7 @@ def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
     result = folder.read_result()
     if result is not None and result["status"] == "completed":
         return result["objective"]
-    with log_file(folder), reported():
+    with log_file(folder), reported(skips=True):
         if not folder.config.exists():  # it was refused; what was missing may be there now
             freeze(folder, _config(folder), timeout=options.timeout)
         if folder.is_planned():

@@ -245,8 +245,9 @@ class TestTheWholeSweep:
         assert (done.code, "Add -m" in done.err, (tmp_path / "run").exists()) == (2, True, False)
 
     def test_one_of_which_every_job_was_skipped_says_so(self, tmp_path):
-        done = sweep(tmp_path / "sweep", "precision=tf32", "seed=1,2")
-        assert (done.code, "Every job was skipped" in done.err) == (0, True)
+        for done in (sweep(tmp_path / "sweep", "precision=tf32", "seed=1,2"), resume(tmp_path / "sweep")):
+            assert (done.code, "Every job was skipped" in done.err) == (0, True)
+            assert "error:" not in done.err
 
     def test_repeats_vary_in_their_seed_or_not(self, tmp_path):
         for how, seeds in {"vary": [5, 6], "same": [5, 5]}.items():
