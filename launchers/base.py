@@ -82,14 +82,12 @@ def launch(folder: RunFolder, *, apart: bool = False) -> dict[str, Any]:
     """
     with folder.locked(), received_signals() as signals:
         config = folder.read_config()
-        launcher = _instantiate(config["launcher"])
-        return _launch(folder, config, launcher.apart() if apart else launcher, signals)
+        return _launch(folder, config, _instantiate(config["launcher"], apart=apart), signals)
 
 
 def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
     """Begin in the background with what takes long in launching this config's run; returns at once."""
-    launcher = _instantiate(config["launcher"])
-    launcher = launcher.apart() if apart else launcher
+    launcher = _instantiate(config["launcher"], apart=apart)
     launcher.prepare(environment(launcher))
 
 
@@ -164,11 +162,12 @@ def variables_set(variables: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _instantiate(section: dict[str, Any]) -> Launcher:
+def _instantiate(section: dict[str, Any], *, apart: bool) -> Launcher:
     target = section["_target_"]
     module, _, name = target.rpartition(".")
     try:
-        launcher = getattr(importlib.import_module(module), name)
+        kind = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError):
         raise ConfigurationError(f"launcher._target_={target}: there is no such class.") from None
-    return launcher(**{key: value for key, value in section.items() if key != "_target_"})
+    launcher = kind(**{key: value for key, value in section.items() if key != "_target_"})
+    return launcher.apart() if apart else launcher

@@ -5,7 +5,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from launchers.background import in_background
 
 COLUMNS = ("time", "device", "utilisation_percent", "memory_used_mb", "memory_total_mb")
 EVERY_SECONDS = 1.0
@@ -21,14 +24,8 @@ def gpu_load(path: Path, indices: list[int]) -> Iterator[None]:
     if not indices:
         yield
         return
-    done = threading.Event()
-    thread = threading.Thread(target=_sample, args=(path, indices, done), name="gpu load", daemon=True)
-    thread.start()
-    try:
+    with in_background(partial(_sample, path, indices), name="gpu load"):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def _sample(path: Path, indices: list[int], done: threading.Event) -> None:

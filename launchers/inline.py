@@ -2,22 +2,22 @@
 
 import faulthandler
 import os
-import signal
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import Any
 
+from launchers.background import in_background
 from launchers.base import Job, Launcher, meeting_point, variables_set
 from launchers.processes import stalled
+from launchers.signals import handled_by
 from launchers.spawn import Spawn
 from runner.errors import ConfigurationError, Interrupted, RunFailed
 from runner.heartbeat import Heartbeat
 from runner.result import finish
-from runner.stop import SIGNALS
 
 
 class Inline(Launcher):
@@ -40,7 +40,7 @@ class Inline(Launcher):
         with (
             meeting_point() as meeting,
             variables_set({**job.environment, **meeting}),
-            self._watched(job),
+            in_background(partial(self._watch, job), name="stall watchdog"),
             stopping(job.heartbeat),
         ):
             if job.signals:
@@ -63,17 +63,6 @@ class Inline(Launcher):
         result = job.folder.read_result() or {}
         if job.heartbeat.stop_signal or result.get("status") == "interrupted":
             raise Interrupted(job.heartbeat.stop_signal or result["signal"])
-
-    @contextmanager
-    def _watched(self, job: Job) -> Iterator[None]:
-        done = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(job, done), name="stall watchdog", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
 
     def _watch(self, job: Job, done: threading.Event) -> None:
         beats, since = job.heartbeat.beats(), time.monotonic()
@@ -104,9 +93,5 @@ def stopping(heartbeat: Heartbeat) -> Iterator[None]:
             raise Interrupted(heartbeat.stop_signal)
         heartbeat.stop_signal = signum
 
-    before: dict[signal.Signals, Any] = {s: signal.signal(s, handle) for s in SIGNALS}
-    try:
+    with handled_by(handle):
         yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

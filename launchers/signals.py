@@ -1,22 +1,38 @@
 """SIGINT and SIGTERM of the parent, from before its first rank starts until its last one has ended."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
+from runner.errors import Interrupted
 from runner.stop import SIGNALS
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+@contextmanager
+def handled_by(handler: Handler) -> Iterator[None]:
+    """Both signals are handled so meanwhile; the handlers of before come back afterwards."""
+    before = {s: signal.signal(s, handler) for s in SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, earlier in before.items():
+            signal.signal(signum, earlier)
 
 
 @contextmanager
 def received_signals() -> Iterator[list[int]]:
-    """Signals are noted in a list meanwhile; the handlers of before come back afterwards."""
+    """Signals are noted in a list meanwhile."""
     received: list[int] = []
-    before = {s: signal.signal(s, lambda signum, _: received.append(signum)) for s in SIGNALS}
-    try:
+    with handled_by(lambda signum, _: received.append(signum)):
         yield received
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+
+
+def interrupt(signum: int, _: FrameType | None) -> None:
+    """The handler that ends whatever is being done."""
+    raise Interrupted(signum)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The ledger of a sweep: one line of JSON for each change of a job's state, on disk before anything else happens."""
 
-import fcntl
 import json
 import os
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigurationError
-from runner.run_folder import write_whole
+from runner.run_folder import exclusive, write_whole
 
 NAME = "ledger.jsonl"
 STATES = ("pending", "running", "completed", "failed", "skipped", "interrupted")
@@ -92,13 +91,7 @@ class Ledger:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process at a time may work on a sweep. Raises ConfigurationError when another one does."""
-        with open(self.path) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigurationError(
-                    f"{self.sweep} is being run by another process. Wait for it, or end it."
-                ) from None
+        with exclusive(self.path, of=self.sweep):
             yield
 
     def _lines(self) -> list[dict[str, Any]]:

@@ -40,6 +40,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+@contextmanager
+def exclusive(path: Path, *, of: object) -> Iterator[None]:
+    """Hold the lock on a file. Raises ConfigurationError, which names whose it is, when another process does."""
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.") from None
+        yield
+
+
 def fresh_folder(path: Path) -> Path:
     """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
     candidate, number = path, 1
@@ -133,11 +144,7 @@ class RunFolder:
         """Only one process at a time may work on a run. Raises ConfigurationError when another one does."""
         if not self.config.exists():
             raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.")
-        with open(self.config) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigurationError(f"{self} is being run by another process. Wait for it, or end it.") from None
+        with exclusive(self.config, of=self):
             yield
 
     def read_result(self) -> dict[str, Any] | None:

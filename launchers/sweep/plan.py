@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hydra.core.config_loader import ConfigLoader
@@ -82,10 +82,10 @@ def frozen(planned: Planned, options: Options) -> Planned:
         task = task_config(planned.config)
         config = checked(task) if options.dry_run else freeze(planned.folder, task, timeout=options.timeout)
     except Unavailable as reason:
-        return Planned(entry.now("skipped", reason=str(reason)), planned.config, planned.folder, error=reason)
+        return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:
-        return Planned(entry.now("failed", reason=str(error)), planned.config, planned.folder, error=error)
-    return Planned(entry.now("pending", signature=signature(config)), planned.config, planned.folder)
+        return replace(planned, entry=entry.now("failed", reason=str(error)), error=error)
+    return replace(planned, entry=entry.now("pending", signature=signature(config)))
 
 
 def task_config(composed: DictConfig) -> DictConfig:

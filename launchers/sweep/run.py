@@ -1,10 +1,9 @@
 """Run the jobs of a sweep, each change of state in the ledger first."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from launchers.signals import handled_by, interrupt
 from launchers.sweep import console
 from launchers.sweep.options import Options
 from launchers.sweep.slots import Slots
@@ -12,7 +11,6 @@ from launchers.sweep.states import Start, settle, split
 from runner.command_line import note
 from runner.errors import Interrupted, RunFailed
 from runner.ledger import Entry, Ledger
-from runner.stop import SIGNALS
 
 NO_RANK = {"rank": None, "exit_code": None, "type": "JobFailed", "traceback": ""}
 
@@ -33,25 +31,10 @@ def run_jobs(entries: list[Entry], ledger: Ledger, options: Options, start: Star
 
 
 def _run_here(progress: "Progress", start: Start) -> None:
-    with interruptible():
+    with handled_by(interrupt):  # between two jobs, or at the work around one; a running job handles its own
         while entry := progress.next():
             progress.started(entry)
             progress.ended(settle(entry, start))
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """A signal between two jobs, or at the work around one, ends what is being done; a running job handles its own."""
-
-    def handle(signum: int, _: object) -> None:
-        raise Interrupted(signum)
-
-    before = {s: signal.signal(s, handle) for s in SIGNALS}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 class Progress:

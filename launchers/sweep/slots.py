@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,16 +9,14 @@ from multiprocessing import connection
 from typing import TYPE_CHECKING, Any
 
 from launchers.processes import POLL_SECONDS
-from launchers.signals import received_signals
+from launchers.signals import handled_by, interrupt, received_signals
 from launchers.sweep.devices import Room, on_cores, shares_of_cores
 from launchers.sweep.states import Start, settle
 from runner import hardware
 from runner.compatibility import gpus_used
-from runner.errors import Interrupted
 from runner.ledger import Entry
 from runner.parent_death import die_with_parent
 from runner.run_folder import RunFolder
-from runner.stop import SIGNALS
 
 if TYPE_CHECKING:
     from launchers.sweep.run import Progress
@@ -64,19 +61,13 @@ def _serve(pipe: Any, cores: list[int], start: Start) -> None:
     """The slot's main: jobs come in, their ends go out."""
     die_with_parent()
     os.setpgid(0, 0)  # the terminal's Ctrl-C is for the sweep alone, which passes it on
-    for signum in SIGNALS:
-        signal.signal(signum, _interrupt)
-    with on_cores(cores):
+    with handled_by(interrupt), on_cores(cores):
         while (given := pipe.recv()) is not None:
             entry, environment, log = given
             os.environ.update(environment)
             with _output_to(log):
                 done = settle(entry, start)
             pipe.send(done)
-
-
-def _interrupt(signum: int, _: object) -> None:
-    raise Interrupted(signum)
 
 
 @contextmanager

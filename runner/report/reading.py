@@ -12,7 +12,6 @@ import yaml
 from runner.run_folder import RunFolder
 
 Columns = dict[str, list[float]]
-GPU_LOAD = "gpu.csv"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
 
 
@@ -39,7 +38,7 @@ def read_run(path: Path) -> Run:
         provenance=_mapping(folder.provenance),
         steps=read_columns(folder.steps),
         epochs=read_columns(folder.epochs),
-        gpu=read_columns(folder.path / GPU_LOAD),
+        gpu=read_columns(folder.gpu),
     )
 
 
