@@ -20,10 +20,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import GROUPS, no_such_option, options, unknown_key
+from runner.config import CONF, GROUPS, no_such_option, options, unknown_key
 from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
 from runner.ledger import Ledger
 from runner.run_folder import RunFolder, fresh_folder
+from runner.saved import with_saved_config
 
 FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=runner.command_line.FreshFolder"
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
@@ -34,7 +35,7 @@ _ends: list[ConfigurationError | RunFailed | None] = []  # how each job of this 
 def command_line(app: Callable[[], Any]) -> NoReturn:
     """Run a Hydra app and end the process: 0 done, 1 failed, 2 bad configuration, 130/143 interrupted."""
     if not {"-sc", "--shell-completion"} & set(sys.argv):
-        sys.argv = with_fresh_folder(sys.argv)  # not in conf/: a saved config that is run again has lost that section
+        sys.argv = with_saved_config(with_fresh_folder(sys.argv), home=CONF.parent)
     sys.exit(exit_code(app))
 
 

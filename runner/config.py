@@ -29,7 +29,6 @@ def check(composed: DictConfig) -> dict[str, Any]:
     """The run config as plain values. Raises ConfigurationError for unknown keys, wrong types and ranges."""
     composed = copy.deepcopy(composed)
     OmegaConf.set_struct(composed, False)
-    _look_up_options(composed)
     _refuse_volatile(OmegaConf.to_container(composed, resolve=False))
     try:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)  # type: ignore
@@ -121,22 +120,6 @@ def known_keys() -> list[str]:
     sections = [(name, base[name]) for name in SECTIONS]
     sections += [(group, read_option(group, option)) for group in GROUPS for option in options(group)]
     return sorted({"seed", *GROUPS, *(f"{name}.{key}" for name, section in sections for key in section)})
-
-
-def _look_up_options(config: DictConfig) -> None:
-    """A group override on top of a saved config arrives as plain text; put the option in its place.
-
-    A parallel option brings the launcher that it names, unless that was chosen as well.
-    """
-    chosen = {group: config.get(group) for group in GROUPS if isinstance(config.get(group), str)}
-    for group, name in chosen.items():
-        config[group] = read_option(group, name)
-        brings = _read(CONF / group / f"{name}.yaml").get("defaults", [])
-        for entry in (entry for entry in brings if isinstance(entry, dict)):
-            for key, option in entry.items():
-                other = key.removeprefix("override /")
-                if other in GROUPS and other not in chosen:
-                    config[other] = read_option(other, option)
 
 
 def _refuse_volatile(value: Any, key: str = "") -> None:

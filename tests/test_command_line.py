@@ -150,11 +150,14 @@ class TestOverASavedConfig:
     def test_an_option_is_looked_up_and_brings_its_launcher(self, repeat):
         assert_refused(repeat("parallel=ddp", "data.batch_size=33"), "data.batch_size=33", "2 ranks")
 
+    def test_and_the_launcher_takes_keys(self, repeat):
+        assert_refused(repeat("parallel=ddp", "launcher.nproc_per_node=3"), "data.batch_size=32", "3 ranks")
+
     def test_an_option_without_files_in_the_saved_folder_is_found(self, repeat):
         assert_refused(repeat("precision=tf32"), "precision=tf32", "Use precision=fp32")
 
     def test_null_is_no_option(self, repeat):
-        assert_refused(repeat("parallel=null"), "parallel=null", PARALLEL)
+        assert_refused(repeat("parallel=null"), "Config group override", "set each group to one of its options")
 
     def test_an_experiment_cannot_be_laid_over_it(self, repeat):
         assert_refused(repeat("experiment=debug"), "experiment", "--config-path")

@@ -42,7 +42,6 @@ def test_the_default_is_complete_and_plain():
 
 def test_the_composed_config_stays_as_it_is():
     config = saved()
-    config.parallel = "ddp"
     before = OmegaConf.to_yaml(config)
     check(config)
     assert OmegaConf.to_yaml(config) == before
@@ -59,39 +58,6 @@ def test_every_group_is_a_folder_with_options(group):
 
 def test_every_folder_is_a_group():
     assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, "experiment"}
-
-
-@pytest.mark.parametrize(("group", "option"), EVERY_OPTION)
-def test_an_option_named_over_a_saved_config_is_looked_up(group, option):
-    config = saved()
-    config[group] = option
-    expected = read_option(group, option)
-    if missing := [key for key, value in expected.items() if value == "???"]:
-        with pytest.raises(ConfigurationError, match=f"^{group}.{missing[0]} is not set"):
-            check(config)
-    else:
-        assert check(config)[group] == expected
-
-
-def test_a_parallel_option_over_a_saved_config_brings_its_launcher():
-    config = saved()
-    config.parallel = "ddp"
-    checked = check(config)
-    assert (checked["parallel"]["name"], checked["launcher"]) == ("ddp", read_option("launcher", "spawn"))
-
-
-def test_unless_the_launcher_was_named_too():
-    config = saved()
-    config.parallel, config.launcher = "ddp", "torchrun"
-    assert check(config)["launcher"]["name"] == "torchrun"
-
-
-def test_an_unknown_option_over_a_saved_config_is_refused():
-    config = saved()
-    config.parallel = "dpp"
-    allowed = ", ".join(options("parallel"))
-    with pytest.raises(ConfigurationError, match=rf"parallel=dpp: .* Did you mean dp or ddp\? Allowed: {allowed}\."):
-        check(config)
 
 
 def test_what_an_older_config_lacks_gets_its_default():
