@@ -10,6 +10,8 @@ from omegaconf import DictConfig
 from launchers.base import launch, prepare
 from runner.freeze import freeze
 from runner.provenance import record
+from runner.seal import seal_file
+from runner.trust.targets import judge
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
@@ -20,8 +22,11 @@ def run(config: DictConfig) -> float | None:
             check_experiment(HydraConfig.get().overrides.task)
             freeze(folder, config)
         frozen = folder.read_config()
+        judge(frozen)
         prepare(frozen, apart=in_sweep())
         record(folder, frozen)
+        if HydraConfig.get().output_subdir == folder.composed.parent.name:  # else it is not of this run
+            seal_file(folder.composed)
         return launch(folder, apart=in_sweep())["objective"]
     return None
 

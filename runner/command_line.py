@@ -9,24 +9,20 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, OverrideParseException
-from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.config import CONF, GROUPS, no_such_option, options, unknown_key
-from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
-from runner.ledger import Ledger
-from runner.run_folder import RunFolder, fresh_folder
+from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable, complain
+from runner.fresh_folder import as_typed, with_fresh_folder
+from runner.run_folder import RunFolder
 from runner.saved import with_saved_config
+from runner.trust.guard import guarded
 
-FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=runner.command_line.FreshFolder"
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
 QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
 _ends: list[ConfigurationError | RunFailed | None] = []  # how each job of this process ended; None: well
@@ -34,16 +30,14 @@ _ends: list[ConfigurationError | RunFailed | None] = []  # how each job of this 
 
 def command_line(app: Callable[[], Any]) -> NoReturn:
     """Run a Hydra app and end the process: 0 done, 1 failed, 2 bad configuration, 130/143 interrupted."""
-    if not {"-sc", "--shell-completion"} & set(sys.argv):
-        sys.argv = with_saved_config(with_fresh_folder(sys.argv), home=CONF.parent)
-    sys.exit(exit_code(app))
 
+    def start() -> None:
+        if not {"-sc", "--shell-completion"} & set(sys.argv):
+            arguments = guarded(sys.argv, home=CONF.parent)
+            sys.argv = with_saved_config(with_fresh_folder(arguments), home=CONF.parent)
+        app()
 
-def with_fresh_folder(arguments: list[str]) -> list[str]:
-    """The command line with the callback among its overrides, which must stand together for argparse."""
-    overrides = get_args_parser().parse_known_args(arguments[1:])[0].overrides
-    at = arguments.index(overrides[0], 1) if overrides else len(arguments)
-    return [*arguments[:at], FRESH_FOLDER, *arguments[at:]]
+    sys.exit(exit_code(start))
 
 
 def exit_code(app: Callable[[], Any]) -> int:
@@ -121,7 +115,7 @@ def note(failure: ConfigurationError | RunFailed | None) -> None:
 
 def check_experiment(overrides: Any) -> None:
     """Hydra silently leaves out an optional option that it can't find, even one that the user named."""
-    for override in _as_typed(overrides):
+    for override in as_typed(overrides):
         key, _, value = override.partition("=")
         if key.lstrip("+") == "experiment":
             for name in value.strip("[]").split(","):
@@ -134,22 +128,6 @@ def report(error: ConfigurationError | RunFailed) -> None:
     if isinstance(error, RunFailed) and error.error["traceback"]:
         print(error.error["traceback"].rstrip(), file=sys.stderr)
     complain(str(error))
-
-
-def complain(message: str) -> None:
-    """Print an error the way that every command of this project does."""
-    print(f"error: {message}", file=sys.stderr)
-
-
-def _as_typed(overrides: Any) -> list[str]:
-    """Overrides with their interpolations unresolved."""
-    return cast(list[str], OmegaConf.to_container(overrides, resolve=False))
-
-
-def refuse(message: str) -> NoReturn:
-    """End the process from within a callback, whose ordinary exceptions Hydra turns into warnings."""
-    complain(message)
-    sys.exit(2)
 
 
 def explain(error: Exception) -> str:
@@ -179,43 +157,3 @@ def explain(error: Exception) -> str:
     if "Config group override must be" in text:
         return f"{text}: set each group to one of its options, which `python run.py --help` lists."
     return text
-
-
-class FreshFolder(Callback):
-    """Gives every run a folder of its own, before Hydra writes anything into one.
-
-    A folder that the user named and that holds a run already is refused; one that a clock named, in the same
-    second as another, gets a new name.
-    """
-
-    def on_run_start(self, config: DictConfig, **_: Any) -> None:
-        for override in _as_typed(config.hydra.overrides.hydra):
-            if override.lstrip("+").startswith("hydra.launcher."):
-                refuse(f"{override} is for sweeps, and this is a single run. Add -m, or leave it out.")
-        self._settle(config, "run", lambda path: RunFolder(path).holds_run())
-
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        self._settle(config, "sweep", _holds_sweep)
-
-    @staticmethod
-    def _settle(config: DictConfig, kind: str, is_taken: Callable[[Path], bool]) -> None:
-        section = config.hydra[kind]
-        path = Path(section.dir)
-        named = any(override.startswith(f"hydra.{kind}.dir=") for override in _as_typed(config.hydra.overrides.hydra))
-        try:
-            if named and is_taken(path):
-                refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
-            if named:
-                path.mkdir(parents=True, exist_ok=True)
-            else:
-                with read_write(config.hydra):
-                    section.dir = str(fresh_folder(path))
-        except OSError as error:
-            refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
-
-
-def _holds_sweep(path: Path) -> bool:
-    """One that was refused before its first job leaves multirun.yaml alone."""
-    if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
-        return True
-    return Ledger(path).exists() or (path / "0").exists()

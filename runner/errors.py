@@ -1,6 +1,9 @@
 """How a run can end other than well, each with the process's exit code."""
 
 import signal
+import sys
+
+DIFFERS = 3  # the exit code of what ran, and compared, and is not the same
 
 
 class ConfigurationError(ValueError):
@@ -44,3 +47,8 @@ def describe(error: dict) -> str:
     where = "the run failed" if error["rank"] is None else f"rank {error['rank']} failed first"
     code = "" if error["exit_code"] is None else f" (exit code {error['exit_code']})"
     return f"{where}{code}: {error['type']}: {error['message']}"
+
+
+def complain(message: str) -> None:
+    """Print an error the way that every command of this project does."""
+    print(f"error: {message}", file=sys.stderr)

@@ -7,11 +7,14 @@ from omegaconf import DictConfig
 from runner.compatibility import complete
 from runner.config import check
 from runner.run_folder import RunFolder
+from runner.trust.targets import judge
 
 
 def checked(composed: DictConfig, *, timeout: float | None = None) -> dict[str, Any]:
     """The run config that ``freeze`` writes."""
-    config = complete(check(composed))
+    config = check(composed)
+    judge(config)
+    complete(config)
     if config["launcher"]["timeout"] is None:
         config["launcher"]["timeout"] = timeout
     return config

@@ -1,4 +1,4 @@
-"""Where a run came from: command, code, versions, devices, host. Written before the ranks start."""
+"""Where a run came from: command, code, versions, devices, host, data. Written before the ranks start."""
 
 import getpass
 import hashlib
@@ -6,28 +6,30 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
-from runner import apex_installation, hardware, horovod_installation
-from runner.command_line import FRESH_FOLDER
+from runner import apex_installation, hardware, horovod_installation, saved
+from runner.code_state import code_at_start, own_code
+from runner.fingerprint import fingerprint
+from runner.fresh_folder import FRESH_FOLDER
 from runner.hosts import ranks
 from runner.run_folder import RunFolder, write_whole
+from runner.seal import sealed
 
-ROOT = Path(__file__).resolve().parent.parent
-ENVIRONMENT = ("CUDA_", "NCCL_", "GLOO_", "OMP_", "MKL_", "KMP_", "HOROVOD_", "TORCH_", "PYTORCH_", "CUBLAS_", "SLURM_")
-CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.cfg", "*.sh", "*.c", "*.cc", "*.cpp", "*.cu", "*.h")
+FORMAT = 1  # of what a run folder holds; raised when older programs would misread it
+ENVIRONMENT = (
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "GLOO_", "HOROVOD_", "TORCH_", "PYTORCH_", "SLURM_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
+)
 # Keys that cannot change a run's results.
 WITHOUT_EFFECT = (
     ("data", "root"),
     ("data", "num_workers"),
+    ("data", "fingerprint"),
     ("trainer", "log_every"),
     ("checkpoint", "every"),
     ("checkpoint", "keep"),
@@ -40,16 +42,24 @@ WITHOUT_EFFECT = (
 
 def record(folder: RunFolder, config: dict[str, Any]) -> None:
     """Write provenance.json, and code.diff where the code differs from its commit."""
+    if diff := code_at_start()[1]:
+        write_whole(folder.code_diff, sealed(diff, name=folder.code_diff.name))
+    folder.write_json(folder.provenance, describe(config))
+
+
+def describe(config: dict[str, Any]) -> dict[str, Any]:
+    """What provenance.json would say of a run of this config that is started here and now."""
     commit, diff = code_at_start()
-    if diff:
-        write_whole(folder.code_diff, diff)
     packages = installed_packages()
-    content = {
+    return {
+        "format": FORMAT,
         "command": shlex.join(["python", *(a for a in sys.argv if a != FRESH_FOLDER)]),
         "directory": os.getcwd(),
+        "composed_from": saved.source(),
         "signature": signature(config),
         "commit": commit,
         "clean": commit is not None and not diff,
+        "own_code": own_code(config),
         "versions": {
             "python": platform.python_version(),
             "torch": packages.get("torch"),
@@ -57,31 +67,31 @@ def record(folder: RunFolder, config: dict[str, Any]) -> None:
             "horovod": horovod_installation.version(),
             "apex": apex_installation.description(),
             "cuda": hardware.torch_cuda_version(),
+            "cudnn": _of_nvidia(packages, "cudnn"),
+            "nccl": _of_nvidia(packages, "nccl"),
             "driver": hardware.driver_version() or None,
         },
         "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
         "devices": hardware.gpu_names(),
-        "cpu": {"model": hardware.cpu_model(), "cores": hardware.cpu_cores()},
+        "cpu": {
+            "model": hardware.cpu_model(),
+            "cores": hardware.cpu_cores(),
+            "threads_per_rank": config["launcher"]["threads_per_rank"],
+        },
         "host": socket.gethostname(),
-        "user": _user(),
+        "user": user(),
         "system": platform.platform(),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(ENVIRONMENT)},
         "ranks": ranks(config),
         "launcher": config["launcher"]["name"],
+        "data": fingerprint(config["data"]),
     }
-    folder.write_json(folder.provenance, content)
 
 
 @cache
 def installed_packages() -> dict[str, str]:
     """Versions by name; those of this process, for all the runs that it starts."""
     return {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
-
-
-@cache
-def code_at_start() -> tuple[str | None, bytes]:
-    """``code_state`` as it was for the first run that this process starts; warm ranks of later ones run that too."""
-    return code_state()
 
 
 def signature(config: dict[str, Any]) -> str:
@@ -95,32 +105,14 @@ def signature(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def code_state() -> tuple[str | None, bytes]:
-    """The project's commit and what differs from it, untracked code files included; without git (None, b"")."""
-    commit = _git("rev-parse", "HEAD").decode().strip() or None
-    index = _git("rev-parse", "--git-path", "index").decode().strip()
-    if commit is None or not (ROOT / index).exists():
-        return commit, b""
-    with tempfile.TemporaryDirectory() as scratch:  # a scratch index, so that the user's own is not touched
-        env = {"GIT_INDEX_FILE": shutil.copy(ROOT / index, scratch)}
-        untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
-        if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
-            _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, env=env)
-        return commit, _git("diff", "HEAD", env=env)
-
-
-def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
-    try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
-        )
-    except FileNotFoundError:
-        return b""
-    return done.stdout if done.returncode == 0 else b""
-
-
-def _user() -> str:
+def user() -> str:
+    """The name of whoever runs this process, or the number of a user without one, as in a container."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):
         return str(os.getuid())
+
+
+def _of_nvidia(packages: dict[str, str], library: str) -> str | None:
+    """The version of the library that torch brought along as a package of its own."""
+    return next((version for name, version in packages.items() if name.startswith(f"nvidia-{library}-cu")), None)

@@ -13,6 +13,7 @@ from typing import IO, Any
 import yaml
 
 from runner.errors import ConfigurationError
+from runner.seal import sealed
 
 
 @contextmanager
@@ -69,8 +70,10 @@ class RunFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path).absolute()
         self.config = self.path / "run.yaml"
+        self.composed = self.path / ".hydra" / "config.yaml"
         self.provenance = self.path / "provenance.json"
         self.code_diff = self.path / "code.diff"
+        self.log = self.path / "run.log"
         self.logs = self.path / "logs"
         self.heartbeat = self.logs / "heartbeat"
         self.steps = self.path / "steps.csv"
@@ -80,6 +83,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.last_checkpoint = self.checkpoints / "last.pt"
         self.best_checkpoint = self.checkpoints / "best.pt"
+        self.parity = self.path / "parity"
         self.result = self.path / "result.json"
 
     def __str__(self) -> str:
@@ -122,7 +126,8 @@ class RunFolder:
 
     def write_config(self, config: dict) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(self.config, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode()
+        write_whole(self.config, sealed(content, name=self.config.name))
 
     def read_config(self) -> dict:
         """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""

@@ -10,6 +10,12 @@ from hydra.core.config_store import ConfigStore
 from runner.config import CONF, GROUPS, SECTIONS, option_of
 
 NAME = "saved"
+_sources: list[str] = []
+
+
+def source() -> str | None:
+    """The saved config that this process composes its runs from, if any."""
+    return _sources[-1] if _sources else None
 
 
 def with_saved_config(arguments: list[str], *, home: Path) -> list[str]:
@@ -20,9 +26,11 @@ def with_saved_config(arguments: list[str], *, home: Path) -> list[str]:
     flags = get_args_parser().parse_known_args(arguments[1:])[0]
     if flags.config_path is None:
         return arguments
-    saved = _read(home / flags.config_path, flags.config_name or "config")
+    path = home / flags.config_path / f"{(flags.config_name or 'config').removesuffix('.yaml')}.yaml"
+    saved = _read(path)
     if saved is None:
         return arguments
+    _sources.append(str(path))
     offer(saved, chosen={override.partition("=")[0] for override in flags.overrides})
     return [*arguments, "--config-path", str(CONF), "--config-name", NAME]  # of two the last one counts
 
@@ -47,9 +55,8 @@ def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
     store.store(name=NAME, node={"defaults": defaults, **base, **rest, **sections, "hydra": base["hydra"]})
 
 
-def _read(folder: Path, name: str) -> dict[str, Any] | None:
+def _read(path: Path) -> dict[str, Any] | None:
     """The config if it is a whole run's; None where there is none, or one that Hydra has yet to compose."""
-    path = folder / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError):  # Hydra will say what is wrong

@@ -28,6 +28,16 @@ class Done:
     err: str
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Seals and trust are of a user who has neither key nor settings yet; child processes inherit that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.delenv("MANYHEADS_TRUST", raising=False)
+        yield
+
+
 class RunCommand(Protocol):
     def __call__(self, *overrides: str, cwd: Path | None = None, timeout: float = 120) -> Done: ...
 

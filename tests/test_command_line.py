@@ -11,9 +11,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runner import command_line
-from runner.command_line import FRESH_FOLDER, FreshFolder, exit_code, with_fresh_folder
+from runner.command_line import exit_code
 from runner.config import CONF, GROUPS, options
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.fresh_folder import FRESH_FOLDER, FreshFolder, with_fresh_folder
 from tests.conftest import FAST, ROOT, RUN, execute
 
 PARALLEL = f"Allowed: {', '.join(options('parallel'))}"

@@ -15,7 +15,13 @@ OPTIONS = [(group, option) for group in GROUPS for option in options(group)]
 PACKAGE = {"parallel": "runner.parallel", "precision": "runner.precision", "launcher": "launchers"}
 OURS = [(group, option) for group in PACKAGE for option in options(group)]
 REQUIRED = {"data.root": "/somewhere", "_target_": "my_package.Thing"}
-LOADING = {"batch_size", "num_workers", "drop_last", "on_corrupt"}  # understood by the loaders, for every kind of data
+LOADING = {
+    "batch_size",
+    "num_workers",
+    "drop_last",
+    "on_corrupt",
+    "fingerprint",
+}  # understood by the loaders, for every kind of data
 FITTING = {"lr_scaling", "base_batch_size"}  # understood by the optimizers' own module, for every class
 
 

@@ -1,19 +1,16 @@
 import copy
 import json
 import os
-import shutil
-import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 
-from runner import apex_installation, horovod_installation, provenance
+from runner import apex_installation, horovod_installation, provenance, saved
 from runner.compatibility import complete
 from runner.config import CONF, check
-from runner.provenance import WITHOUT_EFFECT, code_state, signature
+from runner.provenance import FORMAT, WITHOUT_EFFECT, describe, signature
 from runner.run_folder import RunFolder
 
 
@@ -42,64 +39,6 @@ def test_every_key_counts_but_those_without_effect(config):
 
 def test_every_key_without_effect_exists(config):
     assert set(WITHOUT_EFFECT) <= set(leaves(config))
-
-
-@pytest.fixture
-def repository(tmp_path, monkeypatch):
-    """A repository of its own with one commit of run.py."""
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    (tmp_path / "run.py").write_text("print(1)\n")
-    for command in ("init -q", "add run.py", "-c user.name=a -c user.email=a@b commit -qm first"):
-        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
-    return tmp_path
-
-
-def git(repository: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True, text=True).stdout
-
-
-def test_a_clean_commit_has_no_diff(repository):
-    assert code_state() == (git(repository, "rev-parse", "HEAD").strip(), b"")
-
-
-def test_changes_and_new_code_files_are_in_the_diff(repository):
-    (repository / "run.py").write_text("print(2)\n")
-    (repository / "new.py").write_text("print('new')\n")
-    (repository / "photo.jpg").write_bytes(b"not code")
-    before = git(repository, "status", "--porcelain"), (repository / ".git" / "index").read_bytes()
-    diff = code_state()[1].decode()
-    assert "+print(2)" in diff
-    assert "+print('new')" in diff
-    assert "photo" not in diff
-    assert (git(repository, "status", "--porcelain"), (repository / ".git" / "index").read_bytes()) == before
-
-
-def test_the_diff_restores_the_code(repository):
-    (repository / "run.py").write_text("print(2)\n")
-    (repository / "new.py").write_text("print('new')\n")
-    diff = code_state()[1]
-    git(repository, "stash", "-u", "-q")
-    subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True)
-    assert (repository / "run.py").read_text() == "print(2)\n"
-    assert (repository / "new.py").read_text() == "print('new')\n"
-
-
-def test_staged_changes_are_in_the_diff(repository):
-    (repository / "run.py").write_text("print(3)\n")
-    git(repository, "add", "run.py")
-    assert b"+print(3)" in code_state()[1]
-
-
-def test_without_a_repository_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert code_state() == (None, b"")
-
-
-def test_without_git_there_is_no_commit(repository, monkeypatch):
-    monkeypatch.setenv("PATH", str(repository))
-    assert shutil.which("git") is None
-    assert code_state() == (None, b"")
 
 
 @pytest.mark.parametrize(("horovod", "apex"), [("9.8", "0.1 with amp"), (None, None)])
@@ -132,3 +71,31 @@ def test_of_a_real_run(finished_run):
     assert content["cpu"]["cores"] == len(os.sched_getaffinity(0))
     assert (content["ranks"], content["launcher"]) == (1, "inline")
     assert content["clean"] == (content["commit"] is not None and not finished_run.code_diff.exists())
+    assert content["format"] == FORMAT
+    assert content["data"]["files"] == 1
+    assert content["composed_from"] is None
+
+
+def test_it_says_what_describe_says(config, tmp_path):
+    folder = RunFolder(tmp_path)
+    provenance.record(folder, config)
+    assert json.loads(folder.provenance.read_text()) == describe(config)
+
+
+def test_a_run_composed_from_a_saved_config_points_back(config, monkeypatch):
+    monkeypatch.setattr(saved, "_sources", ["/a/run.yaml"])
+    assert describe(config)["composed_from"] == "/a/run.yaml"
+
+
+def test_libraries_that_came_with_torch_have_versions(config, monkeypatch):
+    packages = {"nvidia-cudnn-cu13": "9.1", "nvidia-nccl-cu12": "2.2", "torch": "2.6"}
+    monkeypatch.setattr(provenance, "installed_packages", lambda: packages)
+    versions = describe(config)["versions"]
+    assert (versions["cudnn"], versions["nccl"], versions["torch"]) == ("9.1", "2.2", "2.6")
+
+
+def test_variables_that_can_change_numbers_are_kept(config, monkeypatch):
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    monkeypatch.setenv("UNRELATED", "1")
+    assert describe(config)["environment"]["NVIDIA_TF32_OVERRIDE"] == "1"
+    assert "UNRELATED" not in describe(config)["environment"]

@@ -19,6 +19,8 @@ from runner.freeze import checked, freeze
 from runner.ledger import Entry
 from runner.provenance import signature
 from runner.run_folder import RunFolder
+from runner.seal import seal_file
+from runner.trust.targets import trust_in_force
 
 
 @dataclass(frozen=True)
@@ -108,3 +110,5 @@ def save_composed(folder: RunFolder, composed: DictConfig) -> None:
     files = {"config": task_config(composed), "hydra": hydra, "overrides": composed.hydra.overrides.task}
     for name, content in files.items():
         OmegaConf.save(content, path / f"{name}.yaml")
+    if trust_in_force() is None:  # else it is somebody else's, and not looked at as a whole yet
+        seal_file(path / "config.yaml")

@@ -1,8 +1,7 @@
 """A sweep's jobs without Hydra: from the folders in which they were frozen."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -17,16 +16,22 @@ from runner.command_line import reported
 from runner.errors import ConfigurationError
 from runner.freeze import freeze
 from runner.ledger import Entry, Ledger
+from runner.log_file import log_file
 from runner.provenance import record
 from runner.run_folder import RunFolder
+from runner.trust.folders import refuse_untrusted_jobs
 
 
-def resume(sweep: Path) -> None:
-    """Run what is not completed, and go on with what was interrupted. Raises ConfigurationError, Interrupted."""
+def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
+    """Run what is not completed, and go on with what was interrupted. Raises ConfigurationError, Interrupted.
+
+    packages: those that the user trusts.
+    """
     ledger = Ledger(sweep)
     with ledger.locked():
         options = Options.of(ledger.options())
         entries = [entry for entry in ledger.entries() if entry.state != "completed"]
+        refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
         slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
         try:
             run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options), slots=slots)
@@ -40,7 +45,7 @@ def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
     result = folder.read_result()
     if result is not None and result["status"] == "completed":
         return result["objective"]
-    with log_file(folder), reported(skips=True):
+    with log_file(folder.log), reported(skips=True):
         if not folder.config.exists():  # it was refused; what was missing may be there now
             freeze(folder, _config(folder), timeout=options.timeout)
         if folder.is_planned():
@@ -57,25 +62,7 @@ def _configs(sweep: Path, entries: list[Entry]) -> Iterator[DictConfig]:
 
 def _config(folder: RunFolder) -> DictConfig:
     """As it was frozen, or else composed."""
-    for path in (folder.config, folder.path / ".hydra" / "config.yaml"):
+    for path in (folder.config, folder.composed):
         if path.exists():
             return cast(DictConfig, OmegaConf.load(path))
     raise ConfigurationError(f"{folder} holds no run: neither {folder.config.name} nor .hydra/config.yaml is there.")
-
-
-@contextmanager
-def log_file(folder: RunFolder) -> Iterator[None]:
-    """What this process logs goes to the run's run.log meanwhile, written as Hydra does it."""
-    folder.path.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(folder.path / "run.log")
-    handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers
-    root.handlers = [handler]
-    root.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.handlers = handlers
-        handler.close()

@@ -1,5 +1,6 @@
 """What a data option provides. Its module imports no torch until it builds, so that the parent can check it."""
 
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -36,6 +37,11 @@ class Data:
     @staticmethod
     def check(section: dict[str, Any]) -> None:
         """Look, in the parent, for what the run would miss. Raises ConfigurationError."""
+
+    @staticmethod
+    def sources(section: dict[str, Any]) -> dict[str, Path]:
+        """Files and folders that the samples are read from, by the names by which a fingerprint knows them."""
+        return {"root": Path(section["root"])} if section.get("root") else {}
 
     def split(self, *, train: bool) -> Dataset:
         """The samples of one split. Raises ConfigurationError."""

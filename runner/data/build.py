@@ -12,7 +12,8 @@ from runner.errors import ConfigurationError
 from runner.instantiate import call, locate
 from runner.parallel.base import Parallel
 
-LOADING = ("_target_", "batch_size", "num_workers", "drop_last", "on_corrupt")  # every option's keys, not its class's
+# Every option's keys, not its class's.
+LOADING = ("_target_", "batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
 
 
 def build_data(section: dict[str, Any]) -> Data:

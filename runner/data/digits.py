@@ -28,6 +28,10 @@ class Digits(Data):
     def check(section: dict[str, Any]) -> None:
         path()
 
+    @staticmethod
+    def sources(section: dict[str, Any]) -> dict[str, Path]:
+        return {"digits.csv.gz": path()}
+
     def split(self, *, train: bool) -> Dataset:
         import torch
 

@@ -44,6 +44,10 @@ class ImageFolder(Data):
                         f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
                     )
 
+    @staticmethod
+    def sources(section: dict[str, Any]) -> dict[str, Path]:
+        return {split: Path(section["root"]) / split for split in SPLITS.values()}
+
     def split(self, *, train: bool) -> Dataset:
         return Photos(self.root / SPLITS[train], self.classes, image_size=self.image_size, train=train)
 

@@ -48,6 +48,11 @@ class TorchvisionData(Data):
         if not section["download"] and not _evidence(section["name"], section["root"]).exists():
             raise missing(section["name"], section["root"], "data.download=false forbids it")
 
+    @staticmethod
+    def sources(section: dict[str, Any]) -> dict[str, Path]:
+        folder = _evidence(section["name"], section["root"]).parent
+        return {folder.name: folder}
+
     def split(self, *, train: bool) -> Dataset:
         import torch
         import torchvision

@@ -1,0 +1,1 @@
+"""Configs from others: which code one may name, and whose it must be otherwise."""
