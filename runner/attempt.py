@@ -48,6 +48,16 @@ class Attempt:
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
         """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""
         trainer = self.trainer
+        self.load(state)
+        trainer.progress = Progress.from_state(state["progress"])
+        if len(state["rng"]) == self.parallel.world_size:
+            set_state(state["rng"][self.parallel.rank])
+        else:  # other ranks than before: new streams, the same in every such attempt
+            seed_everything(seed + 1 + self.parallel.rank + trainer.progress.step)
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
+        trainer = self.trainer
         model = self.parallel.unwrap(trainer.model)
         load_model(model, state["model"], state["source"])
         trainer.precision.weights_loaded(model, state["model"])
@@ -55,11 +65,14 @@ class Attempt:
         self.parallel.restored(trainer.model, trainer.optimizer)
         if state["precision"].keys() == trainer.precision.state_dict().keys():  # else it was of another precision
             trainer.precision.load_state_dict(state["precision"])
-        trainer.progress = Progress.from_state(state["progress"])
-        if len(state["rng"]) == self.parallel.world_size:
-            set_state(state["rng"][self.parallel.rank])
-        else:  # other ranks than before: new streams, the same in every such attempt
-            seed_everything(seed + 1 + self.parallel.rank + trainer.progress.step)
+
+    def learned(self) -> dict[str, Any]:
+        """All that updates have changed, but for how far they have come."""
+        return {
+            "model": self.weights(),
+            "optimizer": self.trainer.optimizer.state_dict(),
+            "precision": self.trainer.precision.state_dict(),
+        }
 
     def save(self, *, best: bool) -> None:
         """A checkpoint, when one is due: by the settings, because it is the best, or because the run ends here."""
@@ -70,10 +83,8 @@ class Attempt:
         rng = self.parallel.gather(get_state())
         if self.parallel.rank == 0:
             state = {
-                "model": self.weights(),
-                "optimizer": trainer.optimizer.state_dict(),
+                **self.learned(),
                 "scheduler": {"step": progress.step},  # learning rates are a function of the update's number
-                "precision": trainer.precision.state_dict(),
                 "progress": progress.state_dict(),
                 "rng": rng,
                 "tables": trainer.reporter.recorder.position(),
@@ -81,8 +92,8 @@ class Attempt:
             self.checkpoints.save(state, step=progress.step, best=best)
         trainer.heartbeat.beat()
 
-    def conclude(self) -> None:
-        """Rank 0 writes result.json and shows the table."""
+    def conclude(self, **findings: Any) -> None:
+        """Rank 0 writes result.json, ``findings`` included, and shows the table."""
         progress, stopped = self.trainer.progress, self.trainer.stop.signal
         memory = self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()])
         if self.parallel.rank > 0:
@@ -103,6 +114,7 @@ class Attempt:
             "weights_sha256": weights_sha256(self.weights()),
             "corrupt_samples": progress.corrupt,
             "skipped_steps": progress.skipped,
+            **findings,
         }
         self.folder.write_json(self.folder.result, result)
         self.trainer.reporter.display.table(*summary(result, self.folder))

@@ -1,6 +1,5 @@
 """Assembly of a rank from the run config, in the one order that satisfies every backend."""
 
-import os
 from typing import Any
 
 import torch
@@ -9,6 +8,7 @@ from runner.attempt import Attempt
 from runner.checkpoint import Checkpoints
 from runner.data.build import build_data, build_loaders
 from runner.data.loader import Entrance
+from runner.determinism import operations_named, set_deterministic
 from runner.display import Display, Terminal
 from runner.errors import ConfigurationError
 from runner.header import header
@@ -17,6 +17,8 @@ from runner.instantiate import instantiate, locate
 from runner.model.build import build_loss, build_model
 from runner.optimizers import build_optimizer
 from runner.parallel.base import Parallel
+from runner.parity.probe import Probe
+from runner.parity.task import read_task
 from runner.precision.base import Precision
 from runner.recorder import Files, Recorder
 from runner.reporter import Reporter
@@ -28,9 +30,15 @@ from runner.trainer import Settings, Trainer
 Config = dict[str, Any]
 
 
+@operations_named()
 def run(config: Config, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Train, or only evaluate, as the config says. Raises ConfigurationError."""
+    """Train, or only evaluate, as the config says, or take parity's steps. Raises ConfigurationError."""
     checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
+    if (task := read_task(folder)) is not None:
+        probe = Probe(task, folder)
+        trainer = build(config, parallel, folder, heartbeat, None, probe=probe)
+        probe.run(Attempt(trainer, checkpoints=checkpoints, folder=folder), seed=config["seed"])
+        return
     evaluate_only = config["trainer"]["evaluate_only"]
     state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"])
     trainer = build(config, parallel, folder, heartbeat, state)
@@ -57,14 +65,25 @@ def join(config: Config, *, rank: int, local_rank: int, world_size: int) -> Para
 
 
 def build(
-    config: Config, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat, state: dict[str, Any] | None
+    config: Config,
+    parallel: Parallel,
+    folder: RunFolder,
+    heartbeat: Heartbeat,
+    state: dict[str, Any] | None,
+    *,
+    probe: Probe | None = None,
 ) -> Trainer:
-    """Everything that trains, in place. ``state``: the checkpoint that will be gone on from."""
+    """Everything that trains, in place. ``state``: the checkpoint that will be gone on from.
+
+    ``probe``: sees the model before anything has changed it, in a run that shows and records nothing.
+    """
     seed_everything(config["seed"])  # the same initial weights on every rank
     data = build_data(config["data"])
     precision: Precision = instantiate("precision", config["precision"], parallel)
     channels_last = config["trainer"]["channels_last"]
-    model = build_model(config, data)
+    model = build_model(config, data, dtype=precision.dtype)
+    if probe is not None:
+        probe.look(model)
     parameters = sum(p.numel() for p in model.parameters())
     model = precision.convert(model)
     if channels_last:
@@ -84,7 +103,7 @@ def build(
     schedule: Schedule = instantiate(
         "scheduler", config["scheduler"], optimizer, updates_per_epoch=train.updates, total_updates=settings.total_steps
     )
-    reporter = build_reporter(config, parallel, folder, state)
+    reporter = build_reporter(config, parallel, folder, state, silent=probe is not None)
     samples = (train.samples, evaluation.samples)
     reporter.display.header(
         header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
@@ -104,10 +123,12 @@ def build(
     )
 
 
-def build_reporter(config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None) -> Reporter:
+def build_reporter(
+    config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None, *, silent: bool = False
+) -> Reporter:
     """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
     recorder, display = Recorder(), Display()
-    if parallel.rank == 0:
+    if parallel.rank == 0 and not silent:
         display = Terminal()
         if not config["trainer"]["evaluate_only"]:
             position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
@@ -118,9 +139,11 @@ def build_reporter(config: Config, parallel: Parallel, folder: RunFolder, state:
 
 def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
     total = trainer["epochs"] * updates_per_epoch
+    total = min(total, trainer["max_steps"] or total)
     return Settings(
         epochs=trainer["epochs"],
-        total_steps=min(total, trainer["max_steps"] or total),
+        total_steps=total,
+        last_step=min(total, trainer["stop_after"] or total),
         evaluate_every=trainer["evaluate_every"],
         grad_accumulation=trainer["grad_accumulation"],
         clip_norm=trainer["clip_norm"],
@@ -134,8 +157,4 @@ def set_process(config: Config) -> None:
     trainer = config["trainer"]
     torch.set_num_threads(config["launcher"]["threads_per_rank"])
     torch.autograd.set_detect_anomaly(trainer["detect_anomaly"])
-    if trainer["deterministic"]:
-        # Read when cuBLAS starts: https://docs.nvidia.com/cuda/cublas/#results-reproducibility
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(trainer["deterministic"])
-    torch.backends.cudnn.benchmark = not trainer["deterministic"]
+    set_deterministic(trainer["deterministic"])

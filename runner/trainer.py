@@ -32,7 +32,8 @@ class Settings:
     """The trainer section of the run config, as far as the loop needs it."""
 
     epochs: int
-    total_steps: int
+    total_steps: int  # of the schedule
+    last_step: int  # where the run ends, at the latest with the schedule
     evaluate_every: int
     grad_accumulation: int
     clip_norm: float
@@ -84,7 +85,7 @@ class Trainer:
 
         save: writes a checkpoint if one is due, when called with ``best``; due_after_step: says so of a step.
         """
-        self.reporter.start(self.progress, total=self.settings.total_steps)
+        self.reporter.start(self.progress, total=self.settings.last_step)
         while not self.done and self.stop.signal is None:
             self.train_epoch(save, due_after_step)
             if self.stop.signal is None:
@@ -95,7 +96,7 @@ class Trainer:
     @property
     def done(self) -> bool:
         progress = self.progress
-        return progress.step >= self.settings.total_steps and progress.epoch_step == 0
+        return progress.step >= self.settings.last_step and progress.epoch_step == 0
 
     def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
         """The rest of the current epoch, from where the progress says on."""
@@ -104,7 +105,7 @@ class Trainer:
         self.model.train()
         batches = self.train.epoch(progress.epoch, progress.epoch_step)
         self.clock.resume()
-        for update in islice(self.clock.waiting(self._updates(batches)), max(0, last - progress.step)):
+        for update in islice(self.clock.waiting(self.updates(batches)), max(0, last - progress.step)):
             is_logged = (progress.step + 1) % self.settings.log_every == 0 or progress.step + 1 == last
             norm = self.update(update, wants_norm=is_logged)
             progress.step += 1
@@ -126,7 +127,9 @@ class Trainer:
         """Evaluate when it is time, write the epoch's row, and leave a checkpoint."""
         progress, settings = self.progress, self.settings
         is_last = progress.step >= settings.total_steps
-        wanted = settings.evaluate_every and ((progress.epoch + 1) % settings.evaluate_every == 0 or is_last)
+        is_whole = is_last or progress.epoch_step == self.train.updates
+        is_due = settings.evaluate_every and ((progress.epoch + 1) % settings.evaluate_every == 0 or is_last)
+        wanted = is_due and is_whole
         measured = self.evaluate() if wanted else {}
         if measured is None:
             return
@@ -141,10 +144,21 @@ class Trainer:
 
     def update(self, batches: list[Batch], *, wants_norm: bool) -> Tensor | float:
         """Forward and backward of each micro-batch, then one step; returns the gradient norm where it is wanted."""
-        self.schedule.set(self.progress.step)
         before = self.kept_buffers()
+        outputs = self.accumulate(batches)
+        return self.apply(batches, outputs, before, wants_norm=wants_norm)
+
+    def accumulate(self, batches: list[Batch]) -> list[tuple[Tensor, Tensor]]:
+        """The gradients of an update, exchanged and in their true size; returns each micro-batch's loss and logits."""
+        self.schedule.set(self.progress.step)
         outputs = [self.backward(batch, last=batch is batches[-1]) for batch in batches]
         self.precision.unscale(self.optimizer)
+        return outputs
+
+    def apply(
+        self, batches: list[Batch], outputs: list[tuple[Tensor, Tensor]], before: list[Tensor], *, wants_norm: bool
+    ) -> Tensor | float:
+        """The update that the gradients ask for. ``before``: ``kept_buffers()`` from before they were computed."""
         norm = self.gradient_norm(wanted=wants_norm)
         skip = self.settings.on_nan == "skip" and not torch.isfinite(torch.as_tensor(norm))
         if skip:
@@ -242,10 +256,11 @@ class Trainer:
         self.restore_buffers(before)
         set_state(state)
 
-    def _updates(self, batches: Iterator[Batch]) -> Iterator[list[Batch]]:
+    def updates(self, batches: Iterator[Batch]) -> Iterator[list[Batch]]:
+        """The micro-batches of each update."""
         while update := list(islice(batches, self.settings.grad_accumulation)):
             yield update
 
     def _last_step_of_epoch(self) -> int:
         rest = self.train.updates - self.progress.epoch_step
-        return min(self.progress.step + rest, self.settings.total_steps)
+        return min(self.progress.step + rest, self.settings.last_step)

@@ -6,7 +6,7 @@ import torch
 from runner.build import build_settings, set_process
 from runner.errors import ConfigurationError
 from runner.instantiate import call, instantiate, locate
-from tests.in_process import config, opened, small, weights
+from tests.in_process import attempt, config, opened, small, train, weights
 
 
 def test_locate_finds_classes_and_says_what_is_missing():
@@ -79,3 +79,14 @@ def test_the_header_says_what_is_run(tmp_path, capsys):
     assert lines["precision"] == "fp32, float32"
     assert lines["parallel"] == "single, one process, started by inline"
     assert lines["device"] == "cpu, 1 CPU thread per rank"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp64"])
+def test_loaded_weights_keep_all_their_digits(tmp_path, precision):
+    """They once went through fp32 on their way into an fp64 model."""
+    train(tmp_path / "a", small(f"precision={precision}", "trainer.epochs=1"))
+    last = tmp_path / "a" / "checkpoints" / "last.pt"
+    again = small(f"precision={precision}", "trainer.evaluate_only=true", f"checkpoint.load={last}")
+    loaded = weights(attempt(tmp_path / "b", again).trainer)
+    saved = torch.load(last, weights_only=True)["model"]
+    assert all(torch.equal(saved[name], value) for name, value in loaded.items())

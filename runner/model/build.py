@@ -4,6 +4,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from runner.checkpoint import load, load_model
@@ -13,8 +14,11 @@ from runner.instantiate import call, locate, signature
 from runner.model.pretrained import load_file
 
 
-def build_model(config: dict[str, Any], data: Data) -> nn.Module:
-    """The model with random or given weights, on the CPU. Raises ConfigurationError."""
+def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The model with random or given weights, on the CPU. Raises ConfigurationError.
+
+    dtype: of the weights; random ones are the same numbers in each.
+    """
     section = dict(config["model"])
     target, name, pretrained = section.pop("_target_"), section.pop("name"), section.pop("pretrained")
     kind = locate("model", target)
@@ -36,6 +40,7 @@ def build_model(config: dict[str, Any], data: Data) -> nn.Module:
     model = call("model", target, kind, **section)
     if not isinstance(model, nn.Module):
         raise ConfigurationError(f"model._target_={target} makes no torch.nn.Module. Choose a model class.")
+    model = model.to(dtype)  # before loading, or weights in double precision would lose half their digits
     if is_file:
         load_file(model, pretrained)
     if (path := config["checkpoint"]["load"]) is not None:

@@ -75,6 +75,11 @@ def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
     ]
 
 
+def tolerance_of(precision: str) -> float:
+    """How far apart two values of the same computation in this precision may be, relative to their size."""
+    return TOLERANCES.get(precision, MIXED)
+
+
 def departure(
     steps: dict[str, list[float]], reference: dict[str, list[float]], *, precision: str
 ) -> tuple[Departure | None, int]:
@@ -85,7 +90,7 @@ def departure(
     """
     other = dict(zip(reference.get("step", []), reference.get("loss", []), strict=False))
     pairs = [(int(s), a, other[s]) for s, a in zip(steps["step"], steps["loss"], strict=False) if s in other]
-    tolerance = TOLERANCES.get(precision, MIXED)
+    tolerance = tolerance_of(precision)
     floor = 0.01 * abs(pairs[0][2]) if pairs and math.isfinite(pairs[0][2]) else 0.0  # of a loss that nears zero
     for index, (step, a, b) in enumerate(pairs):
         relative = _relative(a, b, floor)

@@ -75,7 +75,7 @@ def ours(data: Prebuilt, folder: Path) -> float:
         precision=FP32(parallel),
         train=data,  # type: ignore[arg-type]
         evaluation=data,  # type: ignore[arg-type]
-        settings=Settings(1, STEPS, 0, 1, float("inf"), 10, "error"),
+        settings=Settings(1, STEPS, STEPS, 0, 1, float("inf"), 10, "error"),
         reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, monitor="val_acc1"),
         heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
     )

@@ -1,0 +1,152 @@
+"""Why a strategy computes something else, in sentences, as far as what was found can tell."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from runner.parity.outcome import FAILED, Outcome, near
+
+NAMED = 3
+UNFINISHED = "Expected to have finished reduction"  # how DistributedDataParallel begins to say it
+ALTERS = {"compression": "none", "op": "average"}  # keys of conf/parallel that change results, and what doesn't
+
+
+def causes(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
+    """Sentences about an outcome that differs. ``baseline``: what ``sides.Baseline.findings`` says of it."""
+    if not outcome.differs:
+        return []
+    if outcome.state == FAILED:
+        return list(_of_failure(outcome, baseline))
+    if not baseline["finite"]:
+        return [
+            "The baseline's own loss or weights are not finite, so that nothing can be compared. Lower optimizer.lr."
+        ]
+    settings = list(_of_settings(outcome))
+    found = [*_of_initial(outcome), *_of_first_step(outcome, settings), *_of_unused(outcome, baseline)]
+    if outcome.findings["apart"] and not found:
+        found.append(f"After a step the ranks' own weights are not the same: {_names(outcome.findings['apart'])}.")
+    return found or [_unknown(outcome)]
+
+
+def unused_note(baseline: dict[str, Any]) -> str:
+    """What there is to know of parameters that no step used, where nothing differs."""
+    names = baseline["unused"]
+    if not names:
+        return ""
+    return f"{_names(names)} {_get(names)} no gradient: unused. ddp fails on that without find_unused_parameters=true."
+
+
+def _of_failure(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+    if UNFINISHED not in outcome.error:
+        return
+    if names := baseline["unused"]:
+        yield (
+            f"{_names(names)} {_get(names)} no gradient, and DistributedDataParallel waits for one. Leave out what is "
+            "unused, or set parallel.find_unused_parameters=true."
+        )
+    else:
+        yield (
+            "Some parameter gets no gradient on some rank, though the baseline uses all. If the model leaves out parts "
+            "of itself for some samples, set parallel.find_unused_parameters=true."
+        )
+
+
+def _of_initial(outcome: Outcome) -> Iterator[str]:
+    """Every rank must build the same model, even where the strategy then gives all of them rank 0's."""
+    initial = outcome.findings["initial"]
+    for kind, what in (("parameter", "initial weights"), ("buffer", "buffers")):
+        ranks = [str(rank["rank"]) for rank in initial if rank[kind]]
+        names = list(dict.fromkeys(name for rank in initial for name in rank[kind]))
+        if names:
+            where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
+            hidden = "" if outcome.beyond() else f" {outcome.strategy} has given all ranks the same, which hides it."
+            yield (
+                f"{_names(names)}: the {what} that the model is made with on {where} are not the baseline's, so they "
+                f"depend on the rank, or on chance.{hidden} Draw them from torch's generator, or make them constant."
+            )
+
+
+def _of_first_step(outcome: Outcome, settings: list[str]) -> Iterator[str]:
+    """``settings``: what is known to change gradients, should the difference begin there."""
+    findings = outcome.findings
+    if culprit := findings["culprit"]:
+        yield _of_module(culprit, outcome)
+    elif findings["outputs_agree"] and findings["loss"]:
+        yield _of_loss(*findings["loss"], ranks=outcome.ranks or 1)
+    elif findings["outputs_agree"] and outcome.beyond("gradient"):
+        ratio = findings["factor"]
+        if settings:
+            yield from settings
+        elif ratio is None or near(ratio, 1):
+            yield "Outputs and loss agree, the gradients don't: the exchange of gradients, or a backward pass, differs."
+        else:
+            yield f"Outputs and loss agree, but all gradients are {_times(ratio)} the baseline's."
+
+
+def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
+    name = f"{culprit['module'] or 'The model itself'} ({culprit['kind']})"
+    several = f"{name}, like {culprit['alike'] - 1} more," if culprit["alike"] > 1 else name
+    if culprit["reason"] == "statistics":
+        text = f"{several} takes its statistics over each rank's share of the batch, not over all of it."
+        return f"{text} Set parallel.sync_batchnorm=true (ddp, horovod; GPUs only), or take a model without BatchNorm."
+    if culprit["reason"] == "random":
+        return f"{several} draws random numbers, other ones on each rank. Set its probability to 0 for this check."
+    if culprit["reason"] == "buffer":
+        buffers = _names(culprit["buffers"])
+        return f"{name} is the first module with another output for the same input, by its buffer {buffers}."
+    return (
+        f"{name} is the first module with another output for the same input: it depends on the other samples in its "
+        "batch, or on the rank."
+    )
+
+
+def _of_loss(baseline: float, own: float, *, ranks: int) -> str:
+    ratio = own / baseline if baseline else float("nan")
+    text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's: it does not average over its batch."
+    if ranks > 1 and near(ratio, 1 / ranks):
+        return f"{text} It sums, or divides by something fixed. Set loss.reduction=mean, or divide by the batch's size."
+    return f"{text} It may weight samples, or leave some out: divide by the number of samples."
+
+
+def _of_settings(outcome: Outcome) -> Iterator[str]:
+    parallel = outcome.config.get("parallel", {})
+    for key, plain in ALTERS.items():
+        if parallel.get(key, plain) != plain:
+            yield (
+                f"Outputs and loss agree, the gradients don't: parallel.{key}={parallel[key]} is made to change them. "
+                f"parallel.{key}={plain} does not."
+            )
+
+
+def _of_unused(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+    names = [entry["name"] for entry in outcome.beyond("weight") if entry["name"] in baseline["unused"]]
+    if names:
+        yield (
+            f"{_names(names)} {_get(names)} no gradient, so the baseline leaves {'them' if names[1:] else 'it'} alone; "
+            f"here the gradient is 0, and weight decay or momentum still act. Leave out what is unused."
+        )
+
+
+def _unknown(outcome: Outcome) -> str:
+    if outcome.config.get("trainer", {}).get("compile", "none") != "none":
+        return "A compiled model can't be looked into. Set trainer.compile=none to find the cause."
+    step = min((entry["first"] for entry in outcome.beyond()), default=0)
+    if step:
+        return f"The first step agrees, step {step + 1} is the first that does not: something is kept between steps."
+    if outcome.beyond("gradient", "loss"):
+        return "No single module could be named: look for what depends on the rank, or on the other samples of a batch."
+    return "Loss and gradients agree: what differs is how the optimizer applies them, or a buffer that is no result."
+
+
+def _times(ratio: float) -> str:
+    if 0 < ratio < 1 and near(1 / ratio, round(1 / ratio)):
+        return f"1/{round(1 / ratio)} of"
+    return f"{ratio:.4g} times"
+
+
+def _get(names: Sequence[str]) -> str:
+    return "gets" if len(names) == 1 else "get"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

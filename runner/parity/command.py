@@ -1,0 +1,84 @@
+"""``python -m runner parity``: freeze a run for each strategy, let each take the same steps, show how they compare."""
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from launchers.base import launch, prepare
+from launchers.signals import blocked_signals, handled_by, interrupt
+from runner.command_line import exit_code
+from runner.errors import DIFFERS, ConfigurationError, RunFailed
+from runner.freeze import freeze
+from runner.hosts import ranks
+from runner.log_file import log_file
+from runner.parity.outcome import FAILED, NOT_HERE, Outcome, judged
+from runner.parity.plan import BASELINE, WHICH, Planned, plan
+from runner.parity.task import StepFiles, Task, write_task
+from runner.parity.terminal import announce, show
+from runner.provenance import record
+from runner.report.agreement import tolerance_of
+from runner.run_folder import RunFolder, fresh_folder
+
+PARITY = Path("outputs") / "parity"
+
+
+def parity(overrides: list[str], *, steps: str) -> int:
+    """Compare, show, and return the exit code: 0 equal, 3 different, else as every command."""
+    outcomes: list[Outcome] = []
+    code = exit_code(lambda: outcomes.extend(compare(overrides, steps=steps)))
+    return code or (DIFFERS if any(outcome.differs for outcome in outcomes) else 0)
+
+
+def compare(overrides: list[str], *, steps: str) -> list[Outcome]:
+    """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed."""
+    if not (steps.isdecimal() and int(steps) >= 1):
+        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: a whole number from 1.")
+    planned = plan(overrides)
+    here = [one for one in planned if not one.reason]
+    if len(here) == 1:
+        reasons = "; ".join(one.reason.rstrip(".") for one in planned if one.reason)
+        raise ConfigurationError(f"{WHICH}: nothing is here to compare with {BASELINE}: {reasons}.")
+    path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S"))
+    frozen = {one.strategy: freeze(RunFolder(path / one.strategy), one.config) for one in here}
+    precision = frozen[BASELINE]["precision"]["name"]
+    task = Task(
+        steps=int(steps),
+        tolerance=tolerance_of(precision),
+        trace=all(config["trainer"]["compile"] == "none" for config in frozen.values()),
+    )
+    announce(list(frozen), frozen[BASELINE], task)
+    baseline = RunFolder(path / BASELINE)
+    with handled_by(interrupt), log_file(path / "parity.log"):
+        try:
+            findings = _run(baseline, task)
+            others = replace(task, baseline=str(baseline.path))
+            outcomes = [_outcome(one, path, others) for one in planned if one.strategy != BASELINE]
+        finally:
+            with blocked_signals():
+                shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
+    show(outcomes, findings, task, path)
+    return outcomes
+
+
+def _outcome(planned: Planned, path: Path, task: Task) -> Outcome:
+    if planned.reason:
+        return Outcome(planned.strategy, NOT_HERE, error=planned.reason)
+    folder = RunFolder(path / planned.strategy)
+    config = folder.read_config()
+    try:
+        findings = _run(folder, task)
+    except RunFailed as error:
+        known = {"ranks": ranks(config)}
+        return Outcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), config=config)
+    return judged(planned.strategy, findings, tolerance=task.tolerance, config=config)
+
+
+def _run(folder: RunFolder, task: Task) -> dict:
+    """Let the ranks of a frozen run do the task, and return what they found."""
+    config = folder.read_config()
+    write_task(folder, task)
+    prepare(config, apart=True)
+    record(folder, config)
+    launch(folder, apart=True)
+    return (folder.read_result() or {})["parity"]

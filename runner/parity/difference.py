@@ -1,0 +1,96 @@
+"""How far apart tensors of the same names are."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+# Of the largest entry of all tensors: what is smaller than this share is measured by it, so that a gradient which is
+# zero but for rounding is no alarm.
+FLOOR = 1e-2
+
+
+def differences(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> dict[str, float]:
+    """For each name max|a - b| over max|a|, at least over FLOOR of the largest; inf where anything is not finite.
+
+    None is a tensor of zeros, such as the gradient of an unused parameter. Names that one side lacks differ by inf.
+    """
+    sizes = {name: _size(a) for name, a in baseline.items() if a is not None}
+    floor = FLOOR * max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
+    found = {}
+    for name in baseline.keys() | own.keys():
+        if name not in baseline or name not in own:
+            found[name] = math.inf
+        else:
+            found[name] = _difference(baseline[name], own[name], max(sizes.get(name, 0.0), floor))
+    return {name: found[name] for name in [*baseline, *(own.keys() - baseline.keys())]}
+
+
+def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
+    if a is None or b is None:
+        other = a if b is None else b
+        if other is None:
+            return 0.0
+        a, b = (torch.zeros_like(other) if x is None else x for x in (a, b))
+    if a.shape != b.shape:
+        return math.inf
+    if not a.numel():
+        return 0.0
+    largest = _size(a.to(torch.float64) - b.to(torch.float64)) if a.is_floating_point() else _size(a - b.to(a.dtype))
+    if largest == 0:
+        return 0.0
+    return largest / size if math.isfinite(largest) and size else math.inf
+
+
+def _size(tensor: Tensor) -> float:
+    """The largest absolute value; inf or NaN where one is that."""
+    return float(tensor.to(torch.float64).abs().max()) if tensor.numel() else 0.0
+
+
+def factor(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None], tolerance: float) -> float | None:
+    """The one number by which all of the baseline's tensors are to be multiplied to get the own; None if there is none.
+
+    Least squares, then looked at tensor by tensor.
+    """
+    pairs = [(a.double().flatten(), b.double().flatten()) for a, b in _both(baseline, own) if a.shape == b.shape]
+    square = sum(float(a @ a) for a, _ in pairs)
+    if not square or not math.isfinite(square):
+        return None
+    ratio = sum(float(a @ b) for a, b in pairs) / square
+    scaled = {name: None if a is None else a.double() * ratio for name, a in baseline.items()}
+    if not math.isfinite(ratio) or ratio == 0 or max(differences(scaled, own).values()) > tolerance:
+        return None
+    return ratio
+
+
+def _both(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> list[tuple[Tensor, Tensor]]:
+    pairs = [(a, own.get(name)) for name, a in baseline.items()]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def digests(model: nn.Module) -> dict[str, dict[str, str]]:
+    """Digests of all parameters and all buffers by name, those that a checkpoint leaves out included."""
+    return {
+        "parameter": {name: digest(p) for name, p in model.named_parameters()},
+        "buffer": {name: digest(b) for name, b in model.named_buffers()},
+    }
+
+
+def unlike(baseline: dict[str, dict[str, str]], own: dict[str, dict[str, str]]) -> dict[str, list[str]]:
+    """By kind the names whose digests are not the same."""
+    return {
+        kind: sorted(
+            name for name in baseline[kind].keys() | own[kind].keys() if baseline[kind].get(name) != own[kind].get(name)
+        )
+        for kind in baseline
+    }
+
+
+def digest(tensor: Tensor) -> str:
+    """Of dtype, shape and bytes."""
+    data = tensor.detach().cpu().contiguous()
+    digested = hashlib.sha256(f"{data.dtype} {tuple(data.shape)}".encode())
+    digested.update(data.flatten().view(torch.uint8).numpy().tobytes())
+    return digested.hexdigest()[:16]

@@ -1,0 +1,110 @@
+"""From the command's overrides to one config for each strategy, the baseline's first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+
+from runner.command_line import check_experiment
+from runner.compatibility import ONE_PROCESS_STRATEGIES
+from runner.config import CONF, no_such_option, options, read_option, unknown_key
+from runner.errors import ConfigurationError, Unavailable
+from runner.freeze import checked
+
+BASELINE = "single"
+PRECISION = "fp64"  # in which rounding can't be taken for a difference
+WHICH = "parallel"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One strategy's run. ``reason``: why it is not there on this machine, or nothing."""
+
+    strategy: str
+    config: DictConfig
+    reason: str = ""
+
+
+def plan(overrides: list[str]) -> list[Planned]:
+    """Checked, nothing written. Raises ConfigurationError, or Hydra's own exceptions, for what is wrong."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    check_experiment(OmegaConf.create(overrides))
+    if hydras := [o.input_line for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
+        raise ConfigurationError(f"{hydras[0]}: parity starts its runs itself. Leave it out.")
+    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH])
+    given = [o for o in parsed if o.key_or_group != WHICH]
+    planned: list[Planned] = []
+    taken: set[str | None] = set()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for strategy in strategies:
+            own = list(_fitting(given, strategy))
+            taken |= set(own)
+            planned.append(_planned(strategy, compose("config", own)))
+    for override in given:
+        if override.input_line not in taken:
+            raise ConfigurationError(
+                f"{override.input_line}: none of {WHICH}={','.join(strategies)} takes it. {_whose(override)}"
+            )
+    return planned
+
+
+def _strategies(chosen: list[Override]) -> list[str]:
+    """The baseline and those that were asked for, or all. Raises ConfigurationError."""
+    if len(chosen) > 1:
+        raise ConfigurationError(f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one.")
+    # Side by side those that have as many threads: the process that ranks are forked from is good for one number.
+    names = sorted(options(WHICH), key=lambda name: name not in ONE_PROCESS_STRATEGIES)
+    for override in chosen:
+        several = override.is_sweep_override()
+        names = list(override.sweep_string_iterator()) if several else [str(override.value())]
+    for name in names:
+        if name not in options(WHICH):
+            raise ConfigurationError(no_such_option(WHICH, name))
+    names = list(dict.fromkeys([BASELINE, *names]))
+    if len(names) == 1:
+        raise ConfigurationError(
+            f"{WHICH}={BASELINE} is the baseline itself. Name others to compare: {WHICH}={','.join(options(WHICH))}."
+        )
+    return names
+
+
+def _fitting(given: list[Override], strategy: str) -> Iterator[str]:
+    """The overrides that this strategy's config has a place for, with its own added."""
+    alone = strategy in ONE_PROCESS_STRATEGIES
+    wanted = [o for o in given if not (alone and o.key_or_group in ("launcher", "launcher.nproc_per_node"))]
+    common = [str(o.input_line) for o in wanted if not o.key_or_group.startswith((f"{WHICH}.", "launcher."))]
+    groups = compose("config", [*common, f"{WHICH}={strategy}"])
+    for override in wanted:
+        section, _, key = override.key_or_group.partition(".")
+        if section not in (WHICH, "launcher") or not key or key.partition(".")[0] in groups[section]:
+            yield str(override.input_line)
+    yield f"{WHICH}={strategy}"
+    untouched = groups.precision.name == read_option("precision", "fp32")["name"]
+    if untouched and not any(o.key_or_group == "precision" for o in given):
+        yield f"precision={PRECISION}"
+
+
+def _planned(strategy: str, composed: DictConfig) -> Planned:
+    try:
+        config = checked(composed)
+    except Unavailable as reason:
+        if strategy == BASELINE:
+            raise
+        return Planned(strategy, composed, str(reason))
+    for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "goes on with a run")):
+        section, _, name = key.partition(".")
+        if config[section][name]:
+            raise ConfigurationError(
+                f"{key}={config[section][name]} {what}; parity takes steps of its own. Leave it out, or set "
+                "checkpoint.load to begin with its weights."
+            )
+    return Planned(strategy, composed)
+
+
+def _whose(override: Override) -> str:
+    if override.key_or_group in ("launcher", "launcher.nproc_per_node"):
+        return "They run in one process. Add another strategy, such as ddp, or leave it out."
+    return unknown_key(override.key_or_group)

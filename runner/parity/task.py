@@ -1,0 +1,61 @@
+"""What the ranks of a run shall do instead of training: a small file beside run.yaml, written by the parent."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from runner.run_folder import RunFolder
+
+FILE = "task.json"
+
+
+@dataclass(frozen=True)
+class Task:
+    """``baseline``: the run folder whose steps are held against these; None for the baseline itself.
+
+    ``tolerance``: relative; ``trace``: whether the first step follows every module.
+    """
+
+    steps: int
+    tolerance: float
+    baseline: str | None = None
+    trace: bool = True
+
+
+def write_task(folder: RunFolder, task: Task) -> None:
+    """Must come after run.yaml and before the ranks."""
+    folder.parity.mkdir()
+    folder.write_json(folder.parity / FILE, asdict(task))
+
+
+def read_task(folder: RunFolder) -> Task | None:
+    """The folder's task; None where the run shall train."""
+    try:
+        return Task(**json.loads((folder.parity / FILE).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class StepFiles:
+    """Where the baseline leaves what the others need; large, and removed at the end."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, baseline: RunFolder) -> "StepFiles":
+        return cls(baseline.parity / "steps")
+
+    @property
+    def start(self) -> Path:
+        """The state before the first step."""
+        return self.folder / "start.pt"
+
+    @property
+    def trace(self) -> Path:
+        """What each module did in the first step."""
+        return self.folder / "trace.pt"
+
+    def step(self, number: int) -> Path:
+        """What the step with this number, counted from 0, computed."""
+        return self.folder / f"step_{number}.pt"
