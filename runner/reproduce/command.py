@@ -1,0 +1,128 @@
+"""``python -m runner reproduce``: read the past run, say what differs, repeat it, say whether it is the same."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from rich.console import Console
+from rich.text import Text
+
+from runner import saved
+from runner.code_state import code_at_start
+from runner.command_line import exit_code
+from runner.config import CONF
+from runner.errors import DIFFERS, ConfigurationError
+from runner.freeze import checked
+from runner.provenance import describe
+from runner.report.agreement import tolerance_of
+from runner.report.reading import read_run
+from runner.reproduce.differences import Difference, differences, overridden, show
+from runner.reproduce.past import Past, read_past
+from runner.reproduce.program import Program, recorded_program
+from runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, judge
+from runner.reproduce.windows import windows
+from runner.run_folder import RunFolder, fresh_folder
+from runner.trust.packages import split_typed
+
+STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
+RUN_DIR = "hydra.run.dir="
+
+
+def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> int:
+    """Repeat a run and compare; returns the exit code: 0 the same, 3 different, else as every command.
+
+    steps: make only so many; code: run the recorded commit with its changes, not today's.
+    """
+    codes: list[int] = []
+    return exit_code(lambda: codes.append(_reproduce(path, overrides, steps, code))) or codes[0]
+
+
+def _reproduce(path: str, overrides: list[str], steps: str | None, code: bool) -> int:
+    past = read_past(path)
+    end = _end(past, steps)
+    with _program(past, code, overrides) as program:
+        found = _differences(past, overrides, code)
+        show(found)
+        folder = _folder(overrides)
+        plain = [override for override in overrides if not override.startswith(RUN_DIR)]
+        if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
+            return failed
+        verdict = _judge(past, folder, program, plain)
+    _write(past, folder, verdict, overrides, found)
+    style = STYLES[verdict.kind]
+    Console(highlight=False, soft_wrap=True).print(Text.assemble((verdict.kind, style), f": {verdict.reason}"))
+    return DIFFERS if verdict.kind == DIFFERENT else 0
+
+
+def _end(past: Past, steps: str | None) -> int | None:
+    """The logged step at which the repetition may end: the first from ``steps`` on."""
+    if steps is None:
+        return None
+    if not (steps.isdecimal() and int(steps) > 0):
+        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: a whole number from 1.")
+    logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]
+    return logged[0] if logged and logged[0] < past.result["steps"] else None
+
+
+@contextmanager
+def _program(past: Past, code: bool, overrides: list[str]) -> Iterator[Program]:
+    if code:
+        with recorded_program(past, overrides) as program:
+            yield program
+    else:
+        yield Program(past.folder.config)
+
+
+def _differences(past: Past, overrides: list[str], code: bool) -> list[Difference]:
+    """What differs before anything runs. Raises ConfigurationError for what cannot run here."""
+    config = past.config if code else _composed(past, overrides)
+    diffs = None if code else (past.code_diff, code_at_start()[1])
+    return differences(past.provenance, describe(config), chosen=overridden(past.config, overrides), diffs=diffs)
+
+
+def _composed(past: Past, overrides: list[str]) -> dict[str, Any]:
+    saved.offer(past.config, chosen={override.partition("=")[0] for override in overrides})
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return checked(compose(saved.NAME, split_typed(overrides)[1]))
+
+
+def _folder(overrides: list[str]) -> RunFolder:
+    """The new run's, which its own process would choose in the same way."""
+    named = [override.removeprefix(RUN_DIR) for override in overrides if override.startswith(RUN_DIR)]
+    if named:
+        return RunFolder(named[-1].strip("'\""))
+    return RunFolder(fresh_folder(Path("outputs") / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
+
+
+def _judge(past: Past, folder: RunFolder, program: Program, overrides: list[str]) -> Verdict:
+    now = read_run(folder.path)
+
+    def weights() -> Any:
+        from runner.reproduce.weights import farthest_weight
+
+        return farthest_weight(past.folder, folder, step=past.result["steps"])
+
+    tolerance = tolerance_of(str(now.config["precision.name"]))
+    return judge(
+        past,
+        now,
+        tolerance=tolerance,
+        weights=weights,
+        windows=lambda: windows(past, program, folder.path / "checks", overrides),
+    )
+
+
+def _write(past: Past, folder: RunFolder, verdict: Verdict, overrides: list[str], found: list[Difference]) -> None:
+    """The verdict, into the new run's result.json."""
+    reproduction = {
+        "of": str(past.folder.path),
+        "verdict": verdict.kind,
+        "reason": verdict.reason,
+        "rests_on": verdict.rests_on,
+        "overrides": overrides,
+        "differences": [difference._asdict() for difference in found],
+    }
+    folder.write_json(folder.result, {**(folder.read_result() or {}), "reproduction": reproduction})

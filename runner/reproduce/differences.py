@@ -1,0 +1,156 @@
+"""What is not as it was when a run was recorded, the things that can change numbers first."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from runner.provenance import WITHOUT_EFFECT
+from runner.report.keys import config_value, text_of
+from runner.report.reading import flatten
+
+# Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
+COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")
+MOST_PACKAGES = 6
+MAY = {True: "may", False: "no"}
+
+
+class Difference(NamedTuple):
+    """One thing that differs. ``matters``: whether it can change a run's numbers."""
+
+    what: str
+    recorded: str
+    now: str
+    matters: bool
+
+
+def overridden(config: dict[str, Any], overrides: list[str]) -> list[Difference]:
+    """What the overrides change of a run config, or ask for again."""
+    flat = flatten(config)
+    found = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        recorded = config_value(flat, key.lstrip("+~"))
+        without_effect = tuple(key.lstrip("+~").split(".")) in WITHOUT_EFFECT
+        if not key.startswith(("hydra.", "trust")):
+            found.append(Difference(key, text_of(recorded), value, not without_effect))
+    return found
+
+
+def differences(
+    recorded: dict[str, Any],
+    now: dict[str, Any],
+    *,
+    chosen: list[Difference],
+    diffs: tuple[bytes, bytes] | None,
+) -> list[Difference]:
+    """Between two contents of provenance.json. ``chosen``: the overrides.
+
+    diffs: of the code then and now; None where it is the recorded one. What was not recorded, or can't be told now, is
+    no difference.
+    """
+    found = list(chosen)
+    if diffs is not None:
+        found += _code(recorded, now, *diffs)
+    found += [Difference(*row) for row in _rows(recorded, now) if _differ(row[1], row[2])]
+    return sorted(
+        (d._replace(recorded=_text(d.recorded), now=_text(d.now)) for d in found), key=lambda d: not d.matters
+    )
+
+
+def show(found: list[Difference]) -> None:
+    """Print them as a table."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not found:
+        console.print(
+            "before     nothing differs: configuration, code, environment, data and devices are the recorded ones"
+        )
+        return
+    table = Table(box=box.SIMPLE, title="what differs", title_justify="left", title_style="bold", padding=(0, 1))
+    for name in ("what", "recorded", "now", "changes numbers"):
+        table.add_column(name, overflow="fold", no_wrap=name == "what")
+    for row in found:
+        style = "" if row.matters else "dim"
+        table.add_row(*map(Text, (row.what, row.recorded, row.now, MAY[row.matters])), style=style)
+    console.print(table)
+
+
+def _code(recorded: dict[str, Any], now: dict[str, Any], then: bytes, today: bytes) -> Iterator[Difference]:
+    if recorded.get("commit") is None or now["commit"] is None:
+        return
+    if (recorded["commit"], then) != (now["commit"], today):
+        yield Difference("code", _commit(recorded["commit"], then), _commit(now["commit"], today), True)
+
+
+def _commit(commit: str, diff: bytes) -> str:
+    changes = f" with changes {hashlib.sha256(diff).hexdigest()[:6]}" if diff else ", clean"
+    return f"{commit[:10]}{changes}"
+
+
+def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
+    for package in {**recorded.get("own_code", {}), **now["own_code"]}:
+        yield f"code of {package}", _digest(recorded, package), _digest(now, package), True
+    yield "data", _data(recorded, now), _data(now, recorded), True
+    for name in ("torch", "torchvision", "cuda", "cudnn", "nccl", "horovod", "apex"):
+        yield name, _of(recorded, "versions", name), now["versions"][name], True
+    then, today = ({k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now))
+    for name in COMPUTING:
+        yield name, then.get(name), today.get(name), True
+    yield "GPUs", recorded.get("devices"), now["devices"], True
+    yield "ranks", recorded.get("ranks"), now["ranks"], True
+    yield "CPU threads per rank", _of(recorded, "cpu", "threads_per_rank"), now["cpu"]["threads_per_rank"], True
+    yield "CPU", _of(recorded, "cpu", "model"), now["cpu"]["model"], True
+    variables = recorded.get("environment", {})
+    for name in sorted({*variables, *now["environment"]}):
+        if not name.startswith("SLURM_"):  # others in each job of a cluster
+            yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), True
+    yield "launcher", recorded.get("launcher"), now["launcher"], False
+    for name in ("python", "driver"):
+        yield name, _of(recorded, "versions", name), now["versions"][name], False
+    yield "CPU cores", _of(recorded, "cpu", "cores"), now["cpu"]["cores"], False
+    for name in ("host", "system"):
+        yield name, recorded.get(name), now[name], False
+    yield from _other_packages(then, today)
+
+
+def _other_packages(then: dict[str, str], today: dict[str, str]) -> Iterator[tuple[str, Any, Any, bool]]:
+    told = {"torch", "torchvision", "horovod", "apex", "manyheads", *COMPUTING}
+    changed = [name for name in sorted({*then, *today} - told) if then.get(name) != today.get(name)]
+    if then and changed:
+        for name in changed[:MOST_PACKAGES]:
+            yield name, then.get(name, "not there"), today.get(name, "not there"), False
+        if len(changed) > MOST_PACKAGES:
+            yield "other packages", "", f"{len(changed) - MOST_PACKAGES} more", False
+
+
+def _differ(recorded: Any, now: Any) -> bool:
+    return recorded is not None and now is not None and recorded != now
+
+
+def _of(content: dict[str, Any], section: str, name: str) -> Any:
+    return content.get(section, {}).get(name)
+
+
+def _digest(content: dict[str, Any], package: str) -> str | None:
+    digest = content.get("own_code", {}).get(package)
+    return f"sha256 {digest[:10]}" if digest else None
+
+
+def _data(content: dict[str, Any], other: dict[str, Any]) -> str | None:
+    """A description that is the same for the same data, as far as both fingerprints can tell."""
+    data, others = content.get("data"), other.get("data")
+    if not (data and others):
+        return None
+    has_contents = data["contents"] and others["contents"]
+    kind = "contents" if has_contents else "sizes"
+    return f"{data['files']:,} files, {data['bytes']:,} bytes; sha256 of {kind} {data[kind][:10]}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)

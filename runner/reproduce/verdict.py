@@ -1,0 +1,94 @@
+"""Is it the same? From two runs' tables and weights to one of three words, and the reason."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.report.reading import Run
+from runner.reproduce.curves import Pair, departure, farthest, is_early, pairs
+from runner.reproduce.past import Past
+from runner.reproduce.windows import Window
+
+IDENTICAL, EQUAL, DIFFERENT = "identical", "equal within tolerance", "different"
+OTHER_RANKS = " With another number of ranks `python -m runner parity` tells why."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the three words, a sentence for people, and what it rests on for result.json."""
+
+    kind: str
+    reason: str
+    rests_on: dict[str, Any] = field(default_factory=dict)
+
+
+def judge(
+    past: Past,
+    now: Run,
+    *,
+    tolerance: float,
+    weights: Callable[[], Pair | None],
+    windows: Callable[[], list[Window]],
+) -> Verdict:
+    """``weights``, ``windows``: make these comparisons, which take a while, where they are needed."""
+    whole = now.result["steps"] == past.result["steps"]
+    if whole and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:
+        return Verdict(IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...).")
+    found = pairs(past, now)
+    if not found:
+        return Verdict(DIFFERENT, "the two runs have no logged step in common, or not over the same updates.")
+    rests_on: dict[str, Any] = {"values": len(found), "until_step": found[-1].step}
+    if not whole and all(pair.exact for pair in found):
+        return Verdict(IDENTICAL, f"all {_told(found)} are the same to the last digit.", rests_on)
+    if whole and (last := weights()):
+        found.append(last)
+    rests_on["largest"] = _as_dict(farthest(found))
+    departed = departure(found, tolerance=tolerance)
+    rests_on["departure"] = _as_dict(departed)
+    other_ranks = now.result["world_size"] != past.result["world_size"]
+    if departed and is_early(departed, tolerance=tolerance):
+        hint = OTHER_RANKS if other_ranks else ""
+        return Verdict(DIFFERENT, f"{_departs(departed)}, more than rounding can be.{hint}", rests_on)
+    if departed is None and not (whole and other_ranks):
+        return Verdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
+    verdict = _by_windows(departed, windows(), tolerance=tolerance)
+    return Verdict(verdict.kind, verdict.reason, rests_on | verdict.rests_on)
+
+
+def _by_windows(departed: Pair | None, made: list[Window], *, tolerance: float) -> Verdict:
+    """The whole curves can't tell, since training amplifies rounding: steps from the recorded weights can."""
+    curve = f"{_departs(departed)}, late enough for rounding" if departed else "the curves stay together"
+    rests_on = {"windows": [{"since": window.since, "largest": _as_dict(farthest(window.found))} for window in made]}
+    for window in made:
+        first = departure(window.found, tolerance=tolerance)
+        if first and is_early(first, tolerance=tolerance, since=window.since):
+            reason = f"{curve}; but from the recorded weights of step {window.since} on, {_departs(first)}."
+            return Verdict(DIFFERENT, reason, rests_on)
+    checked = [pair for window in made for pair in window.found]
+    if not checked:
+        if departed is None:
+            return Verdict(EQUAL, f"{curve}; no checkpoint is left to start from as well.", rests_on)
+        return Verdict(DIFFERENT, f"{curve}, but no checkpoint of the recorded run is left to tell.", rests_on)
+    starts = ", ".join(str(window.since) for window in made)
+    reason = f"{curve}; from the recorded weights of step {starts} on {_apart(farthest(checked))}."
+    return Verdict(EQUAL, reason, rests_on)
+
+
+def _departs(pair: Pair) -> str:
+    return f"{pair} ({_percent(pair.relative)})"
+
+
+def _apart(pair: Pair | None) -> str:
+    return f"the largest relative difference is {pair.relative:.2g} ({pair})" if pair else "nothing differs"
+
+
+def _percent(relative: float) -> str:
+    return f"{100 * relative:.2g} %" if relative < float("inf") else "one of them is not finite"
+
+
+def _told(found: list[Pair]) -> str:
+    return f"{len(found)} values up to step {max(pair.step for pair in found)}"
+
+
+def _as_dict(pair: Pair | None) -> dict[str, Any] | None:
+    return pair.as_dict() if pair else None

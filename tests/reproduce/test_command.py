@@ -1,0 +1,215 @@
+"""``python -m runner reproduce`` of real runs: every verdict, with what leads to it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runner.run_folder import RunFolder
+from tests.conftest import ROOT, RUN, Done, execute
+
+pytestmark = pytest.mark.processes
+SMALL = (
+    *("data=synthetic", "data.image_size=8", "data.num_classes=3", "data.train_samples=192", "data.val_samples=37"),
+    *("data.batch_size=12", "model.width=2", "trainer.epochs=4", "trainer.log_every=4", "trainer.device=cpu"),
+    *("optimizer.lr=0.05", "launcher.threads_per_rank=1", "checkpoint.keep=2"),
+)
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 64 steps, to be read only."""
+    folder = tmp_path_factory.mktemp("past") / "run"
+    done = execute(sys.executable, str(RUN), *SMALL, f"hydra.run.dir={folder}", cwd=folder.parent)
+    assert done.code == 0, done.err
+    return folder
+
+
+def reproduce(tmp_path: Path, *arguments: str) -> tuple[Done, dict]:
+    """How the command ended, and the result.json of the one new run, {} where there is none."""
+    done = execute(sys.executable, "-m", "runner", "reproduce", *arguments, cwd=tmp_path)
+    results = list(tmp_path.glob("outputs/*/*/result.json"))
+    return done, json.loads(results[0].read_text()) if results else {}
+
+
+def test_the_same_again_is_identical(past, tmp_path):
+    before = {path: path.read_bytes() for path in past.rglob("*") if path.is_file()}
+    done, result = reproduce(tmp_path, str(past))
+    assert done.code == 0, done.err
+    assert "identical: the final weights are the same to the last bit" in done.out
+    assert result["reproduction"]["verdict"] == "identical"
+    assert result["reproduction"]["of"] == str(past)
+    (provenance,) = tmp_path.glob("outputs/*/*/provenance.json")
+    assert json.loads(provenance.read_text())["composed_from"] == str(past / "run.yaml")
+    assert (
+        json.loads(provenance.read_text())["signature"]
+        == json.loads((past / "provenance.json").read_text())["signature"]
+    )
+    assert (provenance.parent / "run.yaml").read_text().splitlines()[-5:] == (
+        past / "run.yaml"
+    ).read_text().splitlines()[-5:]
+    assert {path: path.read_bytes() for path in past.rglob("*") if path.is_file()} == before
+
+
+def test_another_world_size_is_equal_from_the_recorded_weights_on(past, tmp_path):
+    done, result = reproduce(tmp_path, str(past), "parallel=ddp", "launcher.nproc_per_node=3")
+    assert done.code == 0, done.err + done.out
+    assert "equal within tolerance" in done.out
+    rests_on = result["reproduction"]["rests_on"]
+    assert [window["since"] for window in rests_on["windows"]][-1] == 64  # the final weights, evaluated
+    assert all(window["largest"]["relative"] < 1e-4 for window in rests_on["windows"])
+    assert result["world_size"] == 3
+
+
+def test_in_double_precision_whole_curves_stay_together(tmp_path):
+    folder = tmp_path / "past"
+    done = execute(sys.executable, str(RUN), *SMALL, "precision=fp64", f"hydra.run.dir={folder}", cwd=tmp_path)
+    assert done.code == 0, done.err
+    done, result = reproduce(tmp_path, str(folder), "parallel=ddp")
+    assert done.code == 0, done.err + done.out
+    assert result["reproduction"]["rests_on"]["departure"] is None
+    assert result["reproduction"]["rests_on"]["largest"]["relative"] < 1e-9
+
+
+@pytest.mark.parametrize("override", ["seed=2", "optimizer.lr=0.06", "loss._target_=torch.nn.MultiMarginLoss"])
+def test_what_changes_the_run_is_different(past, tmp_path, override):
+    done, result = reproduce(tmp_path, str(past), override)
+    assert done.code == 3, done.err + done.out
+    assert "different: loss at step 4:" in done.out
+    assert result["reproduction"]["verdict"] == "different"
+    assert result["status"] == "completed"
+    assert override.partition("=")[0] in done.out.partition("different:")[0]  # said before it began
+
+
+def test_the_first_steps_alone(past, tmp_path):
+    done, result = reproduce(tmp_path, str(past), "--steps", "18", "data.num_workers=1")
+    assert done.code == 0, done.err
+    assert "identical: all 14 values up to step 20 are the same" in done.out  # of five rows and an epoch
+    assert (result["steps"], result["status"]) == (20, "completed")
+
+
+def test_more_steps_than_there_are_is_the_whole_run(past, tmp_path):
+    assert reproduce(tmp_path, str(past), "--steps", "9999")[1]["steps"] == 64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--steps", "0"), "--steps 0 is not allowed"),
+        (("--steps", "x"), "--steps x is not allowed"),
+        (("parallel=dpp",), "Did you mean dp or ddp?"),
+        (("trainer.epoch=3",), "Did you mean trainer.epochs?"),
+        (("data.batch_size=13", "parallel=ddp"), "data.batch_size=13"),
+        (("trainer.device=cuda",), "trainer.device=cuda"),
+        (("parallel=ddp,single",), "parallel"),
+    ],
+)
+def test_mistakes_are_refused_and_leave_nothing(past, tmp_path, arguments, message):
+    done, _ = reproduce(tmp_path, str(past), *arguments)
+    assert done.code == 2, done.err
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert not list(tmp_path.glob("outputs/*/*"))
+
+
+def test_an_edited_run_is_refused(past, tmp_path):
+    shutil.copytree(past, tmp_path / "edited")
+    steps = tmp_path / "edited" / "steps.csv"
+    steps.write_text(steps.read_text().replace("1,4,", "1,5,"))
+    done, result = reproduce(tmp_path, "edited")
+    assert (done.code, result) == (2, {})
+    assert "edited since it ended (steps.csv;" in done.err
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """That of a process that runs the project in ``tree``, although another copy is installed."""
+    return {**os.environ, "PYTHONPATH": f"{tree}:{tree / 'launchers'}"}
+
+
+def in_tree(tree: Path, *arguments: str) -> Done:
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, env=environment(tree), check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def git(tree: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=tree, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This project in a repository of its own, with a run that was recorded before the code changed."""
+    tree = tmp_path_factory.mktemp("clone") / "project"
+    for name in git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines():
+        if (ROOT / name).exists():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    git(tree, "init", "-q")
+    git(tree, "add", ".")
+    git(tree, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    optimizers = tree / "runner" / "optimizers.py"
+    optimizers.write_text(optimizers.read_text().replace('section["lr"] *', '0.9 * section["lr"] *'))
+    done = in_tree(tree, "run.py", *SMALL, "trainer.epochs=1", "hydra.run.dir=past")
+    assert done.code == 0, done.err
+    optimizers.write_text(optimizers.read_text().replace("0.9 *", "1.1 *"))
+    return tree
+
+
+class TestTheRecordedCode:
+    """It is a commit and changes that were never committed; today's is another."""
+
+    def test_todays_code_makes_another_run(self, clone):
+        done = in_tree(clone, "-m", "runner", "reproduce", "past")
+        assert done.code == 3, done.err
+        assert " code " in done.out
+
+    def test_the_recorded_code_makes_the_same(self, clone):
+        done = in_tree(clone, "-m", "runner", "reproduce", "past", "--code")
+        assert done.code == 0, done.err
+        assert "identical" in done.out
+        assert len(git(clone, "worktree", "list").splitlines()) == 1
+        assert "1.1 *" in (clone / "runner" / "optimizers.py").read_text()
+
+    def test_a_commit_that_is_not_here_is_named(self, clone):
+        folder = RunFolder(clone / "foreign")
+        shutil.copytree(clone / "past", folder.path)
+        folder.write_json(folder.provenance, {**json.loads(folder.provenance.read_text()), "commit": "1" * 40})
+        folder.write_json(folder.result, {**folder.read_result(), "files": folder.digests()})
+        done = in_tree(clone, "-m", "runner", "reproduce", "foreign", "--code")
+        assert done.code == 2
+        assert "git fetch" in done.err
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_signal_ends_it_with_all_its_processes(past, tmp_path, signum, code):
+    """Ctrl-C reaches the command alone: the run's own process is in a group of its own."""
+    long = ("trainer.epochs=9999", "parallel=ddp", "hydra.run.dir=new")
+    command = [sys.executable, "-m", "runner", "reproduce", str(past), *long]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "new" / "steps.csv").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    below = psutil.Process(process.pid).children(recursive=True)
+    assert len(below) >= 3  # run.py and two ranks
+    process.send_signal(signum)
+    assert process.wait(30) == code
+    assert psutil.wait_procs(below, timeout=20)[1] == []
+    if code > 0:
+        result = json.loads((tmp_path / "new" / "result.json").read_text())
+        assert (result["status"], "reproduction" in result) == ("interrupted", False)
+
+
+def test_other_threads_are_within_tolerance(past, tmp_path):
+    done, result = reproduce(tmp_path, str(past), "launcher.threads_per_rank=2")
+    assert done.code == 0, done.err + done.out
+    assert result["reproduction"]["verdict"] in ("identical", "equal within tolerance")
+    assert "launcher.threads_per_rank" in done.out
