@@ -32,13 +32,17 @@ def main() -> int:
 # Each command imports its part when it is called, so that none waits for another's libraries.
 
 
+def _command(commands: argparse._SubParsersAction, name: str, *, help: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=help, allow_abbrev=False)
+
+
 def _add_doctor(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
         from runner.doctor import examine, list_models
 
         return exit_code(list_models if arguments.models else examine)
 
-    doctor = commands.add_parser("doctor", help="what this machine can run; for what it can't: why, and how to get it")
+    doctor = _command(commands, "doctor", help="what this machine can run; for what it can't: why, and how to get it")
     doctor.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
     doctor.set_defaults(do=do)
 
@@ -47,7 +51,7 @@ def _add_resume(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
         return exit_code(lambda: go_on(arguments.run, only_trust(arguments.trust)))
 
-    resume = commands.add_parser("resume", help="go on with a run or a sweep that was interrupted, in its own folder")
+    resume = _command(commands, "resume", help="go on with a run or a sweep that was interrupted, in its own folder")
     resume.add_argument("run", help=A_RUN)
     resume.add_argument("trust", nargs="*", help="trust=[my_package]: run its code, though others may have named it")
     resume.set_defaults(do=do)
@@ -59,7 +63,7 @@ def _add_report(commands: argparse._SubParsersAction) -> None:
 
         return exit_code(lambda: report(arguments.folders, baseline=arguments.baseline, to=arguments.to))
 
-    compare = commands.add_parser("report", help="compare the jobs of a sweep, or any runs")
+    compare = _command(commands, "report", help="compare the jobs of a sweep, or any runs")
     compare.add_argument("folders", nargs="+", metavar="folder", help="a sweep's folder, or runs'")
     compare.add_argument("--baseline", help="a job's number, or values such as parallel=dp,precision=fp32")
     compare.add_argument("--to", help="folder for the files; else the sweep's, or a new one in outputs/comparisons")
@@ -72,7 +76,7 @@ def _add_reproduce(commands: argparse._SubParsersAction) -> None:
 
         return reproduce(arguments.run, arguments.overrides, steps=arguments.steps, code=arguments.code)
 
-    repeat = commands.add_parser("reproduce", help="repeat a finished run, and say whether it is the same")
+    repeat = _command(commands, "reproduce", help="repeat a finished run, and say whether it is the same")
     repeat.add_argument("run", help=A_RUN)
     repeat.add_argument("overrides", nargs="*", help="changes, such as parallel=ddp launcher.nproc_per_node=3")
     repeat.add_argument("--steps", help="make and compare only so many")
@@ -86,7 +90,7 @@ def _add_parity(commands: argparse._SubParsersAction) -> None:
 
         return parity(arguments.overrides, steps=arguments.steps)
 
-    parity = commands.add_parser("parity", help="take the same steps on several backends: where they differ, and why")
+    parity = _command(commands, "parity", help="take the same steps on several backends: where they differ, and why")
     parity.add_argument("overrides", nargs="*", help="as for run.py; parallel=single,ddp,... says which, else all")
     parity.add_argument("--steps", default="10", help="how many (10)")
     parity.set_defaults(do=do)
@@ -98,7 +102,7 @@ def _add_install_horovod(commands: argparse._SubParsersAction) -> None:
 
         return exit_code(lambda: install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild))
 
-    horovod = commands.add_parser("install-horovod", help="build Horovod against the installed torch, and install it")
+    horovod = _command(commands, "install-horovod", help="build Horovod against the installed torch, and install it")
     horovod.add_argument("--mpi", action="store_true", help="with MPI besides Gloo; needs mpicc")
     horovod.add_argument("--nccl", action="store_true", help="with NCCL for GPUs; needs nvcc")
     horovod.add_argument("--rebuild", action="store_true", help="even if an earlier build is kept")

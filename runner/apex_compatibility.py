@@ -39,8 +39,7 @@ def check(config: dict[str, Any]) -> None:
             raise Unavailable(f"{chosen}: {reason}.")
         if config["trainer"]["device"] == "cpu":
             raise Unavailable(
-                f"trainer.device=cpu: {chosen} works on GPUs only. Set trainer.device=cuda, or use "
-                f"{apex.NATIVE[part]}."
+                f"trainer.device=cpu: {chosen} works on GPUs only. Set trainer.device=cuda, or use {apex.NATIVE[part]}."
             )
     wrong = {"precision": _wrong_precision, "parallel": _wrong_parallel, "optimizer": _wrong_optimizer}
     for group in used:

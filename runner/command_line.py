@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
@@ -53,6 +54,9 @@ def exit_code(app: Callable[[], Any]) -> int:
         if not any(_ends):
             complain(explain(error))
             return 2
+    except yaml.YAMLError as error:
+        complain(f"a config cannot be read: {' '.join(str(error).split())}.")
+        return 2
     except (ConfigurationError, RunFailed) as error:
         if error not in _ends:
             report(error)

@@ -98,10 +98,19 @@ def _check_batch(config: dict[str, Any]) -> None:
     if size % parts:
         lower, upper = size // parts * parts, (size // parts + 1) * parts
         nearest = f"{lower} or {upper}" if lower else str(upper)
+        instead = " or ".join(map(str, _fitting_ranks(config, size, parts)))
+        instead = instead and f"; or with this batch launcher.nproc_per_node={instead}"
         raise ConfigurationError(
             f"data.batch_size={size} is the global batch and can't be divided among {ranks(config)} ranks x "
-            f"{accumulation} micro-batches. The nearest values that can: data.batch_size={nearest}."
+            f"{accumulation} micro-batches. The nearest values that can: data.batch_size={nearest}{instead}."
         )
+
+
+def _fitting_ranks(config: dict[str, Any], size: int, parts: int) -> list[int]:
+    """The next lower and higher numbers of ranks that divide the batch."""
+    count = config["launcher"]["nproc_per_node"]
+    fits = [n for n in range(2, 2 * count + 1) if size % (n * parts // count) == 0]
+    return [*[n for n in fits if n < count][-1:], *[n for n in fits if n > count][:1]]
 
 
 def _check_precision(config: dict[str, Any]) -> None:

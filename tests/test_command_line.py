@@ -163,6 +163,13 @@ class TestOverASavedConfig:
     def test_an_experiment_cannot_be_laid_over_it(self, repeat):
         assert_refused(repeat("experiment=debug"), "experiment", "--config-path")
 
+    @pytest.mark.parametrize("content", ["a: [1", "a: !!python/object/apply:os.system ['touch mark']"])
+    def test_one_that_cannot_be_read_is_refused(self, run_command, tmp_path, content):
+        (tmp_path / "run.yaml").write_text(content)
+        done = run_command("--config-path", str(tmp_path), "--config-name", "run")
+        assert_refused(done, "a config cannot be read", "run.yaml", "line 1")
+        assert not (tmp_path / "mark").exists()
+
     def test_an_unknown_key_is_refused(self, repeat):
         assert_refused(repeat("trainer.epoch=1"), "Did you mean trainer.epochs?")
 

@@ -67,7 +67,7 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         f"launcher.nproc_per_node={count}",
         f"trainer.grad_accumulation={accumulation}",
     ]
-    with pytest.raises(ConfigurationError, match=rf"^data\.batch_size={size} .* data\.batch_size={nearest}\.$"):
+    with pytest.raises(ConfigurationError, match=rf"^data\.batch_size={size} .* data\.batch_size={nearest}[.;]"):
         complete(config("parallel=ddp", *overrides))
     for fitting in nearest.split(" or "):
         done = complete(config("parallel=ddp", *overrides, f"data.batch_size={fitting}"))
@@ -179,3 +179,11 @@ def test_an_image_folder_without_classes_is_refused(machine, tmp_path):
     (tmp_path / "train").mkdir()
     with pytest.raises(ConfigurationError, match=r"/train holds no class folder"):
         complete(config("data=imagefolder", f"data.root={tmp_path}"))
+
+
+@pytest.mark.parametrize(("size", "count", "ranks"), [(64, 3, "2 or 4"), (9, 2, "3"), (64, 5, "4 or 8"), (7, 2, None)])
+def test_and_with_the_numbers_of_ranks_that_do(size, count, ranks):
+    overrides = ("parallel=ddp", f"launcher.nproc_per_node={count}", f"data.batch_size={size}", "trainer.device=cpu")
+    expected = rf"launcher\.nproc_per_node={ranks}\.$" if ranks else r"data\.batch_size=\d+ or \d+\.$"
+    with pytest.raises(ConfigurationError, match=expected):
+        complete(config(*overrides))

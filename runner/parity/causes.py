@@ -89,7 +89,9 @@ def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
         text = f"{several} takes its statistics over each rank's share of the batch, not over all of it."
         return f"{text} Set parallel.sync_batchnorm=true (ddp, horovod; GPUs only), or take a model without BatchNorm."
     if culprit["reason"] == "random":
-        return f"{several} draws random numbers, other ones on each rank. Set its probability to 0 for this check."
+        has_probability = "Dropout" in culprit["kind"] or culprit["kind"] == "StochasticDepth"
+        remedy = "Set its probability to 0" if has_probability else "Leave that out"
+        return f"{several} draws random numbers, other ones on each rank. {remedy} for this check."
     if culprit["reason"] == "buffer":
         buffers = _names(culprit["buffers"])
         return f"{name} is the first module with another output for the same input, by its buffer {buffers}."

@@ -1,6 +1,7 @@
 """``python -m runner parity``: freeze a run for each strategy, let each take the same steps, show how they compare."""
 
 import shutil
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,7 @@ def compare(overrides: list[str], *, steps: str) -> list[Outcome]:
     baseline = RunFolder(path / BASELINE)
     with handled_by(interrupt), log_file(path / "parity.log"):
         try:
-            findings = _run(baseline, task)
+            findings = _run_baseline(baseline, task)
             others = replace(task, baseline=str(baseline.path))
             outcomes = [_outcome(one, path, others) for one in planned if one.strategy != BASELINE]
         finally:
@@ -72,6 +73,14 @@ def _outcome(planned: Planned, path: Path, task: Task) -> Outcome:
         known = {"ranks": ranks(config)}
         return Outcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), config=config)
     return judged(planned.strategy, findings, tolerance=task.tolerance, config=config)
+
+
+def _run_baseline(baseline: RunFolder, task: Task) -> dict:
+    try:
+        return _run(baseline, task)
+    except RunFailed:
+        print(f"{BASELINE}, the baseline, failed, so that there is nothing to compare with", file=sys.stderr)
+        raise
 
 
 def _run(folder: RunFolder, task: Task) -> dict:

@@ -65,8 +65,9 @@ def _strategies(chosen: list[Override]) -> list[str]:
             raise ConfigurationError(no_such_option(WHICH, name))
     names = list(dict.fromkeys([BASELINE, *names]))
     if len(names) == 1:
+        others = [name for name in options(WHICH) if name != BASELINE]
         raise ConfigurationError(
-            f"{WHICH}={BASELINE} is the baseline itself. Name others to compare: {WHICH}={','.join(options(WHICH))}."
+            f"{WHICH}={BASELINE} is the baseline itself. Name others to compare: {WHICH}={','.join(others)}."
         )
     return names
 

@@ -16,6 +16,7 @@ from runner.run_folder import RunFolder
 
 COLUMNS = {"loss": "loss", "gradient": "gradients", "weight": "weights", "buffer": "buffers"}
 MOST_TOLD = 8
+NARROWEST = 76  # columns; a narrower terminal wraps lines, which is better than digits cut off
 MOST_CHARACTERS = 300
 
 
@@ -32,7 +33,7 @@ def announce(strategies: list[str], config: dict[str, Any], task: Task) -> None:
 def show(outcomes: list[Outcome], baseline: dict[str, Any], task: Task, path: Path) -> None:
     """Print it all. ``baseline``: what its own run found; ``path``: where everything is."""
     console = Console(highlight=False)
-    console.print(_table(outcomes))
+    console.print(_table(outcomes), width=max(console.width, NARROWEST), soft_wrap=True)
     for outcome in outcomes:
         for line in _lines(outcome, baseline):
             console.print(Text(line))
@@ -61,7 +62,9 @@ def _lines(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
     """What there is to say of one strategy."""
     name = outcome.strategy
     if outcome.state == NOT_HERE:
-        return [f"{name} is not here: {outcome.error}"]
+        return [
+            f"{name} is not here: {outcome.error.partition('; ')[0].rstrip('.')}. `python -m runner doctor` says more."
+        ]
     if not outcome.differs:
         return []
     beyond = outcome.beyond()
@@ -71,7 +74,7 @@ def _lines(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
         for entry in beyond[:MOST_TOLD]
     ]
     if len(beyond) > MOST_TOLD:
-        lines.append(f"  and {len(beyond) - MOST_TOLD} more")
+        lines.append(f"  and {len(beyond) - MOST_TOLD} more, in {name}/result.json")
     if beyond:
         lines.insert(0, f"{name} exceeds the tolerance in:")
     if outcome.state == FAILED:
@@ -89,10 +92,13 @@ def _width(entries: list[dict[str, Any]]) -> int:
 
 def _summary(outcomes: list[Outcome], steps: int, task: Task) -> str:
     compared = [outcome for outcome in outcomes if outcome.state != NOT_HERE]
-    different = [outcome.strategy for outcome in compared if outcome.differs]
+    failed = [outcome.strategy for outcome in compared if outcome.state == FAILED]
+    different = [outcome.strategy for outcome in compared if outcome.differs and outcome.state != FAILED]
     limit = f"tolerance {task.tolerance:g}, {steps} step{'s' if steps != 1 else ''}"
-    if different:
-        return f"different: {', '.join(different)} against {BASELINE} ({limit})"
+    told = [f"failed: {', '.join(failed)}"] if failed else []
+    told += [f"different: {', '.join(different)}"] if different else []
+    if told:
+        return f"{'; '.join(told)} against {BASELINE} ({limit})"
     return f"equal: {', '.join(outcome.strategy for outcome in compared)} and {BASELINE} ({limit})"
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ from runner.reproduce.program import Program, recorded_program
 from runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, judge
 from runner.reproduce.windows import windows
 from runner.run_folder import RunFolder, fresh_folder
-from runner.trust.packages import split_typed
+from runner.trust.guard import recorded_values, typed_values
+from runner.trust.packages import Trust, split_typed, trusted_packages
+from runner.trust.targets import judge_with
 
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
 RUN_DIR = "hydra.run.dir="
@@ -42,29 +44,41 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
 
 def _reproduce(path: str, overrides: list[str], steps: str | None, code: bool) -> int:
     past = read_past(path)
-    end = _end(past, steps)
+    packages, typed = split_typed(overrides)
+    own = (*typed_values(typed), *recorded_values(past.folder.config))
+    judge_with(Trust(trusted_packages(packages), own))  # before anything is said of the config
+    end = last_step(past, steps)
     with _program(past, code, overrides) as program:
         found = _differences(past, overrides, code)
         show(found)
         folder = _folder(overrides)
         plain = [override for override in overrides if not override.startswith(RUN_DIR)]
         if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
+            with suppress(OSError):  # it holds what is left of the run, unless that was refused
+                folder.path.rmdir()
             return failed
         verdict = _judge(past, folder, program, plain)
     _write(past, folder, verdict, overrides, found)
-    style = STYLES[verdict.kind]
-    Console(highlight=False, soft_wrap=True).print(Text.assemble((verdict.kind, style), f": {verdict.reason}"))
+    console = Console(highlight=False)
+    text = Text.assemble((verdict.kind, STYLES[verdict.kind]), f": {verdict.reason}")
+    console.print(text, soft_wrap=not console.is_terminal)
     return DIFFERS if verdict.kind == DIFFERENT else 0
 
 
-def _end(past: Past, steps: str | None) -> int | None:
+def last_step(past: Past, steps: str | None) -> int | None:
     """The logged step at which the repetition may end: the first from ``steps`` on."""
     if steps is None:
         return None
     if not (steps.isdecimal() and int(steps) > 0):
         raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: a whole number from 1.")
+    if past.config["trainer"].get("evaluate_only"):
+        raise ConfigurationError(f"--steps {steps}: {past.folder} made none, it only evaluated. Leave it out.")
     logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]
-    return logged[0] if logged and logged[0] < past.result["steps"] else None
+    if not logged or logged[0] >= past.result["steps"]:
+        return None
+    if logged[0] > int(steps):
+        print(f"up to step {logged[0]}, the first from {steps} on that was logged")
+    return logged[0]
 
 
 @contextmanager

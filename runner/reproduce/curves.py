@@ -40,7 +40,7 @@ class Pair:
 
     def __str__(self) -> str:
         """As in «loss at step 40: 2.1 where 2.0 was recorded»."""
-        return f"{self.what} at step {self.step}: {self.now:.7g} where {self.recorded:.7g} was recorded"
+        return f"{self.what} at step {self.step}: {self.now:.10g} where {self.recorded:.10g} was recorded"
 
     def as_dict(self) -> dict[str, Any]:
         """For result.json."""
@@ -60,6 +60,17 @@ def pairs(recorded: Tables, now: Tables, *, resumed: bool = False) -> list[Pair]
     """
     found = chain(_of_steps(recorded.steps, now.steps, resumed), _of_epochs(recorded.epochs, now.epochs))
     return sorted(found, key=lambda pair: pair.step)
+
+
+def evaluated(recorded: dict[str, Any], now: dict[str, Any]) -> list[Pair]:
+    """The evaluation metrics in two runs' result.json."""
+    found, samples = [], float(recorded["metrics"].get("val_samples") or math.nan)
+    for name in ("val_loss", "val_acc1", "val_acc5"):
+        a, b = (content["metrics"].get(name) for content in (recorded, now))
+        if a is not None and b is not None:
+            compare = _accuracies(samples) if "acc" in name else _relative
+            found.append(Pair(name, recorded["steps"], a, b, compare(a, b, 0.0)))
+    return found
 
 
 def farthest(found: Iterable[Pair]) -> Pair | None:

@@ -56,7 +56,8 @@ def differences(
     found = list(chosen)
     if diffs is not None:
         found += _code(recorded, now, *diffs)
-    found += [Difference(*row) for row in _rows(recorded, now) if _differ(row[1], row[2])]
+    told = {"CPU threads per rank"} if any(d.what == "launcher.threads_per_rank" for d in chosen) else set()
+    found += [Difference(*row) for row in _rows(recorded, now) if row[0] not in told and _differ(row[1], row[2])]
     return sorted(
         (d._replace(recorded=_text(d.recorded), now=_text(d.now)) for d in found), key=lambda d: not d.matters
     )

@@ -34,6 +34,8 @@ class Past:
 def read_past(path: str | Path) -> Past:
     """Raises ConfigurationError for a folder that is missing, no run's, unfinished, newer than this program, edited."""
     folder = RunFolder(path)
+    if folder.path.is_file():
+        raise ConfigurationError(f"{folder} is a file. Name the run's folder, such as {folder.path.parent}.")
     if not folder.path.is_dir():
         raise ConfigurationError(f"{folder} is no folder. Name that of a finished run, such as outputs/<date>/<time>.")
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.report.reading import Run
-from runner.reproduce.curves import Pair, departure, farthest, is_early, pairs
+from runner.reproduce.curves import Pair, departure, evaluated, farthest, is_early, pairs
 from runner.reproduce.past import Past
 from runner.reproduce.windows import Window
 
@@ -31,6 +31,8 @@ def judge(
     windows: Callable[[], list[Window]],
 ) -> Verdict:
     """``weights``, ``windows``: make these comparisons, which take a while, where they are needed."""
+    if past.config["trainer"].get("evaluate_only"):
+        return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
     whole = now.result["steps"] == past.result["steps"]
     if whole and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:
         return Verdict(IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...).")
@@ -57,21 +59,33 @@ def judge(
 
 def _by_windows(departed: Pair | None, made: list[Window], *, tolerance: float) -> Verdict:
     """The whole curves can't tell, since training amplifies rounding: steps from the recorded weights can."""
-    curve = f"{_departs(departed)}, late enough for rounding" if departed else "the curves stay together"
+    curve = (
+        f"the curves part late enough for rounding ({_departs(departed)})" if departed else "the curves stay together"
+    )
     rests_on = {"windows": [{"since": window.since, "largest": _as_dict(farthest(window.found))} for window in made]}
     for window in made:
         first = departure(window.found, tolerance=tolerance)
         if first and is_early(first, tolerance=tolerance, since=window.since):
-            reason = f"{curve}; but from the recorded weights of step {window.since} on, {_departs(first)}."
+            reason = f"from the recorded weights of step {window.since} on, {_departs(first)}; {curve}."
             return Verdict(DIFFERENT, reason, rests_on)
     checked = [pair for window in made for pair in window.found]
     if not checked:
-        if departed is None:
-            return Verdict(EQUAL, f"{curve}; no checkpoint is left to start from as well.", rests_on)
-        return Verdict(DIFFERENT, f"{curve}, but no checkpoint of the recorded run is left to tell.", rests_on)
+        kind = DIFFERENT if departed else EQUAL
+        return Verdict(kind, f"{curve}, and no checkpoint of the recorded run is left to start from.", rests_on)
     starts = ", ".join(str(window.since) for window in made)
-    reason = f"{curve}; from the recorded weights of step {starts} on {_apart(farthest(checked))}."
-    return Verdict(EQUAL, reason, rests_on)
+    return Verdict(
+        EQUAL, f"from the recorded weights of step {starts} on {_apart(farthest(checked))}; {curve}.", rests_on
+    )
+
+
+def _of_evaluation(found: list[Pair], *, tolerance: float) -> Verdict:
+    """Of runs that only evaluated, whose weights were given."""
+    rests_on = {"largest": _as_dict(farthest(found))}
+    if departed := departure(found, tolerance=tolerance):
+        return Verdict(DIFFERENT, f"{_departs(departed)}.", rests_on)
+    if all(pair.exact for pair in found):
+        return Verdict(IDENTICAL, "all evaluation metrics are the same to the last digit.", rests_on)
+    return Verdict(EQUAL, f"{_apart(farthest(found))}.", rests_on)
 
 
 def _departs(pair: Pair) -> str:

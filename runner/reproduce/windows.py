@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.errors import RunFailed
 from runner.report.agreement import STEADY_STEPS
 from runner.report.reading import read_run
-from runner.reproduce.curves import Pair, pairs
+from runner.reproduce.curves import Pair, evaluated, pairs
 from runner.reproduce.past import Past
 from runner.reproduce.program import Program, quoted
 
@@ -32,18 +32,21 @@ def windows(past: Past, program: Program, folder: Path, overrides: list[str]) ->
     Raises RunFailed when one of these runs fails.
     """
     made = []
-    print("the curves alone can't tell: going on from the recorded weights ...", flush=True)
-    for step, checkpoint in _starts(past):
+    starts = _starts(past)
+    print("the curves alone can't tell: going on from the recorded weights", flush=True)
+    for number, (step, checkpoint) in enumerate(starts, 1):
         end = _end(past.steps["step"], step)
         path = folder / f"from_step_{step}"
+        print(f"  from step {step} to {end} ({number} of {len(starts)})", flush=True)
         start = ("checkpoint.load=null", f"checkpoint.resume={quoted(checkpoint)}", "checkpoint.every=0")
         _run(program, path, *overrides, *start, f"trainer.stop_after={end}")
         made.append(Window(step, pairs(past, read_run(path), resumed=True)))
     if past.result["metrics"].get("val_loss") is not None and past.folder.last_checkpoint.exists():
         path = folder / "evaluation"
+        print("  evaluating the final ones", flush=True)
         weights = f"checkpoint.load={quoted(past.folder.last_checkpoint)}"
         _run(program, path, *overrides, "checkpoint.resume=null", weights, "trainer.evaluate_only=true")
-        made.append(Window(past.result["steps"], [_evaluated(past, path)]))
+        made.append(Window(past.result["steps"], evaluated(past.result, read_run(path).result)))
     return made
 
 
@@ -74,9 +77,3 @@ def _end(logged: list[float], since: int) -> int:
     """As many steps as rounding stays small for, but at least one row."""
     after = [int(step) for step in logged if step > since]
     return max([step for step in after if step <= since + STEADY_STEPS], default=after[0])
-
-
-def _evaluated(past: Past, path: Path) -> Pair:
-    before, after = past.result["metrics"]["val_loss"], read_run(path).result["metrics"]["val_loss"]
-    apart = abs(before - after) / max(abs(before), abs(after), 1e-300)
-    return Pair("val_loss of the recorded weights", past.result["steps"], before, after, apart)

@@ -101,9 +101,9 @@ def complaint(found: list[tuple[str, Any]]) -> str:
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
     names = ",".join(name for name in needed if packages.NAME.fullmatch(name))
     return (
-        f"this config is not from here, and these can run any code: {listed}. Look at that code first. If you trust "
-        f"it, say so: trust=[{names}] on the command line, {packages.VARIABLE}={names} in the environment, or "
-        f"trust: [{names}] in {_shown_file()}."
+        "this config is not from here, and these are no classes that it may choose there, and can run any code: "
+        f"{listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the command line, "
+        f"{packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
     )
 
 

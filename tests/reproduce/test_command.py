@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from runner.reproduce.command import last_step
+from runner.reproduce.past import read_past
 from runner.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
 
@@ -78,7 +80,7 @@ def test_in_double_precision_whole_curves_stay_together(tmp_path):
     assert result["reproduction"]["rests_on"]["largest"]["relative"] < 1e-9
 
 
-@pytest.mark.parametrize("override", ["seed=2", "optimizer.lr=0.06", "loss._target_=torch.nn.MultiMarginLoss"])
+@pytest.mark.parametrize("override", ["seed=2", "loss._target_=torch.nn.MultiMarginLoss"])
 def test_what_changes_the_run_is_different(past, tmp_path, override):
     done, result = reproduce(tmp_path, str(past), override)
     assert done.code == 3, done.err + done.out
@@ -95,8 +97,39 @@ def test_the_first_steps_alone(past, tmp_path):
     assert (result["steps"], result["status"]) == (20, "completed")
 
 
-def test_more_steps_than_there_are_is_the_whole_run(past, tmp_path):
-    assert reproduce(tmp_path, str(past), "--steps", "9999")[1]["steps"] == 64
+def test_it_says_how_far_it_compares(past, tmp_path):
+    assert (
+        "up to step 20, the first from 18 on that was logged" in reproduce(tmp_path, str(past), "--steps", "18")[0].out
+    )
+
+
+def test_an_evaluation_is_compared_by_its_metrics(past, tmp_path):
+    folder, weights = tmp_path / "evaluation", past / "checkpoints" / "last.pt"
+    only = (*SMALL, "trainer.evaluate_only=true", f"checkpoint.load={weights}", f"hydra.run.dir={folder}")
+    assert execute(sys.executable, str(RUN), *only, cwd=tmp_path).code == 0
+    done, result = reproduce(tmp_path, str(folder))
+    assert (done.code, result["reproduction"]["verdict"]) == (0, "identical")
+    assert "all evaluation metrics" in done.out
+    assert "made none, it only evaluated" in reproduce(tmp_path, str(folder), "--steps", "3")[0].err
+
+
+def test_a_config_from_elsewhere_is_refused_before_anything_is_said_of_it(past, tmp_path):
+    folder = RunFolder(tmp_path / "theirs")
+    shutil.copytree(past, folder.path)
+    text = folder.config.read_text().replace("runner.model.small_cnn.SmallCNN", "os.system")
+    folder.config.write_text(text)
+    folder.write_json(folder.result, {**folder.read_result(), "files": folder.digests()})
+    for more in ((), ("--code",)):
+        done, _ = reproduce(tmp_path, "theirs", *more)
+        assert done.code == 2, done.err
+        assert "model._target_=os.system" in done.err
+        assert done.out == ""
+        assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(("steps", "end"), [(None, None), ("1", 4), ("4", 4), ("5", 8), ("63", None), ("9999", None)])
+def test_the_end_is_a_logged_step_or_that_of_the_whole_run(past, steps, end):
+    assert last_step(read_past(past), steps) == end
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ def run(losses, *, sha="a", ranks=1, steps=None):
     return SimpleNamespace(
         steps={"step": rows, "loss": losses, "grad_norm": [1.0] * len(losses)},
         epochs=NO_EPOCHS,
+        config={"trainer": {"evaluate_only": False}},
         result={"steps": steps or 10 * len(losses), "weights_sha256": sha, "world_size": ranks},
     )
 
@@ -110,3 +111,22 @@ def test_nothing_in_common_is_no_proof():
     now = run(LOSSES, sha="b", steps=71)
     now.steps["step"] = [step + 1 for step in now.steps["step"]]
     assert verdict(run(LOSSES), now).kind == DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("val_loss", "val_acc1", "kind"),
+    [
+        (0.5, 90.0, IDENTICAL),
+        (0.5000001, 90.0, EQUAL),
+        (0.5, 89.0, EQUAL),
+        (0.51, 90.0, DIFFERENT),
+        (0.5, 80.0, DIFFERENT),
+    ],
+)
+def test_of_evaluations_the_metrics_count(val_loss, val_acc1, kind):
+    """Their weights were given, and say nothing."""
+    past, now = run([]), run([])
+    past.config = {"trainer": {"evaluate_only": True}}
+    for one, metrics in ((past, (0.5, 90.0)), (now, (val_loss, val_acc1))):
+        one.result |= {"steps": 0, "metrics": {"val_loss": metrics[0], "val_acc1": metrics[1], "val_samples": 100}}
+    assert verdict(past, now).kind == kind
