@@ -33,7 +33,7 @@ def announce(strategies: list[str], config: dict[str, Any], task: Task) -> None:
 def show(outcomes: list[Outcome], baseline: dict[str, Any], task: Task, path: Path) -> None:
     """Print it all. ``baseline``: what its own run found; ``path``: where everything is."""
     console = Console(highlight=False)
-    console.print(_table(outcomes), width=max(console.width, NARROWEST), soft_wrap=True)
+    Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes))
     for outcome in outcomes:
         for line in _lines(outcome, baseline):
             console.print(Text(line))
