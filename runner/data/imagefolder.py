@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from runner.data.base import CorruptSample, Data, Dataset
+from runner.data.base import Data, Dataset
 from runner.errors import ConfigurationError
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -49,41 +49,22 @@ class ImageFolder(Data):
         return {split: Path(section["root"]) / split for split in SPLITS.values()}
 
     def split(self, *, train: bool) -> Dataset:
-        return Photos(self.root / SPLITS[train], self.classes, image_size=self.image_size, train=train)
+        from runner.data.photos import Photos
+
+        folder = self.root / SPLITS[train]
+        paths, targets = listed(folder, self.classes)
+        return Photos(paths, targets, image_size=self.image_size, train=train)
 
 
-class Photos:
-    """The image files of one split; item i is ((3, size, size) uint8, class number)."""
-
-    def __init__(self, folder: Path, classes: list[str], *, image_size: int, train: bool):
-        from torchvision.transforms import v2
-
-        self.paths: list[str] = []
-        self.targets: list[int] = []
-        for number, name in enumerate(classes):
-            found = sorted(entry.path for entry in os.scandir(folder / name) if _is_image(entry))
-            self.paths += found
-            self.targets += [number] * len(found)
-        crop = (
-            [v2.RandomResizedCrop(image_size, antialias=True), v2.RandomHorizontalFlip()]
-            if train
-            else [v2.Resize(round(image_size * 256 / 224), antialias=True), v2.CenterCrop(image_size)]
-        )
-        self.transform = v2.Compose([*crop, v2.PILToTensor()])
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        from PIL import Image
-
-        path = self.paths[index]
-        try:
-            with Image.open(path) as file:
-                image = file.convert("RGB")
-        except Exception as error:  # each image format has errors of its own
-            raise CorruptSample(path, error) from None
-        return self.transform(image), self.targets[index]
+def listed(folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
+    """The image files of one split, class by class in the order of their names, and their class numbers."""
+    paths: list[str] = []
+    targets: list[int] = []
+    for number, name in enumerate(classes):
+        found = sorted(entry.path for entry in os.scandir(folder / name) if _is_image(entry))
+        paths += found
+        targets += [number] * len(found)
+    return paths, targets
 
 
 def class_names(folder: Path) -> list[str]:

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from runner import hardware
-from tests.benchmarks import loop, start, sweep
+from tests.benchmarks import loop, photos, start, sweep
 
 
 def main() -> None:
-    comparisons = [loop.measure(), start.composing(), start.running(), sweep.measure()]
+    comparisons = [loop.measure(), photos.measure(), start.composing(), start.running(), sweep.measure()]
     table = Table("what", "candidate", "ratio", "smallest to largest", title="Ratios, the first of each group = 1")
     for comparison in comparisons:
         for name, (median, low, high) in comparison.ratios().items():

@@ -11,6 +11,7 @@ from torchvision.transforms import v2
 from runner.data.base import CorruptSample
 from runner.data.imagefolder import ImageFolder
 from runner.errors import ConfigurationError
+from runner.rng import seed_sample
 from tests.data.conftest import SIDE
 from tests.in_process import config, small, train
 
@@ -57,16 +58,16 @@ def test_evaluation_is_the_classic_resize_and_centre_crop(photos):
         expected = v2.Compose([v2.Resize(256), v2.CenterCrop(224), v2.PILToTensor()])(file.convert("RGB"))
     assert target == 1
     assert image.dtype == torch.uint8
-    assert torch.equal(image, expected)
+    assert (image.int() - expected.int()).abs().double().mean() < 1  # PIL rounds in between
 
 
 def test_training_crops_and_mirrors_at_random(photos):
     training = ImageFolder(root=str(photos), image_size=SIDE).split(train=True)
-    torch.manual_seed(1)
+    seed_sample(1)
     views = [training[0][0] for _ in range(8)]
     assert {view.shape for view in views} == {(3, SIDE, SIDE)}
     assert len({view.numpy().tobytes() for view in views}) == 8
-    torch.manual_seed(1)
+    seed_sample(1)
     assert torch.equal(training[0][0], views[0])
 
 
