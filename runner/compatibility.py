@@ -107,7 +107,9 @@ def _check_batch(config: dict[str, Any]) -> None:
 
 
 def _fitting_ranks(config: dict[str, Any], size: int, parts: int) -> list[int]:
-    """The next lower and higher numbers of ranks that divide the batch."""
+    """The next lower and higher numbers of ranks that divide the batch; none where a list of hosts says how many."""
+    if machines(config):
+        return []
     count = config["launcher"]["nproc_per_node"]
     fits = [n for n in range(2, 2 * count + 1) if size % (n * parts // count) == 0]
     return [*[n for n in fits if n < count][-1:], *[n for n in fits if n > count][:1]]
