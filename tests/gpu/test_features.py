@@ -1,6 +1,7 @@
 """Everything that needs CUDA, once each, by the real command in tiny runs; `make test-gpu` starts them."""
 
 import csv
+import json
 import sys
 
 import pytest
@@ -134,6 +135,35 @@ def test_loader(train):
 def test_deterministic(train, precision):
     options = (*RESNET, *precision, DETERMINISTIC)
     assert digest(train(*options, name="one")) == digest(train(*options, name="two"))
+
+
+@pytest.mark.gpu("reproduce: deterministic runs are identical, others equal")
+@pytest.mark.parametrize(
+    ("more", "verdicts"), [((DETERMINISTIC,), "identical"), ((), "identical|equal within tolerance")]
+)
+def test_reproduce(train, tmp_path, more, verdicts):
+    past = train(*RESNET, *more, "checkpoint.keep=3")
+    done = execute(sys.executable, "-m", "runner", "reproduce", str(past.path), cwd=tmp_path, timeout=280)
+    assert done.code == 0, done.out + done.err
+    (result,) = tmp_path.glob("outputs/*/*/result.json")
+    assert json.loads(result.read_text())["reproduction"]["verdict"] in verdicts.split("|")
+
+
+@pytest.mark.gpu("an operation without a deterministic form is named")
+def test_named_operation(tmp_path):
+    own = ("model=custom", "model._target_=tests.test_determinism.NotDeterministic", "data.image_size=8")
+    command = (sys.executable, str(RUN), *own, DETERMINISTIC, "trainer.device=cuda", "data=synthetic")
+    done = execute(*command, cwd=tmp_path)
+    assert done.code == 2, done.out + done.err
+    assert "no deterministic form of put_" in done.err
+
+
+@pytest.mark.gpu("parity: the strategies on a GPU take the same steps")
+@pytest.mark.parametrize("precision", ["fp64", "fp32"])
+def test_parity(tmp_path, precision):
+    options = ("parallel=dp,ddp", "launcher.nproc_per_node=1", "--steps", "5", f"precision={precision}")
+    done = execute(sys.executable, "-m", "runner", "parity", *options, cwd=tmp_path, timeout=280)
+    assert done.code == 0, done.out + done.err
 
 
 @pytest.mark.gpu("peak memory follows the batch")
