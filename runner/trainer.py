@@ -88,15 +88,22 @@ class Trainer:
         self.reporter.start(self.progress, total=self.settings.last_step)
         while not self.done and self.stop.signal is None:
             self.train_epoch(save, due_after_step)
-            if self.stop.signal is None:
+            if self.stop.signal is None and not self.is_cut:
                 self.end_epoch(save)
-        if self.stop.signal is not None:
+        if self.stop.signal is not None or self.is_cut:
             save(best=False)
 
     @property
     def done(self) -> bool:
         progress = self.progress
-        return progress.step >= self.settings.last_step and progress.epoch_step == 0
+        return self.is_cut or (progress.step >= self.settings.last_step and progress.epoch_step == 0)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the run ends here in the middle of an epoch, as if it had been interrupted."""
+        progress, settings = self.progress, self.settings
+        at_end = progress.step == settings.last_step < settings.total_steps
+        return at_end and 0 < progress.epoch_step < self.train.updates
 
     def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
         """The rest of the current epoch, from where the progress says on."""
@@ -127,9 +134,7 @@ class Trainer:
         """Evaluate when it is time, write the epoch's row, and leave a checkpoint."""
         progress, settings = self.progress, self.settings
         is_last = progress.step >= settings.total_steps
-        is_whole = is_last or progress.epoch_step == self.train.updates
-        is_due = settings.evaluate_every and ((progress.epoch + 1) % settings.evaluate_every == 0 or is_last)
-        wanted = is_due and is_whole
+        wanted = settings.evaluate_every and ((progress.epoch + 1) % settings.evaluate_every == 0 or is_last)
         measured = self.evaluate() if wanted else {}
         if measured is None:
             return
