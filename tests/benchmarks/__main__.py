@@ -14,7 +14,14 @@ from tests.benchmarks import loop, photos, start, sweep
 
 
 def main() -> None:
-    comparisons = [loop.measure(), photos.measure(), start.composing(), start.running(), sweep.measure()]
+    comparisons = [
+        loop.measure(),
+        loop.with_loader(),
+        photos.measure(),
+        start.composing(),
+        start.running(),
+        sweep.measure(),
+    ]
     table = Table("what", "candidate", "ratio", "smallest to largest", title="Ratios, the first of each group = 1")
     for comparison in comparisons:
         for name, (median, low, high) in comparison.ratios().items():

@@ -5,10 +5,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from runner.data.batches import Batch
+from runner.data.batches import Batch, Batches
+from runner.data.loader import Entrance, Loader
+from runner.data.sampler import TrainingSampler
 from runner.display import Display
 from runner.heartbeat import Heartbeat
 from runner.parallel.single import Single
@@ -18,6 +22,7 @@ from runner.reporter import Reporter
 from runner.run_folder import RunFolder
 from runner.schedulers import Constant
 from runner.trainer import Settings, Trainer
+from tests.benchmarks import peers
 from tests.benchmarks.measure import Comparison, compare
 
 STEPS, BATCH, WIDTH = 2000, 32, 64
@@ -58,7 +63,7 @@ def hand_written(data: Prebuilt) -> float:
     return time.perf_counter() - start
 
 
-def ours(data: Prebuilt, folder: Path) -> float:
+def ours(data: Prebuilt | Loader, folder: Path) -> float:
     """The trainer with metrics, CSV and TensorBoard, logging every 10 updates."""
     run = RunFolder(tempfile.mkdtemp(dir=folder))
     place = {"rank": 0, "local_rank": 0, "world_size": 1, "device_type": "cpu", "timeout": 60.0, "backend": "auto"}
@@ -84,6 +89,53 @@ def ours(data: Prebuilt, folder: Path) -> float:
     seconds = time.perf_counter() - start
     recorder.close()
     return seconds
+
+
+class InMemory:
+    """A data set that hands out whole batches, as the project's own in memory do."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor):
+        self.inputs, self.targets = inputs, targets
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
+        chosen = torch.from_numpy(indices.astype(np.int64))
+        return self.inputs[chosen], self.targets[chosen]
+
+
+def with_loader(rounds: int = 7) -> Comparison:
+    """From data set to update, shuffled; every candidate over a loader of its own, as its users write it."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(STEPS * BATCH, WIDTH, generator=generator)
+    targets = torch.randint(10, (STEPS * BATCH,), generator=generator)
+    share = {"batch_size": BATCH, "rank": 0, "world_size": 1}
+    order = TrainingSampler(len(targets), accumulation=1, seed=1, drop_last=True, **share)  # type: ignore[arg-type]
+    batches = Batches(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
+    entrance = Entrance(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
+    loader = Loader(batches, order, entrance=entrance, num_workers=0)
+    plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True, drop_last=True)
+    with tempfile.TemporaryDirectory() as folder:
+        candidates: dict[str, Callable[[], float]] = {
+            "hand-written loop over a DataLoader, no metrics": lambda: over_loader(plain),
+            "manyheads, metrics + CSV + TensorBoard": lambda: ours(loader, Path(folder)),
+        }
+        candidates |= peers.loops(model, plain, Path(folder))
+        return compare(f"{STEPS} steps of a tiny MLP with its loader, 1 CPU thread", candidates, rounds=rounds)
+
+
+def over_loader(loader: DataLoader) -> float:
+    """The plain loop of every tutorial."""
+    net, loss = model(), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    start = time.perf_counter()
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss(net(inputs), targets).backward()
+        optimizer.step()
+    return time.perf_counter() - start
 
 
 def measure(rounds: int = 7) -> Comparison:
