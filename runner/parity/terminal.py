@@ -1,6 +1,7 @@
 """The comparison in a terminal: a row for each strategy, then what differs, then why."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,8 @@ def _lines(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
     """What there is to say of one strategy."""
     name = outcome.strategy
     if outcome.state == NOT_HERE:
-        return [
-            f"{name} is not here: {outcome.error.partition('; ')[0].rstrip('.')}. `python -m runner doctor` says more."
-        ]
+        reason = re.split(r" \(|; |\. ", outcome.error)[0].rstrip(".").removeprefix(f"parallel={name}: ")
+        return [f"{name} is not here: {reason}. `python -m runner doctor` says more."]
     if not outcome.differs:
         return []
     beyond = outcome.beyond()
