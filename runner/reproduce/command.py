@@ -119,7 +119,8 @@ def _judge(past: Past, folder: RunFolder, program: Program, overrides: list[str]
 
         return farthest_weight(past.folder, folder, step=past.result["steps"])
 
-    tolerance = tolerance_of(str(now.config["precision.name"]))
+    precisions = (past.config["precision"]["name"], now.config["precision.name"])
+    tolerance = max(tolerance_of(str(precision)) for precision in precisions)  # the coarser of both
     return judge(
         past,
         now,

@@ -241,6 +241,12 @@ def test_a_signal_ends_it_with_all_its_processes(past, tmp_path, signum, code):
         assert (result["status"], "reproduction" in result) == ("interrupted", False)
 
 
+def test_another_precision_is_measured_by_the_coarser_one(past, tmp_path):
+    done, result = reproduce(tmp_path, str(past), "precision=fp64", "--steps", "8")
+    assert done.code == 0, done.err + done.out
+    assert 1e-9 < result["reproduction"]["rests_on"]["largest"]["relative"] < 1e-3
+
+
 def test_other_threads_are_within_tolerance(past, tmp_path):
     done, result = reproduce(tmp_path, str(past), "launcher.threads_per_rank=2")
     assert done.code == 0, done.err + done.out
