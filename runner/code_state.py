@@ -90,11 +90,11 @@ def _files_of(package: str) -> list[Path]:
     if spec is None:
         return []
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    paths = sorted(path for folder in folders for path in folder.rglob("*.py")) or [Path(spec.origin or "")]
-    return [
-        path
-        for path in paths
-        if path.suffix == ".py"
-        and not path.is_relative_to(ROOT)
-        and not {"site-packages", "dist-packages"} & set(path.parts)
-    ]
+    if not folders:
+        module = Path(spec.origin or "")
+        return [module] if module.suffix == ".py" and _is_own(module) else []
+    return sorted(path for folder in folders if _is_own(folder) for path in folder.rglob("*.py"))
+
+
+def _is_own(path: Path) -> bool:
+    return not path.is_relative_to(ROOT) and not {"site-packages", "dist-packages"} & set(path.parts)
