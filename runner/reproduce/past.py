@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.config import GROUPS
 from runner.errors import ConfigurationError
 from runner.ledger import Ledger
 from runner.provenance import FORMAT
@@ -41,6 +42,8 @@ def read_past(path: str | Path) -> Past:
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder} is a sweep. Name one of its runs, such as {folder}/0.")
     config = folder.read_config()
+    if missing := [name for name in (*GROUPS, "trainer") if not isinstance(config.get(name), dict)]:
+        raise ConfigurationError(f"{folder.config} is no run config: it lacks {', '.join(missing)}.")
     provenance = _read_json(folder.provenance, f"{folder} was never started. Go on with it: {_resume(folder)}")
     if not isinstance(written_by := provenance.get("format", 0), int) or written_by > FORMAT:
         raise ConfigurationError(
