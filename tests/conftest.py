@@ -49,6 +49,14 @@ def execute(*command: str, cwd: Path, timeout: float = 120) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.fixture(autouse=True)
+def _own_path() -> Iterator[None]:
+    """Launching adds the working directory to the path; of a test's own folder no later test shall know."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture
 def run_command(tmp_path: Path) -> RunCommand:
     """``python run.py <overrides>`` in a process of its own, in the test's temporary folder unless ``cwd`` is given."""
