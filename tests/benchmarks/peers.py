@@ -26,34 +26,35 @@ def loops(model: Callable[[], nn.Module], loader: DataLoader, folder: Path) -> L
     return found
 
 
+def epoch(net: nn.Module, optimizer: Any, batches: Any, backward: Callable[[torch.Tensor], object]) -> float:
+    """The loop of both libraries that leave it to the user."""
+    loss = nn.CrossEntropyLoss()
+    start = time.perf_counter()
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        backward(loss(net(inputs), targets))
+        optimizer.step()
+    return time.perf_counter() - start
+
+
 def fabric(model: Callable[[], nn.Module], loader: DataLoader) -> float:
     from lightning.fabric import Fabric
 
     own = Fabric(accelerator="cpu", devices=1)
-    net, loss = model(), nn.CrossEntropyLoss()
+    net = model()
     net, optimizer = own.setup(net, torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9))
     batches = own.setup_dataloaders(loader)
-    start = time.perf_counter()
-    for inputs, targets in batches:
-        optimizer.zero_grad()
-        own.backward(loss(net(inputs), targets))
-        optimizer.step()
-    return time.perf_counter() - start
+    return epoch(net, optimizer, batches, own.backward)
 
 
 def accelerate(model: Callable[[], nn.Module], loader: DataLoader) -> float:
     from accelerate import Accelerator
 
     own = Accelerator(cpu=True)
-    net, loss = model(), nn.CrossEntropyLoss()
+    net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     net, optimizer, batches = own.prepare(net, optimizer, loader)
-    start = time.perf_counter()
-    for inputs, targets in batches:
-        optimizer.zero_grad()
-        own.backward(loss(net(inputs), targets))
-        optimizer.step()
-    return time.perf_counter() - start
+    return epoch(net, optimizer, batches, own.backward)
 
 
 def lightning(model: Callable[[], nn.Module], loader: DataLoader, folder: Path) -> float:
