@@ -1,3 +1,4 @@
+import hashlib
 import os
 
 import pytest
@@ -80,3 +81,17 @@ def test_a_class_of_the_users_own_is_known_by_its_root(photos):
 
 def test_what_is_not_there_has_none(tmp_path):
     assert of(tmp_path / "nowhere") is None
+
+
+def test_digests_stay_those_of_earlier_runs(tmp_path):
+    """Over lines of names and sizes in the order of names, folders among files; contents behind each line."""
+    files = {"train/a.jpg": b"1", "train/b/c/1.jpg": b"22", "train/b/d.jpg": b"", "train/z.txt": b"333"}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "val").write_bytes(b"4444")
+    lines = [(f"{name}\0{len(content)}\n".encode(), content) for name, content in [*files.items(), ("val", b"4444")]]
+    found = of(tmp_path, "contents")
+    assert (found["files"], found["bytes"]) == (5, 10)
+    assert found["sizes"] == hashlib.sha256(b"".join(line for line, _ in lines)).hexdigest()
+    assert found["contents"] == hashlib.sha256(b"".join(line + content for line, content in lines)).hexdigest()

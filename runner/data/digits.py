@@ -6,12 +6,13 @@ Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_
 import gzip
 import importlib.util
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from runner.data.base import Data, Dataset
 from runner.errors import ConfigurationError
+
+if TYPE_CHECKING:  # the parent, which only looks whether the file is there, starts without it
+    import numpy as np
 
 
 class Digits(Data):
@@ -56,15 +57,19 @@ def path() -> Path:
     return file
 
 
-def read() -> tuple[np.ndarray, np.ndarray]:
+def read() -> "tuple[np.ndarray, np.ndarray]":
     """Pixels (1797, 64) in 0..16 and labels (1797,), both int64."""
+    import numpy as np
+
     with gzip.open(path(), "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.int64)
     return table[:, :-1], table[:, -1]
 
 
-def split_indices(labels: np.ndarray, *, train: bool) -> np.ndarray:
+def split_indices(labels: "np.ndarray", *, train: bool) -> "np.ndarray":
     """Of the samples in the order of their classes every fifth validates: stratified, and 1,438 to 359."""
+    import numpy as np
+
     by_class = np.argsort(labels, kind="stable")
     validates = np.arange(len(labels)) % 5 == 4
     return np.sort(by_class[validates != train])

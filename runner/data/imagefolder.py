@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from runner.data.base import Data, Dataset
+from runner.data.index import listed
+from runner.data.listing import EXTENSIONS, Paths
 from runner.errors import ConfigurationError
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 SPLITS = {True: "train", False: "val"}
 
 
@@ -20,8 +21,8 @@ class ImageFolder(Data):
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
 
-    def __init__(self, *, root: str, image_size: int, name: str = "imagefolder"):
-        self.root, self.image_size = Path(root), image_size
+    def __init__(self, *, root: str, image_size: int, decode: str = "cpu", name: str = "imagefolder"):
+        self.root, self.image_size, self.decode = Path(root), image_size, decode
         self.classes = class_names(self.root / "train")
         self.num_classes = len(self.classes)
 
@@ -35,36 +36,27 @@ class ImageFolder(Data):
                 f"data.root={root}: train/ and val/ must hold the same class folders, but differ in {differing}."
             )
         for split in SPLITS.values():
-            for name in train:
-                with os.scandir(root / split / name) as entries:
-                    is_filled = any(map(_is_image, entries))
-                if not is_filled:
-                    raise ConfigurationError(
-                        f"data.root={root}: the class folder {root / split / name} holds no image. Fill it, or "
-                        f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
-                    )
+            counts = listed(root / split, train).counts  # the ranks will find it in the cache
+            if empty := [name for name, count in zip(train, counts, strict=True) if not count]:
+                raise ConfigurationError(
+                    f"data.root={root}: the class folder {root / split / empty[0]} holds no image. Fill it, or "
+                    f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
+                )
 
     @staticmethod
     def sources(section: dict[str, Any]) -> dict[str, Path]:
         return {split: Path(section["root"]) / split for split in SPLITS.values()}
 
     def split(self, *, train: bool) -> Dataset:
+        from runner.data.encoded_photos import EncodedPhotos
         from runner.data.photos import Photos
 
         folder = self.root / SPLITS[train]
-        paths, targets = listed(folder, self.classes)
-        return Photos(paths, targets, image_size=self.image_size, train=train)
-
-
-def listed(folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
-    """The image files of one split, class by class in the order of their names, and their class numbers."""
-    paths: list[str] = []
-    targets: list[int] = []
-    for number, name in enumerate(classes):
-        found = sorted(entry.path for entry in os.scandir(folder / name) if _is_image(entry))
-        paths += found
-        targets += [number] * len(found)
-    return paths, targets
+        listing = listed(folder, self.classes)
+        targets = listing.targets()
+        paths = Paths(folder, self.classes, listing, targets)
+        kind = EncodedPhotos if self.decode == "cuda" else Photos
+        return kind(paths, targets, image_size=self.image_size, train=train)
 
 
 def class_names(folder: Path) -> list[str]:
@@ -78,7 +70,3 @@ def class_names(folder: Path) -> list[str]:
     if not names:
         raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folder.")
     return names
-
-
-def _is_image(entry: os.DirEntry) -> bool:
-    return entry.name.lower().endswith(EXTENSIONS)

@@ -13,6 +13,7 @@ from runner.data.loader import Entrance, Loader
 from runner.data.sampler import EvaluationSampler, TrainingSampler
 
 SIDE = 24
+CPU = torch.device("cpu")
 PHOTOS = {"cat": skimage.data.chelsea, "coffee": skimage.data.coffee, "person": skimage.data.astronaut}
 
 
@@ -58,11 +59,12 @@ def loader(
     on_corrupt: str = "error",
     dtype: torch.dtype = torch.float64,
     channels_last: bool = False,
+    device: torch.device = CPU,
 ) -> Loader:
     share = {"batch_size": batch_size, "rank": rank, "world_size": ranks}
     order = TrainingSampler(len(dataset), accumulation=accumulation, seed=seed, drop_last=drop_last, **share)
     sampler = order if train else EvaluationSampler(len(dataset), **share)
-    entrance = Entrance(torch.device("cpu"), dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
+    entrance = Entrance(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
     batches = Batches(dataset, seed=seed, on_corrupt=on_corrupt, replace_corrupt=train)
     return Loader(batches, sampler, entrance=entrance, num_workers=num_workers)
 

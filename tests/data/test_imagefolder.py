@@ -47,7 +47,7 @@ def test_classes_are_the_folders_in_order(photos):
     assert (data.classes, data.num_classes) == (["cat", "coffee", "person"], 3)
     training, evaluation = data.split(train=True), data.split(train=False)
     assert (len(training), len(evaluation)) == (15, 9)
-    assert training.targets == [0] * 5 + [1] * 5 + [2] * 5
+    assert list(training.targets) == [0] * 5 + [1] * 5 + [2] * 5
     assert [Path(path).name for path in training.paths[:5]] == ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg"]
 
 

@@ -1,5 +1,6 @@
 """Which samples each rank takes: the same global batches whatever the number of ranks and micro-batches."""
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -114,3 +115,15 @@ def test_evaluation_takes_every_sample_once(size, ranks):
     for batch in zip(*each, strict=True):  # no rank has much more to do than another
         counts = [request.count for request in batch]
         assert max(counts) - min(counts) <= 1
+
+
+def test_of_a_million_samples_it_holds_an_index_array_and_nothing_else():
+    tracemalloc.start()
+    try:
+        requests = training(10**6).epoch(0)
+        held = [next(requests) for _ in range(100)]
+        now, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(len(request.indices) for request in held) == 100 * BATCH
+    assert now < most < 4.2e6  # bytes: four for each sample, and the generator's state
