@@ -8,6 +8,7 @@ from typing import cast
 from omegaconf import DictConfig, OmegaConf
 
 from launchers.base import launch
+from launchers.sweep import console
 from launchers.sweep.conclusion import conclude
 from launchers.sweep.devices import jobs_at_once
 from launchers.sweep.options import Options
@@ -18,6 +19,7 @@ from runner.freeze import freeze
 from runner.ledger import Entry, Ledger
 from runner.log_file import log_file
 from runner.provenance import record
+from runner.report import is_current
 from runner.run_folder import RunFolder
 from runner.trust.folders import refuse_untrusted_jobs
 
@@ -29,8 +31,12 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
     """
     ledger = Ledger(sweep)
     with ledger.locked():
-        options = Options.of(ledger.options())
-        entries = [entry for entry in ledger.entries() if entry.state != "completed"]
+        options, jobs = Options.of(ledger.options()), ledger.entries()
+        entries = [entry for entry in jobs if entry.state != "completed"]
+        if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
+            print(f"{RunFolder(sweep)} is complete already. `python -m runner report {RunFolder(sweep)}` shows it.")
+            console.outcome(ledger)
+            return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
         slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
         try:

@@ -62,6 +62,17 @@ def refresh(sweep: Path, *, quiet: bool) -> None:
             print(f"no comparison: {error}. `python -m runner report {sweep}` tries again.", file=sys.stderr)
 
 
+def is_current(ledger: Path) -> bool:
+    """Whether the comparison was written after the last change of a job's state."""
+    try:
+        changed = ledger.stat().st_mtime_ns
+        return all(
+            (ledger.parent / f"comparison.{form}").stat().st_mtime_ns >= changed for form in ("csv", "md", "html")
+        )
+    except OSError:
+        return False
+
+
 def write(comparison: Comparison, folder: Path) -> list[Path]:
     """comparison.csv, .md, .png and .html, each whole or not at all. Raises ConfigurationError where it can't."""
     try:

@@ -10,6 +10,9 @@ from runner.ledger import Entry, Ledger
 from runner.report.reading import Run, read_overrides, read_run
 from runner.run_folder import RunFolder
 
+# Of steps.csv; of long runs reading numbers is most of the work.
+COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -89,7 +92,7 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
 def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
     folder = sweep / entry.folder
     is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another run's
-    run = read_run(folder) if is_its_own else Run(folder)
+    run = read_run(folder, steps=COMPARED) if is_its_own else Run(folder)
     state, reason = entry.state, entry.reason
     if state == "running" and not active:
         state, reason = "interrupted", reason or "the sweep was killed"
@@ -107,7 +110,7 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
 
 
 def _of_folder(path: Path, number: str) -> Job:
-    run = read_run(path)
+    run = read_run(path, steps=COMPARED)
     state, reason = _state(run)
     return Job(
         number=number,

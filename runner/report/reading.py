@@ -3,16 +3,16 @@
 import csv
 import json
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from runner.run_folder import RunFolder
+from runner.run_folder import LOADER, RunFolder
 
 Columns = dict[str, list[float]]
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Run:
     gpu: Columns = field(default_factory=dict)
 
 
-def read_run(path: Path) -> Run:
-    """Whatever of a run is there; what is missing or cannot be read is left empty."""
+def read_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
+    """Whatever of a run is there; what is missing or cannot be read is left empty. ``steps``: its columns, else all."""
     folder = RunFolder(path)
     return Run(
         folder=folder.path,
         config=flatten(_mapping(folder.config)),
         result=_mapping(folder.result),
         provenance=_mapping(folder.provenance),
-        steps=read_columns(folder.steps),
+        steps=read_columns(folder.steps, steps),
         epochs=read_columns(folder.epochs),
         gpu=read_columns(folder.gpu),
     )
@@ -53,24 +53,26 @@ def flatten(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def read_columns(path: Path) -> Columns:
-    """A table of numbers, by column; empty cells are NaN. Torn lines, as of a killed writer, are left out."""
+def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
+    """A table of numbers, by column, or some of its columns; empty cells are NaN. Torn lines, as of a killed writer,
+    are left out."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
         return {}
     first, *lines = text[: text.rfind("\n") + 1].split("\n")
     header, lines = first.strip().split(","), lines[:-1]
+    wanted = {name: index for index, name in enumerate(header) if names is None or name in names}
     if not lines:
-        return {name: [] for name in header}
+        return {name: [] for name in wanted}
     if all(line.count(",") == len(header) - 1 for line in lines):
+        cells = ",".join(lines).split(",")
         try:  # twice as fast
-            cells = [float(cell) for cell in ",".join(lines).split(",")]
-            return {name: cells[index :: len(header)] for index, name in enumerate(header)}
+            return {name: list(map(float, cells[index :: len(header)])) for name, index in wanted.items()}
         except ValueError:
             pass
     rows = [row for line in csv.reader(lines) if (row := _numbers(line, len(header))) is not None]
-    return {name: [row[index] for row in rows] for index, name in enumerate(header)}
+    return {name: [row[index] for row in rows] for name, index in wanted.items()}
 
 
 def _numbers(line: list[str], count: int) -> list[float] | None:
@@ -85,7 +87,7 @@ def _numbers(line: list[str], count: int) -> list[float] | None:
 def read_overrides(path: Path) -> list[str] | None:
     """What was typed for a job, by Hydra's account of it; None where Hydra left none."""
     try:
-        content = yaml.load((path / ".hydra" / "overrides.yaml").read_text(), _LOADER)
+        content = yaml.load((path / ".hydra" / "overrides.yaml").read_text(), LOADER)
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return None
     return [str(override) for override in content] if isinstance(content, list) else None
@@ -94,7 +96,7 @@ def read_overrides(path: Path) -> list[str] | None:
 def _mapping(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text()
-        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _LOADER)
+        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, LOADER)
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -66,6 +66,13 @@ def test_a_torn_line_is_left_out(tmp_path: Path, torn: str):
     assert math.isnan(columns["loss"][1])
 
 
+@pytest.mark.parametrize("last", ["3,4,5\n", "3,,5\n", "2,3\n3,,5\n"])
+def test_columns_can_be_left_out(tmp_path: Path, last: str):
+    path = tmp_path / "table.csv"
+    path.write_text(f"step,lr,loss\n1,0.1,2\n{last}")
+    assert read_columns(path, ("loss", "step", "unknown")) == {"step": [1.0, 3.0], "loss": [2.0, 5.0]}
+
+
 def test_columns_may_be_added(folder: Path):
     lines = (folder / "epochs.csv").read_text().splitlines()
     (folder / "epochs.csv").write_text("".join(f"{line},{n}\n" for n, line in enumerate(lines)))

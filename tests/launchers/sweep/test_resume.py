@@ -1,0 +1,50 @@
+"""A sweep in which nothing is left to do."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launchers.sweep import resume as module
+from launchers.sweep.resume import resume
+from runner.ledger import Entry, Ledger
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Two completed jobs, and their comparison."""
+    ledger = Ledger(tmp_path / "sweep")
+    ledger.create({}, *(Entry(job, str(job), [f"seed={job}"], state="completed") for job in range(2)))
+    for suffix in ("csv", "md", "html"):
+        (ledger.sweep / f"comparison.{suffix}").touch()
+    return ledger.sweep
+
+
+@pytest.fixture
+def concluded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The sweeps that were compared again."""
+    found: list[Path] = []
+    monkeypatch.setattr(module, "conclude", lambda ledger, **_: found.append(ledger.sweep))
+    return found
+
+
+def test_it_only_says_so(sweep: Path, concluded: list[Path], capsys: pytest.CaptureFixture[str]):
+    resume(sweep)
+    said = capsys.readouterr()
+    assert f"{sweep} is complete already." in said.out
+    assert "2 jobs: 2 completed" in said.err
+    assert concluded == []
+
+
+def test_a_comparison_that_is_missing_is_made(sweep: Path, concluded: list[Path]):
+    (sweep / "comparison.md").unlink()
+    resume(sweep)
+    assert concluded == [sweep]
+
+
+def test_a_comparison_of_before_the_last_job_is_made_again(sweep: Path, concluded: list[Path]):
+    """The sweep was killed between its last job and the comparison."""
+    written = (sweep / "comparison.csv").stat().st_mtime_ns
+    os.utime(Ledger(sweep).path, ns=(written + 1, written + 1))
+    resume(sweep)
+    assert concluded == [sweep]
