@@ -18,7 +18,7 @@ BUILD = (
 NATIVE = {
     "amp": "precision=amp with precision.level=O1 or O2, as Apex counts them, or precision=fp32 (its O0)",
     "parallel": "parallel=ddp, with parallel.sync_batchnorm=true for its SyncBatchNorm",
-    "optimizers": "optimizer=sgd, adam or adamw with optimizer.fused=true",
+    "optimizers": "optimizer=sgd, adam or adamw",
 }
 ON_A_GPU_MACHINE = "on a machine with an NVIDIA GPU and nvcc"
 

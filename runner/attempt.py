@@ -106,6 +106,7 @@ class Attempt:
             "samples_seen": progress.samples,
             "device": device_name(self.parallel.device),
             "train_seconds": progress.train_seconds + progress.seconds,
+            "time": progress.time(progress.seconds),
             "samples_per_second": progress.samples_per_second,
             "peak_memory_mb": [peak for rank in memory for peak in rank],
             "metrics": progress.metrics,
@@ -140,6 +141,8 @@ def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, s
     rows["last" if result["best"] else "metrics"] = _measured(result["metrics"])
     if result["samples_per_second"]:
         rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
+    if any(result["time"].values()):
+        rows["time"] = shares(result["time"])
     rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
     for name, text in (("corrupt_samples", "samples that can't be read"), ("skipped_steps", "updates left out")):
         if result[name]:
@@ -149,6 +152,13 @@ def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, s
     if result["status"] == "interrupted":
         rows["go on"] = f"python -m runner resume {folder}"
     return title, rows
+
+
+def shares(seconds: dict[str, float]) -> str:
+    """What took most first, in percent of the whole; what took less than half a percent is left out."""
+    whole = sum(seconds.values())
+    found = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
+    return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)
 
 
 def _measured(metrics: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ class Display:
         """An update is done; called very often."""
 
     def interval(self, row: dict[str, Any], accuracy: float | None) -> None:
-        """A row of steps.csv, and the interval's accuracy in percent."""
+        """A row of steps.csv, and the interval's accuracy in percent; None where there is none, or not yet."""
 
     def epoch(self, row: dict[str, Any], *, epochs: int) -> None:
         """A row of epochs.csv."""
@@ -80,7 +80,7 @@ class Terminal(Display):
     def interval(self, row: dict[str, Any], accuracy: float | None) -> None:
         self._fields = {
             "loss": f"loss {row['loss']:.4f}",
-            "accuracy": "" if accuracy is None else f"acc {accuracy:.1f}%",
+            "accuracy": self._fields["accuracy"] if accuracy is None else f"acc {accuracy:.1f}%",
             "speed": f"{row['samples_per_second']:,.0f}/s",
         }
         if not self._live and time.monotonic() - self._shown > PLAIN_SECONDS:

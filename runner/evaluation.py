@@ -53,7 +53,8 @@ class Evaluation:
                 self.heartbeat.beat()
                 is_last = number == self.loader.updates
                 if number % INTERVAL == 0 or is_last:
-                    sums, flags = meter.collect(**self.stop.flags())
+                    meter.close()
+                    (sums,), flags = meter.collect(self.stop.flags())
                     total.add(sums)
                     self.stop.hear(flags)
                     if self.stop.signal is not None and not is_last:

@@ -1,7 +1,9 @@
 """Sums and counts on the device; ranks are added up once per interval, and only then divided."""
 
+import time
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,13 +11,16 @@ from torch import Tensor
 from runner.parallel.base import Parallel
 
 BOUND = 2**24  # logits kept for counting later; 64 MB in fp32
+PATIENCE = 100  # batches kept for counting later
+JUDGE_SECONDS = 0.25  # as often as the terminal shows an accuracy
+PLACES = 5
 
 
 @dataclass
 class Sums:
     """Plain numbers, over the samples and updates of all ranks; seconds are summed over ranks too.
 
-    judged: samples whose targets are class numbers, so that they have an accuracy.
+    judged: samples whose targets are class numbers, so that they have an accuracy. sampled_*: runner/breakdown.py.
     """
 
     loss: float = 0.0
@@ -26,10 +31,19 @@ class Sums:
     corrupt: float = 0.0
     seconds: float = 0.0
     data_seconds: float = 0.0
+    logging_seconds: float = 0.0
+    sampled_compute: float = 0.0
+    sampled_communication: float = 0.0
+    sampled_optimizer: float = 0.0
+    sampled_logging: float = 0.0
 
     def add(self, other: "Sums") -> None:
-        for name in (f.name for f in fields(self)):
+        for name in NAMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def values(self) -> list[float]:
+        """In the order of the fields."""
+        return [*self.__dict__.values()]
 
     def means(self, prefix: str) -> dict[str, Any]:
         """Loss and accuracies in percent; an accuracy is None where the targets are no class numbers."""
@@ -44,57 +58,113 @@ class Sums:
         }
 
 
+NAMES = tuple(field.name for field in fields(Sums))
+
+
+class Seen(NamedTuple):
+    """What one update, or one batch of an evaluation, leaves behind: see Meter.add."""
+
+    loss: Tensor
+    logits: Tensor
+    targets: Tensor
+    samples: int
+
+    @property
+    def is_judged(self) -> bool:
+        return self.logits.ndim == 2 and self.targets.ndim == 1 and not self.targets.is_floating_point()
+
+
 class Meter:
-    """Adds up one rank's batches without waiting for the device; ``collect`` is the only exchange."""
+    """Adds up one rank's batches, interval by interval; ``collect`` is the only exchange.
+
+    A batch is only remembered at first, without waiting for the device: many are counted by few operations, which is
+    what small models ask for.
+    """
 
     def __init__(self, parallel: Parallel):
         self._parallel = parallel
-        self._loss = torch.zeros((), dtype=torch.float64, device=parallel.device)
-        self._counted = torch.zeros(3, dtype=torch.float64, device=parallel.device)
-        self._logits: list[Tensor] = []
-        self._targets: list[Tensor] = []
-        self._kept = 0
-        self._count = self._corrupt = 0
+        self._seen: list[Seen] = []
+        self._limit = PATIENCE
+        self._summed = 0  # of those seen the losses of so many have been added up
+        self._judged_at = time.monotonic()
+        self._open = Sums()
+        self._closed: list[tuple[Sums, int]] = []  # with the number of those seen when it was closed
 
     def add(self, loss: Tensor, logits: Tensor, targets: Tensor, count: int) -> None:
-        """loss: () mean over the ``count`` samples; logits: (count, classes); targets: (count,)."""
-        self._loss.add_(loss.detach(), alpha=count)
-        self._count += count
-        if logits.ndim == 2 and targets.ndim == 1 and not targets.is_floating_point():
-            self._logits.append(logits.detach())
-            self._targets.append(targets)
-            self._kept += logits.numel()
-            if self._kept > BOUND:
-                self._judge()
+        """loss: () mean over the ``count`` samples; logits: (count, classes); targets: (count,). No gradients."""
+        if not self._seen:
+            self._limit = min(PATIENCE, 1 + BOUND // max(1, logits.numel()))
+        self._seen.append(Seen(loss, logits, targets, count))
+        if len(self._seen) >= self._limit:
+            self._add_up()
+            self._judge()
 
     def note_corrupt(self, count: int) -> None:
-        self._corrupt += count
+        self._open.corrupt += count
 
-    def collect(self, *, seconds: float = 0.0, data_seconds: float = 0.0, **flags: float) -> tuple[Sums, dict]:
-        """Sums over all ranks since the last call, and those of ``flags``. Waits for the device."""
-        self._judge()
-        host = [self._corrupt, seconds, data_seconds, *flags.values()]
-        numbers = torch.tensor([self._count, *host], dtype=torch.float64).to(self._loss.device)
-        values = self._parallel.reduce(torch.cat([self._loss[None], self._counted, numbers])).tolist()
-        self._loss.zero_()
-        self._counted.zero_()
-        self._count = self._corrupt = 0
-        loss, correct1, correct5, judged, count, corrupt, seconds, data_seconds, *rest = values
-        sums = Sums(loss, count, correct1, correct5, judged, corrupt, seconds, data_seconds)
-        return sums, dict(zip(flags, rest, strict=True))
+    def close(self, **seconds: float) -> None:
+        """An interval ends here. ``seconds``: fields of its Sums."""
+        for name, value in seconds.items():
+            setattr(self._open, name, value)
+        self._closed.append((self._open, len(self._seen)))
+        self._open = Sums()
+
+    def collect(self, flags: dict[str, float], *, judge: bool = True) -> tuple[list[Sums], dict[str, float]]:
+        """Sums over all ranks of each interval that has been closed, and of ``flags``. Waits for the device.
+
+        ``judge``: whether accuracies must be complete; else they may follow with a later call.
+        """
+        self._add_up()
+        if judge or time.monotonic() - self._judged_at > JUDGE_SECONDS:
+            self._judge()
+        own = [value for sums, _ in self._closed for value in sums.values()]
+        numbers = torch.tensor([*own, *flags.values()], dtype=torch.float64).to(self._parallel.device)
+        found = self._parallel.reduce(numbers).tolist()
+        width = len(NAMES)
+        intervals = [Sums(*found[start : start + width]) for start in range(0, len(own), width)]
+        self._closed = []
+        return intervals, dict(zip(flags, found[len(own) :], strict=True))
+
+    def _add_up(self) -> None:
+        """The losses; what was seen stays for ``_judge``."""
+        if self._summed == len(self._seen):
+            return
+        losses = iter(torch.stack([seen.loss for seen in self._seen[self._summed :]]).tolist())
+        for sums, end in [*self._closed, (self._open, len(self._seen))]:
+            for seen in self._seen[self._summed : end]:
+                sums.loss += next(losses) * seen.samples
+                sums.count += seen.samples
+            self._summed = max(self._summed, end)
 
     def _judge(self) -> None:
-        if self._logits:
-            logits, targets = torch.cat(self._logits), torch.cat(self._targets)
-            self._logits, self._targets, self._kept = [], [], 0
-            self._counted += correct_counts(logits, targets)
+        """The accuracies, into the last interval that has been closed, and forget what was seen."""
+        judged = [seen for seen in self._seen if seen.is_judged]
+        sums = self._closed[-1][0] if self._closed else self._open
+        if judged:
+            targets = torch.cat([seen.targets for seen in judged])
+            found = places(torch.cat([seen.logits for seen in judged]), targets).tolist()
+            sums.correct1 += found[0]
+            sums.correct5 += sum(found)
+            sums.judged += len(targets)
+        self._seen, self._summed = [], 0
+        self._closed = [(sums, 0) for sums, _ in self._closed]
+        self._judged_at = time.monotonic()
 
 
-def correct_counts(logits: Tensor, targets: Tensor) -> Tensor:
-    """Samples whose class is the first, or among the first five, and all samples: (3,) float64.
+def places(logits: Tensor, targets: Tensor) -> Tensor:
+    """Samples whose class comes first, second, ... fifth: (5,). Of equal logits the first class leads.
 
-    logits: (N, classes); targets: (N,). Of fewer than five classes all count for the second.
+    logits: (N, classes); targets: (N,). Comparing is several times quicker than sorting (topk), and for NaN it says no.
     """
-    best = logits.topk(min(5, logits.shape[1]), dim=1).indices
-    hits = (best == targets[:, None]).double()
-    return torch.stack([hits[:, 0].sum(), hits.sum(), hits.new_tensor(float(len(targets)))])
+    classes, own = logits.shape[1], targets[:, None]
+    numbers, first = _numbers(classes, logits.device)
+    score = logits.gather(1, own)
+    behind = (logits < score) | ((logits == score) & (numbers >= own))  # itself included
+    return (behind.sum(1, keepdim=True) == first).sum(0)
+
+
+@lru_cache
+def _numbers(classes: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The classes' numbers, and how many are behind each place, itself included."""
+    behind = [classes - place if place < classes else -1 for place in range(PLACES)]
+    return torch.arange(classes, device=device), torch.tensor(behind, device=device)

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from runner.breakdown import parts
 from runner.metrics import Sums
 
 
@@ -19,6 +20,8 @@ class Progress:
     started: float = 0.0  # the current epoch's, in seconds since 1970
     seconds: float = 0.0  # of training in the current epoch
     train_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0  # since the last epoch's row
+    spent: dict[str, float] = field(default_factory=dict)  # seconds of each part, in complete epochs
     timed_samples: float = 0.0  # those that count for the throughput
     timed_seconds: float = 0.0
     interval: Sums = field(default_factory=Sums)
@@ -26,7 +29,11 @@ class Progress:
     metrics: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] | None = None
 
-    def end_epoch(self) -> None:
+    def end_epoch(self, seconds: float, *, evaluation: float) -> None:
+        """``seconds``: of its training on the slowest rank."""
+        self.spent = self.time(seconds, evaluation=evaluation)
+        self.checkpoint_seconds = 0.0
+        self.train_seconds += seconds
         self.epoch += 1
         self.epoch_step = 0
         self.started = self.seconds = 0.0
@@ -39,6 +46,11 @@ class Progress:
             return self.timed_samples / self.timed_seconds
         total = self.train_seconds + self.seconds
         return self.samples / total if total else None
+
+    def time(self, seconds: float, *, evaluation: float = 0.0) -> dict[str, float]:
+        """Seconds of each part in all epochs; in the current one training took ``seconds``."""
+        now = parts(self.sums, seconds) | {"evaluation": evaluation, "checkpoint": self.checkpoint_seconds}
+        return {part: self.spent.get(part, 0.0) + value for part, value in now.items()}
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)

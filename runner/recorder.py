@@ -2,13 +2,15 @@
 
 import csv
 import io
+import time
 from pathlib import Path
 from typing import Any
 
-from torch.utils.tensorboard import SummaryWriter
-
+from runner.board import Board
+from runner.breakdown import TRAINING
 from runner.run_folder import RunFolder
 
+FLUSH_SECONDS = 0.25
 STEP_COLUMNS = ("epoch", "step", "samples", "loss", "lr", "grad_norm", "samples_per_second", "data_fraction")
 EPOCH_COLUMNS = (
     "epoch",
@@ -25,7 +27,11 @@ EPOCH_COLUMNS = (
     "val_samples",
     "samples_per_second",
     "peak_memory_mb",
+    *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")),
 )
+STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
+SCORES = [f"{split}_{name}" for split in ("train", "val") for name in ("loss", "acc1", "acc5")]
+EPOCH_TAGS = {name: f"epoch/{name}" for name in SCORES}
 
 
 class Recorder:
@@ -45,37 +51,44 @@ class Recorder:
 
 
 class Files(Recorder):
-    """``position``: where a checkpoint left the tables; rows after it are cut. ``step``: its update."""
+    """``position``: where a checkpoint left the tables; rows after it are cut. ``step``: its update.
+
+    Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
+    """
 
     def __init__(self, folder: RunFolder, *, position: dict[str, int], step: int):
         self._steps = Table(folder.steps, STEP_COLUMNS, position.get("steps", 0))
         self._epochs = Table(folder.epochs, EPOCH_COLUMNS, position.get("epochs", 0))
-        self._board = SummaryWriter(str(folder.tensorboard), purge_step=step + 1, flush_secs=1)
+        self._board = Board(folder.tensorboard, purge_step=step + 1)
+        self._flushed = -FLUSH_SECONDS
 
     def step(self, row: dict[str, Any]) -> None:
         self._steps.append(row)
-        for name in ("loss", "lr", "grad_norm", "samples_per_second"):
-            self._board.add_scalar(f"train/{name}", row[name], row["step"])
+        self._board.add({tag: row[name] for name, tag in STEP_TAGS.items()}, row["step"])
+        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            self._flush()
 
     def epoch(self, row: dict[str, Any]) -> None:
         self._epochs.append(row)
-        for split in ("train", "val"):
-            for name in ("loss", "acc1", "acc5"):
-                if row[f"{split}_{name}"] is not None:
-                    self._board.add_scalar(f"epoch/{split}_{name}", row[f"{split}_{name}"], row["step"])
+        self._board.add({tag: row[name] for name, tag in EPOCH_TAGS.items() if row[name] is not None}, row["step"])
+        self._flush()
 
     def position(self) -> dict[str, int]:
-        self._board.flush()
+        self._flush()
         return {"steps": self._steps.size(), "epochs": self._epochs.size()}
 
     def close(self) -> None:
-        self._steps.close()
-        self._epochs.close()
-        self._board.close()
+        for file in (self._steps, self._epochs, self._board):
+            file.close()
+
+    def _flush(self) -> None:
+        for file in (self._steps, self._epochs, self._board):
+            file.flush()
+        self._flushed = time.monotonic()
 
 
 class Table:
-    """A CSV file that grows by whole rows, each on the disk at once. ``size``: bytes to keep of what is there."""
+    """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
         self._columns = columns
@@ -84,10 +97,13 @@ class Table:
         self._writer = csv.writer(self._file, lineterminator="\n")
         if size == 0:
             self._writer.writerow(columns)
-            self._file.flush()
+            self.flush()
 
     def append(self, row: dict[str, Any]) -> None:
-        self._writer.writerow([_cell(row[name]) for name in self._columns])
+        self._writer.writerow([row[name] for name in self._columns])  # floats by their repr
+
+    def flush(self) -> None:
+        """Everything so far is on the disk."""
         self._file.flush()
 
     def size(self) -> int:
@@ -96,7 +112,3 @@ class Table:
 
     def close(self) -> None:
         self._file.close()
-
-
-def _cell(value: Any) -> Any:
-    return repr(value) if isinstance(value, float) else value

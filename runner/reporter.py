@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
+from runner.breakdown import parts
 from runner.display import Display
 from runner.metrics import Sums
 from runner.parallel.base import Parallel
 from runner.progress import Progress
-from runner.recorder import Recorder
+from runner.recorder import SCORES, Recorder
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +30,13 @@ class Reporter:
     def update(self, step: int) -> None:
         self.display.update(step)
 
-    def interval(self, progress: Progress, *, lr: float, grad_norm: float) -> None:
-        """A row of steps.csv over the updates since the last row."""
+    def interval(self, progress: Progress, *, step: int, lr: float, grad_norm: float) -> None:
+        """A row of steps.csv over the updates since the last row, up to ``step``."""
         sums = progress.interval
         means = sums.means("train")
         row = {
             "epoch": progress.epoch + 1,
-            "step": progress.step,
+            "step": step,
             "samples": progress.samples,
             "loss": means["train_loss"] if sums.count else float("nan"),
             "lr": lr,
@@ -48,7 +49,10 @@ class Reporter:
         self.display.interval(row, means["train_acc1"])
 
     def epoch(self, progress: Progress, seconds: float, measured: dict[str, Any]) -> bool:
-        """A row of epochs.csv; says whether this epoch is the best so far. ``seconds``: of the slowest rank."""
+        """A row of epochs.csv; says whether this epoch is the best so far. ``seconds``: of the slowest rank.
+
+        checkpoint_seconds: of the checkpoints since the row before, the one at that epoch's end included.
+        """
         empty = dict.fromkeys(("val_seconds", "val_loss", "val_acc1", "val_acc5", "val_samples"))
         row = {
             "epoch": progress.epoch + 1,
@@ -60,9 +64,10 @@ class Reporter:
             **measured,
             "samples_per_second": progress.sums.count / seconds,
             "peak_memory_mb": peak_memory_mb(self.parallel.device),
+            **{f"{part}_seconds": part_seconds for part, part_seconds in parts(progress.sums, seconds).items()},
+            "checkpoint_seconds": progress.checkpoint_seconds,
         }
-        names = [f"{split}_{name}" for split in ("train", "val") for name in ("loss", "acc1", "acc5")]
-        progress.metrics = {name: row[name] for name in (*names, "val_samples")}
+        progress.metrics = {name: row[name] for name in (*SCORES, "val_samples")}
         self.recorder.epoch(row)
         self.display.epoch(row, epochs=self.epochs)
         return self._is_best(progress, row)

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_, get_total_norm
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from runner.clock import Clock
+from runner.breakdown import Breakdown
 from runner.data.batches import Batch
 from runner.data.loader import Loader
 from runner.evaluation import Evaluation
 from runner.heartbeat import Heartbeat
-from runner.metrics import Meter
+from runner.intervals import Intervals, Row
 from runner.parallel.base import Parallel
 from runner.precision.base import Precision
 from runner.progress import Progress
@@ -64,9 +64,17 @@ class Trainer:
         self.train, self.settings = train, settings
         self.reporter, self.heartbeat = reporter, heartbeat
         self.progress = Progress()
-        self.meter, self.clock = Meter(parallel), Clock()
+        self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
         self.parameters = precision.parameters(optimizer)
+        self.needs_norm = math.isfinite(settings.clip_norm) or settings.on_nan == "skip"
         self.stop = Stop(heartbeat)
+        self.intervals = Intervals(
+            parallel=parallel,
+            breakdown=self.breakdown,
+            reporter=reporter,
+            stop=self.stop,
+            log_every=settings.log_every,
+        )
         self.evaluation = Evaluation(
             model=model,
             loss=loss,
@@ -86,6 +94,7 @@ class Trainer:
         save: writes a checkpoint if one is due, when called with ``best``; due_after_step: says so of a step.
         """
         self.reporter.start(self.progress, total=self.settings.last_step)
+        save = self.timed(save)
         while not self.done and self.stop.signal is None:
             self.train_epoch(save, due_after_step)
             if self.stop.signal is None and not self.is_cut:
@@ -107,27 +116,30 @@ class Trainer:
 
     def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
         """The rest of the current epoch, from where the progress says on."""
-        progress, last = self.progress, self._last_step_of_epoch()
+        progress, intervals, last = self.progress, self.intervals, self._last_step_of_epoch()
         progress.started = progress.started or time.time()
         self.model.train()
         batches = self.train.epoch(progress.epoch, progress.epoch_step)
-        self.clock.resume()
-        for update in islice(self.clock.waiting(self.updates(batches)), max(0, last - progress.step)):
+        intervals.clock.resume()
+        self.breakdown.enter_epoch()
+        for update in islice(intervals.clock.waiting(self.updates(batches)), max(0, last - progress.step)):
             is_logged = (progress.step + 1) % self.settings.log_every == 0 or progress.step + 1 == last
-            norm = self.update(update, wants_norm=is_logged)
+            take = self.update if intervals.clock.now < self.breakdown.next else self.watched_update
+            norm = take(update, wants_norm=is_logged)
             progress.step += 1
             progress.epoch_step += 1
-            self.clock.tick()
             self.heartbeat.beat()
             self.reporter.update(progress.step)
             if is_logged:
-                self.collect()
-                self.reporter.interval(progress, lr=self.schedule.lr, grad_norm=float(norm))
+                intervals.close(Row(progress.step, self.schedule.lr, norm))
+                if intervals.is_due or progress.step == last:
+                    intervals.collect(progress, whole=progress.step == last)
             if due_after_step(progress.step):
-                self.collect()
+                intervals.complete(progress)
                 save(best=False)
-                self.clock.resume()
+                intervals.clock.resume()
             if self.stop.signal is not None:
+                intervals.complete(progress)
                 return
 
     def end_epoch(self, save: Callable[..., None]) -> None:
@@ -141,9 +153,18 @@ class Trainer:
         slowest = torch.tensor([progress.seconds], dtype=torch.float64, device=self.parallel.device)
         seconds = self.parallel.reduce(slowest, "max").item()
         is_best = self.reporter.epoch(progress, seconds, measured)
-        progress.train_seconds += seconds
-        progress.end_epoch()
+        progress.end_epoch(seconds, evaluation=measured.get("val_seconds", 0.0))
         save(best=is_best)
+
+    def timed(self, save: Callable[..., None]) -> Callable[..., None]:
+        """The same, with its time noted."""
+
+        def noted(*, best: bool) -> None:
+            start = time.perf_counter()
+            save(best=best)
+            self.progress.checkpoint_seconds += time.perf_counter() - start
+
+        return noted
 
     # -- one update ----------------------------------------------------------------------------------
 
@@ -151,34 +172,53 @@ class Trainer:
         """Forward and backward of each micro-batch, then one step; returns the gradient norm where it is wanted."""
         before = self.kept_buffers()
         outputs = self.accumulate(batches)
-        return self.apply(batches, outputs, before, wants_norm=wants_norm)
+        norm, is_skipped = self.step(before, wants_norm=wants_norm)
+        self.note(batches, outputs, is_skipped=is_skipped)
+        return norm
+
+    def watched_update(self, batches: list[Batch], *, wants_norm: bool) -> Tensor | float:
+        """The same, with a look at where its time goes."""
+        before = self.kept_buffers()
+        self.breakdown.start()
+        outputs = self.accumulate(batches)
+        norm, is_skipped = self.step(before, wants_norm=wants_norm)
+        self.breakdown.mark("stepped")
+        self.note(batches, outputs, is_skipped=is_skipped)
+        self.breakdown.end()
+        return norm
 
     def accumulate(self, batches: list[Batch]) -> list[tuple[Tensor, Tensor]]:
         """The gradients of an update, exchanged and in their true size; returns each micro-batch's loss and logits."""
         self.schedule.set(self.progress.step)
         outputs = [self.backward(batch, last=batch is batches[-1]) for batch in batches]
+        self.breakdown.mark("exchanged")
         self.precision.unscale(self.optimizer)
         return outputs
 
-    def apply(
-        self, batches: list[Batch], outputs: list[tuple[Tensor, Tensor]], before: list[Tensor], *, wants_norm: bool
-    ) -> Tensor | float:
-        """The update that the gradients ask for. ``before``: ``kept_buffers()`` from before they were computed."""
-        norm = self.gradient_norm(wanted=wants_norm)
-        skip = self.settings.on_nan == "skip" and not torch.isfinite(torch.as_tensor(norm))
-        if skip:
+    def step(self, before: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
+        """The update that the gradients ask for; returns their norm, where wanted, and whether it was left out.
+
+        before: ``kept_buffers()`` from before the gradients were computed.
+        """
+        norm = self.gradient_norm() if wants_norm or self.needs_norm else 0.0
+        is_skipped = self.settings.on_nan == "skip" and not bool(torch.isfinite(torch.as_tensor(norm)))
+        if is_skipped:
             self.restore_buffers(before)
-        if not skip or self.precision.skips_overflow:
+        if not is_skipped or self.precision.skips_overflow:
             with self.parallel.stepping(self.optimizer):
                 self.precision.step(self.optimizer)
         self.precision.zero_grad(self.optimizer)
+        return norm, is_skipped
+
+    def note(self, batches: list[Batch], outputs: list[tuple[Tensor, Tensor]], *, is_skipped: bool) -> None:
+        """Count what the update was made of."""
         for batch, (loss, logits) in zip(batches, outputs, strict=True):
-            self.meter.note_corrupt(len(batch.corrupt))
-            if batch.count and not skip:
-                self.meter.add(loss, logits, batch.targets, batch.count)
-            self.reporter.corrupt(batch.corrupt)
-        self.progress.skipped += skip
-        return norm
+            if batch.count and not is_skipped:
+                self.intervals.meter.add(loss, logits, batch.targets, batch.count)
+            if batch.corrupt:
+                self.intervals.meter.note_corrupt(len(batch.corrupt))
+                self.reporter.corrupt(batch.corrupt)
+        self.progress.skipped += is_skipped
 
     def backward(self, batch: Batch, *, last: bool, used: bool = True) -> tuple[Tensor, Tensor]:
         """One micro-batch's gradients, exchanged after the last one; returns mean loss and logits.
@@ -196,39 +236,13 @@ class Trainer:
                     self.parallel.synchronize(self.optimizer)
         return loss.detach(), logits.detach()
 
-    def gradient_norm(self, *, wanted: bool) -> Tensor | float:
+    def gradient_norm(self) -> Tensor:
         """The norm over all gradients, clipped on the way when the settings say so; costly on small models."""
         if math.isfinite(self.settings.clip_norm):
             return clip_grad_norm_(self.parameters, self.settings.clip_norm)
-        if wanted or self.settings.on_nan == "skip":
-            return get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        return 0.0
+        return total_norm([p.grad for p in self.parameters if p.grad is not None])
 
     # -- between updates -----------------------------------------------------------------------------
-
-    def collect(self) -> None:
-        """Add up the ranks' sums since the last call, and hear whether any rank was asked to stop.
-
-        Raises FloatingPointError when the loss is not finite any more.
-        """
-        seconds, waited, warm = self.clock.lap()
-        sums, flags = self.meter.collect(seconds=seconds, data_seconds=waited, **self.stop.flags())
-        self.stop.hear(flags)
-        progress = self.progress
-        progress.samples += int(sums.count)
-        progress.corrupt += int(sums.corrupt)
-        progress.seconds += seconds
-        if warm:
-            progress.timed_samples += sums.count
-            progress.timed_seconds += seconds
-        progress.interval.add(sums)
-        progress.sums.add(sums)
-        if not math.isfinite(sums.loss):
-            raise FloatingPointError(
-                f"the loss became {sums.loss} between step {max(0, progress.step - self.settings.log_every)} and step "
-                f"{progress.step}. Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; "
-                "trainer.detect_anomaly=true finds the operation, trainer.on_nan=skip leaves such updates out."
-            )
 
     def evaluate(self) -> dict[str, Any] | None:
         """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
@@ -269,3 +283,8 @@ class Trainer:
     def _last_step_of_epoch(self) -> int:
         rest = self.train.updates - self.progress.epoch_step
         return min(self.progress.step + rest, self.settings.last_step)
+
+
+def total_norm(gradients: list[Tensor]) -> Tensor:
+    """The norm over all of them, (); as torch.nn.utils.get_total_norm, without sorting them by device and dtype."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from runner import build
 from runner.attempt import Attempt
+from runner.breakdown import TRAINING
 from runner.checkpoint import Checkpoints
 from runner.config import CONF
 from runner.freeze import checked
@@ -36,7 +37,10 @@ SMALL = (
     "launcher.threads_per_rank=1",
 )
 ALONE = Place(rank=0, local_rank=0, world_size=1)
-TIMINGS = ("started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb")
+TIMINGS = (
+    *("started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb"),
+    *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")),
+)
 
 
 def composed(*overrides: str) -> DictConfig:

@@ -22,9 +22,13 @@ def test_it_survives_a_checkpoint(tmp_path):
 
 
 def test_an_epoch_s_end():
-    progress = Progress(epoch=1, epoch_step=5, step=10, started=3.0, seconds=2.0, sums=Sums(loss=1.0))
-    progress.end_epoch()
-    assert progress == Progress(epoch=2, step=10)
+    sums = Sums(loss=1.0, seconds=4.0, data_seconds=1.0)  # of two ranks
+    progress = Progress(epoch=1, epoch_step=5, step=10, started=3.0, seconds=2.0, checkpoint_seconds=0.5, sums=sums)
+    progress.end_epoch(2.0, evaluation=0.25)
+    spent = {"data": 0.5, "compute": 1.5, "communication": 0.0, "optimizer": 0.0, "logging": 0.0}
+    spent |= {"evaluation": 0.25, "checkpoint": 0.5}
+    assert progress == Progress(epoch=2, step=10, train_seconds=2.0, spent=spent)
+    assert progress.time(0.0) == spent
 
 
 def test_the_throughput_leaves_out_the_warm_up_unless_there_is_nothing_else():

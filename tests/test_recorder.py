@@ -5,7 +5,7 @@ import math
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from runner import recorder
+from runner import intervals, recorder
 from runner.recorder import Files, Recorder, Table
 from runner.run_folder import RunFolder
 from tests.in_process import attempt, rows, small, train
@@ -55,7 +55,8 @@ def test_tensorboard_loads_what_the_tables_say(tmp_path):
                 assert [value for _, value in events] == pytest.approx([value for _, value in expected], rel=1e-6)
 
 
-def test_after_a_resume_tensorboard_shows_each_step_once(tmp_path):
+def test_after_a_resume_tensorboard_shows_each_step_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(intervals, "MOST", 1)  # each row as soon as it can be
     config = small("checkpoint.every=13")
     run = attempt(tmp_path, config)
     die_after(run, 25)
@@ -84,12 +85,19 @@ def test_a_table_goes_on_where_the_checkpoint_left_it(tmp_path):
     assert path.read_text() == "a,b\n"
 
 
-def test_rows_are_in_the_file_at_once(tmp_path):
-    table = Table(tmp_path / "table.csv", ("a",), 0)
-    assert (tmp_path / "table.csv").read_text() == "a\n"
-    table.append({"a": 1})
-    assert (tmp_path / "table.csv").read_text() == "a\n1\n"
-    table.close()
+@pytest.mark.parametrize("pause", [0.0, 1e9])
+def test_rows_are_in_the_file_soon(tmp_path, monkeypatch, pause):
+    """Each at once, where they come slowly; together, where they come quickly."""
+    monkeypatch.setattr(recorder, "FLUSH_SECONDS", pause)
+    folder = RunFolder(tmp_path)
+    files = Files(folder, position={}, step=0)
+    row = dict.fromkeys(recorder.STEP_COLUMNS, 1.0)
+    files.step({**row, "step": 1})
+    files.step({**row, "step": 2})
+    expected = [1, 2] if pause == 0 else [1]
+    assert [int(row["step"]) for row in rows(folder.steps)] == steps(folder, "train/loss") == expected
+    files.close()
+    assert [int(row["step"]) for row in rows(folder.steps)] == steps(folder, "train/loss") == [1, 2]
 
 
 def test_numbers_come_back_exactly(tmp_path):

@@ -39,9 +39,9 @@ def measured(**values: float) -> dict[str, Any]:
 
 
 def test_a_row_of_an_interval():
-    reports, progress = reporter(ranks=2), Progress(epoch=1, step=30, samples=600)
+    reports, progress = reporter(ranks=2), Progress(epoch=1, step=35, samples=600)
     progress.interval = Sums(**SUMS, seconds=4.0, data_seconds=1.0)  # seconds of two ranks together
-    reports.interval(progress, lr=0.1, grad_norm=2.0)
+    reports.interval(progress, step=30, lr=0.1, grad_norm=2.0)
     (row,) = reports.recorder.steps
     assert tuple(row) == STEP_COLUMNS
     assert row == {
@@ -59,7 +59,7 @@ def test_a_row_of_an_interval():
 
 def test_an_interval_of_nothing_has_no_loss():
     reports, progress = reporter(), Progress(interval=Sums(seconds=1.0))
-    reports.interval(progress, lr=0.1, grad_norm=float("nan"))
+    reports.interval(progress, step=30, lr=0.1, grad_norm=float("nan"))
     assert math.isnan(reports.recorder.steps[0]["loss"])
 
 

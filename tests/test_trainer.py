@@ -42,7 +42,7 @@ def by_hand(
     """Plain PyTorch: momentum SGD under a cosine, over the samples in the order of the seed."""
     torch.manual_seed(1)
     model = SmallCNN(num_classes=3, width=2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.0005)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.0005, fused=True)
     per_epoch = epoch_size or len(targets) // batch
     for step in range(steps):
         order = permutation(len(targets), seed=1, epoch=step // per_epoch)

@@ -63,8 +63,10 @@ def take(attempt: Attempt, batches: list[Batch]) -> Taken:
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     owned = zip(names, trainer.precision.parameters(trainer.optimizer), strict=True)
     gradients = {name: None if p.grad is None else p.grad.detach().to("cpu", copy=True) for name, p in owned}
-    trainer.apply(batches, outputs, before, wants_norm=False)
-    sums, flags = trainer.meter.collect(**trainer.stop.flags())
+    _, is_skipped = trainer.step(before, wants_norm=False)
+    trainer.note(batches, outputs, is_skipped=is_skipped)
+    trainer.intervals.meter.close()
+    (sums,), flags = trainer.intervals.meter.collect(trainer.stop.flags())
     trainer.stop.hear(flags)
     trainer.progress.step += 1
     trainer.progress.samples += int(sums.count)

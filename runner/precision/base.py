@@ -1,7 +1,7 @@
 """Plain single precision: every hook that a precision may need, doing nothing."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -47,13 +47,12 @@ class Precision:
         """Around forward pass and loss."""
         return self._nothing
 
-    @contextmanager
-    def scaling(self, loss: Tensor, optimizer: Optimizer, *, last: bool) -> Iterator[Tensor]:
+    def scaling(self, loss: Tensor, optimizer: Optimizer, *, last: bool) -> AbstractContextManager[Tensor]:
         """Around the backward pass and the exchange of gradients: the loss to differentiate.
 
         ``last``: an update follows.
         """
-        yield loss
+        return nullcontext(loss)
 
     def unscale(self, optimizer: Optimizer) -> None:
         """Bring the gradients to their true size, before clipping."""
@@ -67,7 +66,12 @@ class Precision:
 
     def zero_grad(self, optimizer: Optimizer) -> None:
         """Forget the gradients of the last update."""
-        optimizer.zero_grad()
+        if getattr(optimizer.zero_grad, "__func__", None) is not Optimizer.zero_grad:  # a library's own
+            optimizer.zero_grad()
+            return
+        for group in optimizer.param_groups:  # as torch's own does it, without the 8 µs of its profiler
+            for parameter in group["params"]:
+                parameter.grad = None
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
         """The user's own model's state as checkpoints hold it, which any precision can go on from."""

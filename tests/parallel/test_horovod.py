@@ -42,7 +42,6 @@ class Trained:
         return self._results[ranks, controller]
 
 
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -77,9 +76,7 @@ def test_ranks_end_with_the_same_weights(trained: Trained, ranks: int, controlle
 
 
 @pytest.mark.parametrize(("ranks", "controller", "name"), [case for case in MINE if case[2] in {**SHARED, **NEUTRAL}])
-def test_computes_what_others_compute(
-    tmp_path: Path, trained: Trained, ranks: int, controller: str, name: str
-) -> None:
+def test_computes_what_others_compute(tmp_path: Path, trained: Trained, ranks: int, controller: str, name: str) -> None:
     other = expected(tmp_path, name, ranks)
     trained.results(ranks, controller)
     here = trained.folder(ranks, controller) / name

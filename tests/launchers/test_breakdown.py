@@ -1,0 +1,27 @@
+"""Where an epoch's time goes, with every strategy that there is on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from launchers.base import launch
+from runner.breakdown import TRAINING
+from runner.compatibility import ONE_PROCESS_STRATEGIES, unavailable
+from runner.config import options
+from tests import in_process
+from tests.launchers.conftest import freeze
+
+STRATEGIES = [name for name in options("parallel") if unavailable("parallel", name) is None]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_says_it_alike(tmp_path: Path, strategy: str) -> None:
+    folder = freeze(tmp_path, f"parallel={strategy}", "trainer.epochs=2", "model.width=8", "trainer.device=cpu")
+    launch(folder)
+    time = folder.read_result()["time"]
+    for row in in_process.rows(folder.epochs):
+        assert sum(float(row[f"{part}_seconds"]) for part in TRAINING) == pytest.approx(float(row["train_seconds"]))
+    assert min(time[part] for part in ("data", "compute", "optimizer", "logging", "evaluation", "checkpoint")) > 0
+    if strategy not in ONE_PROCESS_STRATEGIES:
+        assert time["communication"] > 0
