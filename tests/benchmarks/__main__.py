@@ -1,41 +1,55 @@
-"""Run every comparison, print the table, write outputs/benchmarks/<date>.json."""
+"""Run every comparison, print the README's table, write outputs/benchmarks/<date>.json. ``make bench``."""
 
 import json
+import os
 import platform
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from rich.console import Console
-from rich.table import Table
 
 from runner import hardware
-from tests.benchmarks import loop, photos, start, sweep
+from tests.benchmarks import growth, photos
+from tests.benchmarks.bars import BARS, lines
+
+HEAD = "| what | candidate | against | ratio, smallest to largest | at most |\n|---|---|---|---|---|"
 
 
 def main() -> None:
-    comparisons = [
-        loop.measure(),
-        loop.with_loader(),
-        photos.measure(),
-        start.composing(),
-        start.running(),
-        sweep.measure(),
-    ]
-    table = Table("what", "candidate", "ratio", "smallest to largest", title="Ratios, the first of each group = 1")
-    for comparison in comparisons:
-        for name, (median, low, high) in comparison.ratios().items():
-            first = name == comparison.baseline
-            table.add_row(
-                comparison.name if first else "", name, f"{median:.2f}", "" if first else f"{low:.2f} to {high:.2f}"
-            )
-        table.add_section()
-    Console().print(table)
+    found = {}
+    for measure in BARS:
+        print(f"{measure.__module__}.{measure.__name__} ...", file=sys.stderr, flush=True)
+        found[measure] = measure()
+    print(HEAD)
+    for measure, comparison in found.items():
+        for line in lines(comparison, BARS[measure]):
+            print(line)
+    curves = [*photos.curves(found[photos.measure], found[photos.all_cores]), *growth.curves()]
+    for curve in curves:
+        Console().print(curve.table())
     path = Path("outputs/benchmarks") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    machine = {"cpu": hardware.cpu_model(), "cores": hardware.cpu_cores(), "python": platform.python_version()}
-    path.write_text(json.dumps({"machine": machine, "comparisons": [asdict(c) for c in comparisons]}, indent=2))
-    Console().print(f"written to {path}")
+    content = {
+        "machine": machine(),
+        "comparisons": [asdict(comparison) for comparison in found.values()],
+        "curves": [asdict(curve) for curve in curves],
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    print(f"written to {path}")
+
+
+def machine() -> dict[str, object]:
+    """What the numbers were measured on, and how busy it was with other things."""
+    return {
+        "cpu": hardware.cpu_model(),
+        "cores": hardware.cpu_cores(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "load": os.getloadavg(),
+    }
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ class Comparison:
 
     def ratios(self) -> dict[str, tuple[float, float, float]]:
         """Median, smallest and largest ratio of each candidate, round by round."""
-        base = self.seconds[self.baseline]
-        found = {}
-        for name, values in self.seconds.items():
-            each = [value / other for value, other in zip(values, base, strict=True)]
-            found[name] = (statistics.median(each), min(each), max(each))
-        return found
+        return {name: self.ratio(name, self.baseline) for name in self.seconds}
+
+    def ratio(self, name: str, other: str) -> tuple[float, float, float]:
+        """The same of two candidates."""
+        each = [mine / theirs for mine, theirs in zip(self.seconds[name], self.seconds[other], strict=True)]
+        return statistics.median(each), min(each), max(each)
 
 
 def compare(name: str, candidates: dict[str, Callable[[], float]], *, rounds: int) -> Comparison:

@@ -1,22 +1,37 @@
-"""The input pipeline: 500x375 JPEGs to 224x224 training samples, one process on one core."""
+"""The input pipeline: 500x375 JPEGs to 224x224 training samples, on one core and on all.
 
+``python -m tests.benchmarks.photos`` measures this alone.
+"""
+
+import math
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import skimage.data
 import torch
 from PIL import Image
-from torchvision import transforms
+from rich.console import Console
 
+from launchers.sweep.devices import on_cores, shares_of_cores
+from runner import hardware
 from runner.data.photos import Photos
+from tests.benchmarks import photo_loaders, photo_peers
+from tests.benchmarks.curve import Curve
 from tests.benchmarks.measure import Comparison, compare
 
 PHOTOS = ("astronaut", "chelsea", "coffee", "rocket")
-COUNT, SIZE = 64, 224
+COUNT, SIZE = 64, photo_peers.SIZE
+TIMES = 8  # each photo in an epoch of all cores, so that beginning and end of it don't weigh
+OURS, DECODING, DALI = "manyheads", "torchvision.io.decode_jpeg alone", "NVIDIA DALI"
+ONE, ALL = "JPEG to training sample, one core", "JPEG to training batch, all cores"
+# At least so many times as many samples per second.
+BARS = {"PIL, ToTensor, Normalize": 1.8, "timm": 1.0, DALI: 1.0, DECODING: 0.7}
 
 
 def save(folder: Path) -> list[str]:
@@ -27,61 +42,65 @@ def save(folder: Path) -> list[str]:
     return [str(folder / f"{number}.jpg") for number in range(COUNT)]
 
 
-def classic(paths: list[str]) -> Callable[[int], object]:
-    """What most training scripts have: PIL, and floats that are normalised in the loader."""
-    view = transforms.Compose(
-        [
-            transforms.RandomResizedCrop(SIZE),
-            transforms.RandomHorizontalFlip(),
-            transforms.ToTensor(),
-            transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-        ]
-    )
-
-    def sample(index: int) -> object:
-        with Image.open(paths[index]) as file:
-            return view(file.convert("RGB"))
-
-    return sample
-
-
-def decoding_alone(paths: list[str]) -> Callable[[int], object]:
-    from torchvision.io import ImageReadMode, decode_jpeg, read_file
-
-    return lambda index: decode_jpeg(read_file(paths[index]), mode=ImageReadMode.RGB)
+def measure(rounds: int = 15) -> Comparison:
+    """Seconds for every photo once, sample by sample. Libraries where they are installed: pip install -e '.[bench]'."""
+    with saved() as paths, on_cores(shares_of_cores(hardware.cpu_cores())[0]):  # DALI has more than the one thread
+        ours = Photos(paths, [0] * COUNT, image_size=SIZE, train=True)
+        samples = {
+            "PIL, ToTensor, Normalize": photo_peers.sample_by(photo_peers.classic_transform(), paths),
+            OURS: ours.__getitem__,
+            DECODING: photo_peers.decoding_alone(paths),
+        }
+        with suppress(ImportError):
+            samples["timm"] = photo_peers.sample_by(photo_peers.timms_transform(), paths)
+        candidates = {name: of_samples(sample) for name, sample in samples.items()}
+        with suppress(ImportError):
+            endless = photo_peers.dali(paths, batch_size=photo_loaders.BATCH, threads=1, normalised=False)
+            candidates[DALI] = of_endless(endless, COUNT)
+        return compare(ONE, candidates, rounds=rounds)
 
 
-def timms(paths: list[str]) -> Callable[[int], object]:
-    """timm's transforms for training, uint8 as its prefetcher takes them."""
-    from timm.data.transforms_factory import transforms_imagenet_train
-
-    view = transforms_imagenet_train(SIZE, color_jitter=None, auto_augment=None, use_prefetcher=True)
-
-    def sample(index: int) -> object:
-        with Image.open(paths[index]) as file:
-            return view(file.convert("RGB"))
-
-    return sample
+def all_cores(rounds: int = 9) -> Comparison:
+    """Seconds for every photo ``TIMES`` times, by loaders with a process or thread for each core."""
+    with saved() as paths:
+        paths, cores = paths * TIMES, hardware.cpu_cores()
+        candidates = {name: of_epoch(epoch) for name, epoch in photo_loaders.epochs(paths, cores).items()}
+        with suppress(ImportError):
+            endless = photo_peers.dali(paths, batch_size=photo_loaders.BATCH, threads=cores, normalised=True)
+            candidates[DALI] = of_endless(endless, len(paths))
+        return compare(ALL, candidates, rounds=rounds)
 
 
-def measure() -> Comparison:
-    """Seconds for every photo once. timm where it is installed: pip install -e '.[bench]'."""
+def curves(one: Comparison, every: Comparison) -> list[Curve]:
+    """Samples per second and core."""
+    cores = hardware.cpu_cores()
+    found = {name: [COUNT / median(seconds)] for name, seconds in one.seconds.items()}
+    for name, seconds in every.seconds.items():
+        found[name].append(COUNT * TIMES / median(seconds) / cores)
+    return [Curve("JPEGs to training samples", "cores", "samples/s and core", [1, cores], found)]
+
+
+def verdicts(comparison: Comparison) -> Iterator[str]:
+    """How we stand with each of the others, against what is wanted."""
+    own = comparison.ratios()[OURS][0]
+    for name, bar in BARS.items():
+        if name in comparison.seconds:
+            times = comparison.ratios()[name][0] / own
+            yield f"{comparison.name}: {times:.2f} x {name}, {'at least' if times >= bar else 'BELOW'} {bar:g}"
+
+
+@contextmanager
+def saved() -> Iterator[list[str]]:
+    """The photos' paths, with one thread for each process and no warnings of what is only measured here."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore", DeprecationWarning)  # torchvision.io's, which is only measured here
-    with tempfile.TemporaryDirectory() as scratch:
-        paths = save(Path(scratch))
-        ours = Photos(paths, [0] * COUNT, image_size=SIZE, train=True)
-        candidates = {"PIL, ToTensor, Normalize": classic(paths), "manyheads": ours.__getitem__}
-        candidates["torchvision.io.decode_jpeg alone"] = decoding_alone(paths)
-        with suppress(ImportError):
-            candidates["timm"] = timms(paths)
-        found = compare("JPEG to training sample", {k: _timed(v) for k, v in candidates.items()}, rounds=15)
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield save(Path(scratch))
     torch.set_num_threads(threads)
-    return found
 
 
-def _timed(sample: Callable[[int], object]) -> Callable[[], float]:
+def of_samples(sample: Callable[[int], Any]) -> Callable[[], float]:
     def seconds() -> float:
         start = time.perf_counter()
         for index in range(COUNT):
@@ -89,3 +108,50 @@ def _timed(sample: Callable[[int], object]) -> Callable[[], float]:
         return time.perf_counter() - start
 
     return seconds
+
+
+def of_epoch(epoch: Callable[[], Any]) -> Callable[[], float]:
+    def seconds() -> float:
+        start = time.perf_counter()
+        for _ in epoch():
+            pass
+        return time.perf_counter() - start
+
+    return seconds
+
+
+def of_endless(batches: Any, count: int) -> Callable[[], float]:
+    """Of batches that threads make ahead: what they made while others were measured is thrown away before."""
+
+    def seconds() -> float:
+        for _ in range(4):
+            next(batches)
+        start = time.perf_counter()
+        for _ in range(count // photo_loaders.BATCH):
+            next(batches)
+        took = time.perf_counter() - start
+        wait_until_idle()
+        return took
+
+    return seconds
+
+
+def wait_until_idle() -> None:
+    """Until no thread of this process works, so that whoever is measured next has the cores alone."""
+    used = -math.inf
+    while time.process_time() - used > 0.002:
+        used = time.process_time()
+        time.sleep(0.05)
+
+
+def main() -> None:
+    one, every = measure(), all_cores()
+    for curve in curves(one, every):
+        Console().print(curve.table())
+    for comparison in (one, every):
+        for verdict in verdicts(comparison):
+            Console(highlight=False).print(verdict)
+
+
+if __name__ == "__main__":
+    main()

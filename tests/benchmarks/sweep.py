@@ -12,6 +12,7 @@ from tests.benchmarks.measure import Comparison, compare
 from tests.benchmarks.start import PROJECT, seconds
 
 JOBS = 10
+TORCHRUN = "fresh torchrun of a trivial script"
 TINY = ("model.width=8", "trainer.max_steps=10", "data.batch_size=32")
 TRIVIAL = """
 import torch, torch.distributed as dist
@@ -47,8 +48,8 @@ def measure(rounds: int = 5) -> Comparison:
         script.write_text(TRIVIAL)
         torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
         candidates = {
-            "fresh torchrun of a trivial script": lambda: seconds(*torchrun),
-            "launcher=spawn": lambda: ours("spawn", Path(folder)),
-            "launcher=torchrun": lambda: ours("torchrun", Path(folder)),
+            TORCHRUN: lambda: seconds(*torchrun),
+            "manyheads launcher=spawn": lambda: ours("spawn", Path(folder)),
+            "manyheads launcher=torchrun": lambda: ours("torchrun", Path(folder)),
         }
         return compare("one more job of a sweep, 2 ranks, without its training", candidates, rounds=rounds)

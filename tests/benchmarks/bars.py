@@ -1,0 +1,50 @@
+"""What is measured against what, and how much of it a run through this project may cost at most."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tests.benchmarks import loop, memory, photos, ranks, start, sweep
+from tests.benchmarks.measure import Comparison
+
+
+class Bar(NamedTuple):
+    """``candidate`` in time, or memory, is to be at most ``limit`` times ``against``."""
+
+    candidate: str
+    against: str
+    limit: float
+
+
+TORCHRUN, ACCELERATE = "torchrun of a bare DDP script", "accelerate launch of the same script"
+SPAWN, OURS_TORCHRUN = "manyheads launcher=spawn", "manyheads launcher=torchrun"
+PEERS = ("Lightning Fabric, no metrics", "Accelerate, no metrics", "Lightning Trainer, CSV")
+PHOTOS = [Bar(photos.OURS, other, 1 / times) for other, times in photos.BARS.items()]
+
+BARS: dict[Callable[[], Comparison], list[Bar]] = {
+    loop.measure: [Bar(loop.OURS, loop.BARE, 1.10), Bar(loop.OURS, loop.UNWATCHED, 1.01)],
+    loop.with_loader: [Bar(loop.OURS, loop.OVER_LOADER, 1.0), *(Bar(loop.OURS, peer, 1.0) for peer in PEERS)],
+    ranks.measure: [Bar(loop.OURS, ranks.PLAIN, 1.05), Bar(loop.OURS, ranks.TUTORIAL, 1 / 2)],
+    start.composing: [Bar("python run.py --cfg job", "python -c 'import torch'", 0.5)],
+    start.first_step: [
+        Bar(SPAWN, TORCHRUN, 0.6),
+        Bar(OURS_TORCHRUN, TORCHRUN, 0.8),
+        Bar(SPAWN, ACCELERATE, 0.5),
+        Bar(OURS_TORCHRUN, ACCELERATE, 0.65),
+    ],
+    sweep.measure: [Bar(SPAWN, sweep.TORCHRUN, 1 / 8), Bar(OURS_TORCHRUN, sweep.TORCHRUN, 1 / 5)],
+    photos.measure: PHOTOS,
+    photos.all_cores: PHOTOS,
+    memory.measure: [Bar(SPAWN, TORCHRUN, 1.1), Bar(OURS_TORCHRUN, TORCHRUN, 1.1)],
+}
+
+
+def lines(comparison: Comparison, bars: list[Bar]) -> Iterator[str]:
+    """Rows of a Markdown table: what, against what, the ratio with its spread, the bar; not for peers not here."""
+    for bar in bars:
+        if {bar.candidate, bar.against} <= comparison.seconds.keys():
+            ratio, low, high = comparison.ratio(bar.candidate, bar.against)
+            reached = "" if ratio <= bar.limit else ", not reached"
+            yield (
+                f"| {comparison.name} | {bar.candidate} | {bar.against} | {ratio:.2f} ({low:.2f} to {high:.2f}) | "
+                f"{bar.limit:.3g}{reached} |"
+            )

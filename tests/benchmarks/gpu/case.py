@@ -1,0 +1,107 @@
+"""What is measured: one row of the table each, and the sizes that all rows share."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+OURS, TUTORIAL = "manyheads", "tutorial"
+READY, PHOTOS = "ready", "JPEG"  # batches that are there already; files that have to be decoded
+NO_MODEL = "(loader)"
+PRECISIONS = ("fp32", "tf32", "amp", "bf16")
+BEST = "bf16"  # needs no gradient scaler, which waits for the GPU at each step
+WITHOUT_CONVOLUTIONS = ("vit_", "swin_")
+WARM_UP = 5  # updates on one batch: algorithms are chosen, the model is compiled
+OPENING = 2  # steps that begin an epoch, before the clock runs
+AHEAD = 3  # rounds of all loader processes that are measured at least: in the first one they all finish at once
+
+
+@dataclass(frozen=True)
+class Case:
+    """``loop`` trains ``model``, or only loads its data. ``decode``: as data.decode, of photos."""
+
+    loop: str
+    model: str
+    data: str
+    precision: str
+    channels_last: bool = False
+    compile: bool = False
+    decode: str = "cpu"
+
+    @property
+    def options(self) -> str:
+        """What the table calls it, below model and data."""
+        extra = [
+            "decode=cuda" if self.decode == "cuda" else "",
+            "channels_last" if self.channels_last else "",
+            "compile" if self.compile else "",
+        ]
+        precision = [] if self.model == NO_MODEL else [self.precision]
+        return " ".join([self.loop, *precision, *filter(None, extra)])
+
+    @property
+    def line(self) -> str:
+        return f"{self.model} {self.data} {self.options}"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """photos: the root of an image folder; scratch: where runs may write; cores: how many there are."""
+
+    device: str
+    batch_size: int
+    image_size: int
+    steps: int
+    cores: int
+    photos: Path
+    scratch: Path
+
+    def workers(self, case: Case) -> int:
+        """Loader processes: all cores where they decode; where they only read files or pass batches on, a few."""
+        return self.cores if case.data == PHOTOS and case.decode == "cpu" else min(4, self.cores)
+
+    def span(self, case: Case) -> tuple[int, int]:
+        """The steps after which the clock starts and stops."""
+        workers = self.workers(case) if case.data == PHOTOS else 0
+        first = max(OPENING, workers)
+        return first, first + max(self.steps, AHEAD * workers)
+
+    @property
+    def longest(self) -> int:
+        """Samples that any case needs for one epoch."""
+        return self.batch_size * (max(OPENING, self.cores) + max(self.steps, AHEAD * self.cores) + 1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """peak_bytes: of tensors, in the steps that were measured; bytes_per_step: see Traffic. None where unknown."""
+
+    seconds_per_step: float
+    samples_per_second: float
+    peak_bytes: int | None = None
+    bytes_per_step: int | None = None
+
+    @classmethod
+    def of(cls, setup: Setup, seconds: float, **known: int | None) -> "Measured":
+        return cls(seconds, setup.batch_size / seconds, **known)
+
+
+def cases(models: list[str], *, full: bool) -> list[Case]:
+    """All rows in the order of the table. ``full``: every combination is compiled, which takes a minute each."""
+    loaders = [
+        Case(TUTORIAL, NO_MODEL, PHOTOS, "fp32"),
+        Case(OURS, NO_MODEL, PHOTOS, "fp32"),
+        Case(OURS, NO_MODEL, PHOTOS, "fp32", decode="cuda"),
+    ]
+    return [*(case for model in models for case in _of(model, full=full)), *loaders]
+
+
+def _of(model: str, *, full: bool) -> list[Case]:
+    is_convolutional = not model.startswith(WITHOUT_CONVOLUTIONS)
+    formats = (False, True) if is_convolutional or full else (False,)
+    compiled = [(p, f) for p in PRECISIONS for f in formats] if full else [(BEST, is_convolutional)]
+    return [
+        Case(TUTORIAL, model, READY, "fp32"),
+        *(Case(OURS, model, READY, precision, last) for precision in PRECISIONS for last in formats),
+        *(Case(OURS, model, READY, precision, last, compile=True) for precision, last in compiled),
+        *(Case(TUTORIAL, model, PHOTOS, precision) for precision in ("fp32", "amp")),
+        *(Case(OURS, model, PHOTOS, BEST, is_convolutional, decode=by) for by in ("cpu", "cuda")),
+    ]

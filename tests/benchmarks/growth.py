@@ -1,0 +1,189 @@
+"""How costs grow: with ranks, samples, jobs of a sweep, and files of an image folder.
+
+``python -m tests.benchmarks.growth [ranks] [samples] [jobs] [files]`` measures all, or some, in some three minutes.
+With MANYHEADS_MILLION set in the environment also a million files, which take a minute or more to make and to remove.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from runner.data.batches import Batches
+from runner.data.imagefolder import ImageFolder, class_names
+from runner.data.index import SETTLED, listed
+from runner.data.loader import Entrance, Loader
+from runner.data.memory import InMemory
+from runner.data.sampler import TrainingSampler
+from runner.fingerprint import _taken, fingerprint
+from runner.report.reading import read_columns
+from runner.run_folder import RunFolder
+from tests.benchmarks.curve import Curve
+from tests.benchmarks.start import seconds
+from tests.report.sweep import Sweep
+
+RANKS, SAMPLES = (1, 2, 3, 4), (10**2, 10**3, 10**4, 10**5, 10**6)
+JOBS, FILES = (10, 100, 1000), (10**3, 10**4, 10**5, *([10**6] if os.environ.get("MANYHEADS_MILLION") else []))
+CLASSES, BATCH = 1000, 96
+QUICK = ("data.num_workers=0", "trainer.device=cpu", "launcher.threads_per_rank=1", "checkpoint.every=0")
+
+
+def curves() -> list[Curve]:
+    """All of them."""
+    return [measure() for measure in MEASURES.values()]
+
+
+def by_ranks() -> Curve:
+    """DDP over gloo; the rest: from the command to the end, without the training."""
+    found: dict[str, list[float]] = {"step, same global batch": [], "step, same batch per rank": [], "the rest": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        for ranks in RANKS:
+            step, rest = _run(Path(scratch) / f"{ranks}", ranks, batch_size=BATCH)
+            found["step, same global batch"].append(step)
+            found["the rest"].append(rest)
+            weak, _ = _run(Path(scratch) / f"{ranks}_weak", ranks, batch_size=BATCH * ranks)
+            found["step, same batch per rank"].append(weak)
+    return Curve("small_cnn on digits by parallel=ddp, 1 thread per rank", "ranks", "seconds", list(RANKS), found)
+
+
+def _run(path: Path, ranks: int, *, batch_size: int) -> tuple[float, float]:
+    """Seconds of a step, by the median epoch without the first, and of all but training."""
+    options = ("parallel=ddp", f"launcher.nproc_per_node={ranks}", f"data.batch_size={batch_size}", "trainer.epochs=6")
+    wall = seconds(sys.executable, "run.py", *QUICK, *options, f"hydra.run.dir={path}")
+    epochs = read_columns(RunFolder(path).epochs)
+    steps = epochs["step"][0]
+    return median(epochs["train_seconds"][1:]) / steps, wall - sum(epochs["train_seconds"])
+
+
+def by_samples() -> Curve:
+    """The whole loader over images in memory: from an epoch's last batch to the next one's first."""
+    found: dict[str, list[float]] = {}
+    _epochs(SAMPLES[0], 0)  # warm-up
+    for size in SAMPLES:
+        for workers in (0, 2):
+            start, turn = _epochs(size, workers)
+            found.setdefault(f"start, {workers} workers", []).append(start)
+            found.setdefault(f"epoch turn-over, {workers} workers", []).append(turn)
+    return Curve("the order of an epoch's samples", "samples", "milliseconds", list(SAMPLES), found)
+
+
+def _epochs(size: int, workers: int, times: int = 9) -> tuple[float, float]:
+    """Milliseconds until the first batch, and at an epoch's end; epochs are gone on with at their last ten updates."""
+    images, targets = torch.zeros(size, 1, 4, 4, dtype=torch.uint8), torch.zeros(size, dtype=torch.int64)
+    began = time.perf_counter()
+    dataset = InMemory(images, targets, image_size=4)
+    share: dict[str, Any] = {"batch_size": 32, "rank": 0, "world_size": 1}
+    order = TrainingSampler(size, accumulation=1, seed=1, drop_last=True, **share)
+    batches = Batches(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
+    entrance = Entrance(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
+    loader = Loader(batches, order, entrance=entrance, num_workers=workers)
+    turns, last = [], began
+    for epoch in range(times + 1):
+        for number, _ in enumerate(loader.epoch(epoch, max(0, order.updates - 10))):
+            if number == 0:
+                turns.append(1e3 * (time.perf_counter() - last))
+            last = time.perf_counter()
+    return turns[0], median(turns[1:])
+
+
+def by_jobs() -> Curve:
+    """Of finished jobs: the comparison, and going on with a sweep in which there is nothing to do."""
+    found: dict[str, list[float]] = {"report": [], "resume": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Path(scratch) / "run"
+        seconds(sys.executable, "run.py", *QUICK, "trainer.epochs=15", f"hydra.run.dir={run}")
+        for count in JOBS:
+            sweep = _sweep(Path(scratch) / f"{count}", RunFolder(run), count)
+            for command in found:
+                took = [seconds(sys.executable, "-m", "runner", command, str(sweep)) for _ in range(3)]
+                found[command].append(median(took))
+    return Curve("finished jobs of a sweep", "jobs", "seconds", list(JOBS), found)
+
+
+def _sweep(folder: Path, source: RunFolder, count: int) -> Path:
+    """Copies of one run under other options, each of which took a little longer than the one before."""
+    sweep = Sweep(folder, source)
+    for number in range(count):
+        seed, batch, parallel = number // 8, (32, 64, 128, 256)[number // 2 % 4], ("single", "ddp")[number % 2]
+        options = (f"parallel={parallel}", f"data.batch_size={batch}", f"seed={seed}")
+        sweep.job(*options, seconds=1 + number / count, ranks=1 + number % 2)
+    return folder
+
+
+def by_files() -> Curve:
+    """An image folder of empty files, in memory's caches: the parent's look at it, a rank's, and the fingerprint."""
+    found: dict[str, list[float]] = {}
+    for count in FILES:
+        with tempfile.TemporaryDirectory() as scratch, _cache_in(Path(scratch) / "cache"):
+            for name, value in _image_folder(Path(scratch) / "photos", count).items():
+                found.setdefault(name, []).append(value)
+    return Curve("an image folder", "files", "seconds", list(FILES), found)
+
+
+def _image_folder(root: Path, count: int) -> dict[str, float]:
+    classes = min(CLASSES, count // 10)
+    began = time.perf_counter()
+    for number in range(classes):
+        for split, files in (("train", count // classes), ("val", 1)):
+            folder = root / split / f"{number:04d}"
+            folder.mkdir(parents=True)
+            for file in range(files):
+                os.close(os.open(f"{folder}/{number:04d}_{file:08d}.jpg", os.O_CREAT | os.O_WRONLY))
+    made = time.perf_counter() - began
+    time.sleep(SETTLED / 1e9 + 0.1)  # what has changed just now is not kept
+    section = {"_target_": "runner.data.imagefolder.ImageFolder", "root": str(root), "fingerprint": "sizes"}
+    _taken.cache_clear()
+    return {
+        "making it": made,
+        "first start": _timed(lambda: ImageFolder.check(section)),
+        "second start": median(_timed(lambda: ImageFolder.check(section)) for _ in range(5)),
+        "each rank": median(_timed(lambda: listed(root / "train", class_names(root / "train"))) for _ in range(5)),
+        "fingerprint": _timed(lambda: fingerprint(section)),
+    }
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def _cache_in(folder: Path) -> Iterator[None]:
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XDG_CACHE_HOME"]
+        else:
+            os.environ["XDG_CACHE_HOME"] = before
+
+
+MEASURES: dict[str, Callable[[], Curve]] = {
+    "ranks": by_ranks,
+    "samples": by_samples,
+    "jobs": by_jobs,
+    "files": by_files,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.growth", description=__doc__)
+    parser.add_argument("what", nargs="*", choices=[*MEASURES, []], help="what to grow; all of it if none is named")
+    for name in parser.parse_args().what or MEASURES:
+        Console().print(MEASURES[name]().table())
+
+
+if __name__ == "__main__":
+    main()
