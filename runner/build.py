@@ -25,7 +25,8 @@ from runner.reporter import Reporter
 from runner.rng import seed_everything
 from runner.run_folder import RunFolder
 from runner.schedulers import Schedule
-from runner.trainer import Settings, Trainer
+from runner.settings import Settings
+from runner.trainer import Trainer
 
 Config = dict[str, Any]
 

@@ -1,86 +1,49 @@
 """The only training loop. It knows no backend: what differs hides behind the bases of parallel and precision."""
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
-from torch.optim import Optimizer
+from torch import Tensor
 
-from runner.breakdown import Breakdown
 from runner.data.batches import Batch
 from runner.data.loader import Loader
 from runner.evaluation import Evaluation
 from runner.heartbeat import Heartbeat
 from runner.intervals import Intervals, Row
-from runner.parallel.base import Parallel
-from runner.precision.base import Precision
 from runner.progress import Progress
+from runner.replica import Replica
 from runner.reporter import Reporter
 from runner.rng import get_state, set_state
-from runner.schedulers import Schedule
 from runner.stop import Stop
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The trainer section of the run config, as far as the loop needs it."""
+class Trainer(Replica):
+    """Trains one rank's replica. ``stop``: says whether, and by which signal, the run was ended early.
 
-    epochs: int
-    total_steps: int  # of the schedule
-    last_step: int  # where the run ends, at the latest with the schedule
-    evaluate_every: int
-    grad_accumulation: int
-    clip_norm: float
-    log_every: int
-    on_nan: str
+    ``replica``: what Replica takes.
+    """
 
-
-class Trainer:
-    """Trains one rank's replica. ``stop``: says whether, and by which signal, the run was ended early."""
-
-    def __init__(
-        self,
-        *,
-        model: nn.Module,
-        loss: nn.Module,
-        optimizer: Optimizer,
-        schedule: Schedule,
-        parallel: Parallel,
-        precision: Precision,
-        train: Loader,
-        evaluation: Loader,
-        settings: Settings,
-        reporter: Reporter,
-        heartbeat: Heartbeat,
-    ):
-        self.model, self.loss, self.optimizer, self.schedule = model, loss, optimizer, schedule
-        self.parallel, self.precision = parallel, precision
-        self.train, self.settings = train, settings
-        self.reporter, self.heartbeat = reporter, heartbeat
+    def __init__(self, *, train: Loader, evaluation: Loader, reporter: Reporter, heartbeat: Heartbeat, **replica: Any):
+        super().__init__(**replica)
+        self.train, self.reporter, self.heartbeat = train, reporter, heartbeat
         self.progress = Progress()
-        self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
-        self.parameters = precision.parameters(optimizer)
-        self.needs_norm = math.isfinite(settings.clip_norm) or settings.on_nan == "skip"
         self.stop = Stop(heartbeat)
         self.intervals = Intervals(
-            parallel=parallel,
+            parallel=self.parallel,
             breakdown=self.breakdown,
             reporter=reporter,
             stop=self.stop,
-            log_every=settings.log_every,
+            log_every=self.settings.log_every,
         )
         self.evaluation = Evaluation(
-            model=model,
-            loss=loss,
+            model=self.model,
+            loss=self.loss,
             loader=evaluation,
-            parallel=parallel,
-            precision=precision,
+            parallel=self.parallel,
+            precision=self.precision,
             reporter=reporter,
             heartbeat=heartbeat,
             stop=self.stop,
@@ -171,7 +134,7 @@ class Trainer:
     def update(self, batches: list[Batch], *, wants_norm: bool) -> Tensor | float:
         """Forward and backward of each micro-batch, then one step; returns the gradient norm where it is wanted."""
         before = self.kept_buffers()
-        outputs = self.accumulate(batches)
+        outputs = self.accumulate(batches, self.progress.step)
         norm, is_skipped = self.step(before, wants_norm=wants_norm)
         self.note(batches, outputs, is_skipped=is_skipped)
         return norm
@@ -180,35 +143,12 @@ class Trainer:
         """The same, with a look at where its time goes."""
         before = self.kept_buffers()
         self.breakdown.start()
-        outputs = self.accumulate(batches)
+        outputs = self.accumulate(batches, self.progress.step)
         norm, is_skipped = self.step(before, wants_norm=wants_norm)
         self.breakdown.mark("stepped")
         self.note(batches, outputs, is_skipped=is_skipped)
         self.breakdown.end()
         return norm
-
-    def accumulate(self, batches: list[Batch]) -> list[tuple[Tensor, Tensor]]:
-        """The gradients of an update, exchanged and in their true size; returns each micro-batch's loss and logits."""
-        self.schedule.set(self.progress.step)
-        outputs = [self.backward(batch, last=batch is batches[-1]) for batch in batches]
-        self.breakdown.mark("exchanged")
-        self.precision.unscale(self.optimizer)
-        return outputs
-
-    def step(self, before: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
-        """The update that the gradients ask for; returns their norm, where wanted, and whether it was left out.
-
-        before: ``kept_buffers()`` from before the gradients were computed.
-        """
-        norm = self.gradient_norm() if wants_norm or self.needs_norm else 0.0
-        is_skipped = self.settings.on_nan == "skip" and not bool(torch.isfinite(torch.as_tensor(norm)))
-        if is_skipped:
-            self.restore_buffers(before)
-        if not is_skipped or self.precision.skips_overflow:
-            with self.parallel.stepping(self.optimizer):
-                self.precision.step(self.optimizer)
-        self.precision.zero_grad(self.optimizer)
-        return norm, is_skipped
 
     def note(self, batches: list[Batch], outputs: list[tuple[Tensor, Tensor]], *, is_skipped: bool) -> None:
         """Count what the update was made of."""
@@ -220,28 +160,6 @@ class Trainer:
                 self.reporter.corrupt(batch.corrupt)
         self.progress.skipped += is_skipped
 
-    def backward(self, batch: Batch, *, last: bool, used: bool = True) -> tuple[Tensor, Tensor]:
-        """One micro-batch's gradients, exchanged after the last one; returns mean loss and logits.
-
-        ``used``: whether an update will use them.
-        """
-        with self.parallel.accumulating(self.model, last=last):
-            with self.precision.autocast():
-                logits = self.model(batch.inputs)
-                loss = self.loss(logits, batch.targets)
-            share = loss if batch.weight == 1 else loss * batch.weight
-            with self.precision.scaling(share, self.optimizer, last=last and used) as scaled:
-                scaled.backward()
-                if last:
-                    self.parallel.synchronize(self.optimizer)
-        return loss.detach(), logits.detach()
-
-    def gradient_norm(self) -> Tensor:
-        """The norm over all gradients, clipped on the way when the settings say so; costly on small models."""
-        if math.isfinite(self.settings.clip_norm):
-            return clip_grad_norm_(self.parameters, self.settings.clip_norm)
-        return total_norm([p.grad for p in self.parameters if p.grad is not None])
-
     # -- between updates -----------------------------------------------------------------------------
 
     def evaluate(self) -> dict[str, Any] | None:
@@ -252,15 +170,6 @@ class Trainer:
         columns, corrupt = measured
         self.progress.corrupt += corrupt
         return columns
-
-    def kept_buffers(self) -> list[Tensor]:
-        """Copies of the model's buffers, where an update may have to be undone: BatchNorm has learned from it too."""
-        return [b.clone() for b in self.model.buffers()] if self.settings.on_nan == "skip" else []
-
-    def restore_buffers(self, before: list[Tensor]) -> None:
-        with torch.no_grad():
-            for buffer, value in zip(self.model.buffers(), before, strict=True):
-                buffer.copy_(value)
 
     def prime(self) -> None:
         """Let the strategy's wrapper settle by steps that leave no trace."""
@@ -283,8 +192,3 @@ class Trainer:
     def _last_step_of_epoch(self) -> int:
         rest = self.train.updates - self.progress.epoch_step
         return min(self.progress.step + rest, self.settings.last_step)
-
-
-def total_norm(gradients: list[Tensor]) -> Tensor:
-    """The norm over all of them, (); as torch.nn.utils.get_total_norm, without sorting them by device and dtype."""
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)

@@ -59,7 +59,7 @@ def take(attempt: Attempt, batches: list[Batch]) -> Taken:
     model = attempt.parallel.unwrap(trainer.model)
     trainer.model.train()
     before = trainer.kept_buffers()
-    outputs = trainer.accumulate(batches)
+    outputs = trainer.accumulate(batches, trainer.progress.step)
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     owned = zip(names, trainer.precision.parameters(trainer.optimizer), strict=True)
     gradients = {name: None if p.grad is None else p.grad.detach().to("cpu", copy=True) for name, p in owned}

@@ -22,7 +22,8 @@ from runner.recorder import Files, Recorder
 from runner.reporter import Reporter
 from runner.run_folder import RunFolder
 from runner.schedulers import Constant
-from runner.trainer import Settings, Trainer
+from runner.settings import Settings
+from runner.trainer import Trainer
 from tests.benchmarks import peers
 from tests.benchmarks.measure import Comparison, compare
 
