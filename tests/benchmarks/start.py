@@ -13,9 +13,10 @@ from runner.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-# Two steps of a linear model on random numbers; says when the first one was done.
+# Steps of a linear model on random numbers; says when the first one was done. It leaves in a hurry, since torch 2.15
+# may abort when the interpreter takes down a DistributedDataParallel after its process group.
 MINIMAL = """
-import sys, time, torch, torch.distributed as dist
+import os, sys, time, torch, torch.distributed as dist
 from torch import nn
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -29,6 +30,7 @@ for step in range(int(sys.argv[2])):
     if step == 0 and dist.get_rank() == 0:
         open(sys.argv[1], "w").write(str(time.time()))
 dist.destroy_process_group()
+os._exit(0)
 """
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
