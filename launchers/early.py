@@ -24,9 +24,12 @@ def start(arguments: Sequence[str]) -> None:
 def guessed_threads(arguments: Sequence[str]) -> int | None:
     """CPU threads of each rank, as the config will probably say; None where no rank will be forked.
 
-    Of a sweep's values the first one counts. Any flag but that for a sweep may change everything.
+    Of a sweep's values the first one counts. Any flag but that for a sweep may change everything, and what starts a
+    sweep's jobs may start them in processes of their own.
     """
     if any(argument.startswith("-") and argument not in ("-m", "--multirun") for argument in arguments):
+        return None
+    if any(argument.lstrip("+").startswith(("hydra/launcher", "hydra.launcher")) for argument in arguments):
         return None
     said = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
     said = {key: value.split(",")[0] for key, value in said.items()}

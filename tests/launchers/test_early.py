@@ -41,6 +41,8 @@ def test_a_guess_is_right(strategy, launcher, more):
         (["-m", "parallel=ddp,single", "launcher.threads_per_rank=1,2"], 1),
         (["parallel=ddp", "launcher.warm=false"], None),
         (["parallel=single,ddp", "-m"], None),
+        (["parallel=ddp", "seed=1,2", "-m", "hydra/launcher=joblib"], None),
+        (["parallel=ddp", "seed=1,2", "-m", "hydra.launcher.n_jobs=2"], None),
         (["parallel=ddp", "--cfg", "job"], None),
         (["--config-path", "saved", "parallel=ddp"], None),
         (["parallel=ddp", "launcher.nproc_per_node=0"], None),
