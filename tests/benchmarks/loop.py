@@ -2,8 +2,9 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,12 +60,12 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
 
 
-def hand_written(data: Prebuilt) -> float:
-    """What one would write without metrics, logs or anything."""
-    net, loss = model(), nn.CrossEntropyLoss()
+def by_hand(net: nn.Module, batches: Iterable[Any]) -> float:
+    """The plain loop of every tutorial, without metrics, logs or anything."""
+    loss = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     start = time.perf_counter()
-    for inputs, targets in data.pairs:
+    for inputs, targets in batches:
         optimizer.zero_grad()
         loss(net(inputs), targets).backward()
         optimizer.step()
@@ -129,23 +130,11 @@ def with_loader(rounds: int = 7) -> Comparison:
     plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True, drop_last=True)
     with tempfile.TemporaryDirectory() as folder:
         candidates: dict[str, Callable[[], float]] = {
-            OVER_LOADER: lambda: over_loader(plain),
+            OVER_LOADER: lambda: by_hand(model(), plain),
             OURS: lambda: ours(loader, Path(folder)),
         }
         candidates |= peers.loops(model, plain, Path(folder))
         return compare(f"{STEPS} steps of a tiny MLP with its loader, 1 CPU thread", candidates, rounds=rounds)
-
-
-def over_loader(loader: DataLoader) -> float:
-    """The plain loop of every tutorial."""
-    net, loss = model(), nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    start = time.perf_counter()
-    for inputs, targets in loader:
-        optimizer.zero_grad()
-        loss(net(inputs), targets).backward()
-        optimizer.step()
-    return time.perf_counter() - start
 
 
 def measure(rounds: int = 15) -> Comparison:
@@ -153,7 +142,7 @@ def measure(rounds: int = 15) -> Comparison:
     data = Prebuilt()
     with tempfile.TemporaryDirectory() as folder:
         candidates: dict[str, Callable[[], float]] = {
-            BARE: lambda: hand_written(data),
+            BARE: lambda: by_hand(model(), data.pairs),
             OURS: lambda: ours(data, Path(folder)),
             UNWATCHED: lambda: ours(data, Path(folder), watched=False),
         }

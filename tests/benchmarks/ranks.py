@@ -15,24 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runner.instantiate import instantiate
 from runner.parallel.base import Parallel
-from tests.benchmarks.loop import OURS, Prebuilt, model, ours
+from tests.benchmarks.loop import OURS, Prebuilt, by_hand, model, ours
 from tests.benchmarks.measure import Comparison, compare
 from tests.in_process import config
 
 RANKS = 2
 PLAIN, TUTORIAL = "plain DDP loop, no metrics", "tutorial loop: barrier, 3 all-reduces, 3 .item()"
-
-
-def plain(data: Prebuilt) -> float:
-    """Gradients are exchanged, nothing else."""
-    net, loss = DistributedDataParallel(model()), nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    start = time.perf_counter()
-    for inputs, targets in data.pairs:
-        optimizer.zero_grad()
-        loss(net(inputs), targets).backward()
-        optimizer.step()
-    return time.perf_counter() - start
 
 
 def tutorial(data: Prebuilt) -> float:
@@ -69,7 +57,7 @@ def _rank(rank: int, folder: str, rounds: int) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     data = Prebuilt()
     candidates: dict[str, Callable[[], float]] = {
-        PLAIN: lambda: plain(data),
+        PLAIN: lambda: by_hand(DistributedDataParallel(model()), data.pairs),
         OURS: lambda: ours(data, Path(folder), parallel),
         TUTORIAL: lambda: tutorial(data),
     }
