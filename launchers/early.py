@@ -38,8 +38,7 @@ def guessed_threads(arguments: Sequence[str]) -> int | None:
         return None
     if (threads := said.get("launcher.threads_per_rank", "auto")) != "auto":
         return int(threads) if threads.isdigit() else None
-    usual = 1 if strategy in ONE_PROCESS_STRATEGIES else len(hardware.gpu_names()) or 2
-    if said.get("trainer.device") == "cpu" and strategy not in ONE_PROCESS_STRATEGIES:
-        usual = 2
+    gpus = 0 if said.get("trainer.device") == "cpu" else len(hardware.gpu_names())
+    usual = 1 if strategy in ONE_PROCESS_STRATEGIES else gpus or 2
     ranks = said.get("launcher.nproc_per_node", str(usual))
-    return max(1, hardware.cpu_cores() // int(ranks)) if ranks.isdigit() and int(ranks) else None
+    return hardware.cores_for_each(int(ranks)) if ranks.isdigit() and int(ranks) else None

@@ -89,7 +89,7 @@ def _decide_ranks(config: dict[str, Any]) -> None:
             f"Set it to {gpus} or less, or trainer.device=cpu."
         )
     if launcher["threads_per_rank"] == "auto":
-        launcher["threads_per_rank"] = max(1, hardware.cpu_cores() // count)
+        launcher["threads_per_rank"] = hardware.cores_for_each(count)
 
 
 def _check_batch(config: dict[str, Any]) -> None:

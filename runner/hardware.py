@@ -78,6 +78,11 @@ def cpu_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def cores_for_each(ranks: int) -> int:
+    """The share of this machine's cores that each of so many ranks gets."""
+    return max(1, cpu_cores() // ranks)
+
+
 def cpu_model() -> str:
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)

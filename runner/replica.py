@@ -59,6 +59,7 @@ class Replica:
             with self.parallel.stepping(self.optimizer):
                 self.precision.step(self.optimizer)
         self.precision.zero_grad(self.optimizer)
+        self.breakdown.mark("stepped")
         return norm, is_skipped
 
     def backward(self, batch: Batch, *, last: bool, used: bool = True) -> tuple[Tensor, Tensor]:

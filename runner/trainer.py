@@ -141,12 +141,8 @@ class Trainer(Replica):
 
     def watched_update(self, batches: list[Batch], *, wants_norm: bool) -> Tensor | float:
         """The same, with a look at where its time goes."""
-        before = self.kept_buffers()
         self.breakdown.start()
-        outputs = self.accumulate(batches, self.progress.step)
-        norm, is_skipped = self.step(before, wants_norm=wants_norm)
-        self.breakdown.mark("stepped")
-        self.note(batches, outputs, is_skipped=is_skipped)
+        norm = self.update(batches, wants_norm=wants_norm)
         self.breakdown.end()
         return norm
 

@@ -13,14 +13,6 @@ from tests.test_trainer import weights
 CPU = torch.device("cpu")
 
 
-@pytest.fixture
-def now(monkeypatch) -> list[float]:
-    """The time, to be put on by hand."""
-    time = [100.0]
-    monkeypatch.setattr(breakdown.time, "perf_counter", lambda: time[0])
-    return time
-
-
 class Slow(nn.Module):
     """Takes ``seconds`` for its forward pass, and before and after it in a wrapper twice as long."""
 

@@ -1,20 +1,10 @@
 """Where the time goes."""
 
-import pytest
 import torch
 
-from runner import clock
 from runner.clock import WARMUP_UPDATES, Clock
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def now(monkeypatch) -> list[float]:
-    """The time, to be put on by hand."""
-    time = [100.0]
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: time[0])
-    return time
 
 
 def test_laps_are_the_seconds_between_them(now):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tests.benchmarks import loop, memory, photos, ranks, start, sweep
 from tests.benchmarks.measure import Comparison
+from tests.benchmarks.start import ACCELERATE, BARE, OURS_TORCHRUN, SPAWN
 
 
 class Bar(NamedTuple):
@@ -15,8 +16,6 @@ class Bar(NamedTuple):
     limit: float
 
 
-TORCHRUN, ACCELERATE = "torchrun of a bare DDP script", "accelerate launch of the same script"
-SPAWN, OURS_TORCHRUN = "manyheads launcher=spawn", "manyheads launcher=torchrun"
 PEERS = ("Lightning Fabric, no metrics", "Accelerate, no metrics", "Lightning Trainer, CSV")
 PHOTOS = [Bar(photos.OURS, other, 1 / times) for other, times in photos.BARS.items()]
 
@@ -26,15 +25,15 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
     ranks.measure: [Bar(loop.OURS, ranks.PLAIN, 1.05), Bar(loop.OURS, ranks.TUTORIAL, 1 / 2)],
     start.composing: [Bar("python run.py --cfg job", "python -c 'import torch'", 0.5)],
     start.first_step: [
-        Bar(SPAWN, TORCHRUN, 0.6),
-        Bar(OURS_TORCHRUN, TORCHRUN, 0.8),
+        Bar(SPAWN, BARE, 0.6),
+        Bar(OURS_TORCHRUN, BARE, 0.8),
         Bar(SPAWN, ACCELERATE, 0.5),
         Bar(OURS_TORCHRUN, ACCELERATE, 0.65),
     ],
     sweep.measure: [Bar(SPAWN, sweep.TORCHRUN, 1 / 8), Bar(OURS_TORCHRUN, sweep.TORCHRUN, 1 / 5)],
     photos.measure: PHOTOS,
     photos.all_cores: PHOTOS,
-    memory.measure: [Bar(SPAWN, TORCHRUN, 1.1), Bar(OURS_TORCHRUN, TORCHRUN, 1.1)],
+    memory.measure: [Bar(SPAWN, BARE, 1.1), Bar(OURS_TORCHRUN, BARE, 1.1)],
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from tests.benchmarks.measure import Comparison, compare
-from tests.benchmarks.start import MINIMAL, PROJECT, TORCHRUN
+from tests.benchmarks.start import BARE, MINIMAL, OURS_TORCHRUN, PROJECT, SPAWN, TORCHRUN
 
 INTERVAL = 0.1  # seconds
 
@@ -38,9 +38,9 @@ def measure(rounds: int = 3) -> Comparison:
             return peak(sys.executable, "run.py", *overrides)
 
         candidates = {
-            "torchrun of a bare DDP script": lambda: peak(*TORCHRUN, str(script), f"{folder}/stamp", "3000"),
-            "manyheads launcher=spawn": lambda: ours("spawn"),
-            "manyheads launcher=torchrun": lambda: ours("torchrun"),
+            BARE: lambda: peak(*TORCHRUN, str(script), f"{folder}/stamp", "3000"),
+            SPAWN: lambda: ours("spawn"),
+            OURS_TORCHRUN: lambda: ours("torchrun"),
         }
         return compare("memory (PSS), 2 ranks and their parents", candidates, rounds=rounds)
 

@@ -80,15 +80,6 @@ def curves(one: Comparison, every: Comparison) -> list[Curve]:
     return [Curve("JPEGs to training samples", "cores", "samples/s and core", [1, cores], found)]
 
 
-def verdicts(comparison: Comparison) -> Iterator[str]:
-    """How we stand with each of the others, against what is wanted."""
-    own = comparison.ratios()[OURS][0]
-    for name, bar in BARS.items():
-        if name in comparison.seconds:
-            times = comparison.ratios()[name][0] / own
-            yield f"{comparison.name}: {times:.2f} x {name}, {'at least' if times >= bar else 'BELOW'} {bar:g}"
-
-
 @contextmanager
 def saved() -> Iterator[list[str]]:
     """The photos' paths, with one thread for each process and no warnings of what is only measured here."""
@@ -145,12 +136,14 @@ def wait_until_idle() -> None:
 
 
 def main() -> None:
+    from tests.benchmarks.bars import PHOTOS as PHOTO_BARS  # which imports this module
+    from tests.benchmarks.bars import lines
+
     one, every = measure(), all_cores()
     for curve in curves(one, every):
         Console().print(curve.table())
     for comparison in (one, every):
-        for verdict in verdicts(comparison):
-            Console(highlight=False).print(verdict)
+        print(*lines(comparison, PHOTO_BARS), sep="\n")
 
 
 if __name__ == "__main__":

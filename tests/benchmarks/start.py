@@ -12,6 +12,8 @@ from pathlib import Path
 from runner.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 
+BARE, ACCELERATE = "torchrun of a bare DDP script", "accelerate launch of the same script"
+SPAWN, OURS_TORCHRUN = "manyheads launcher=spawn", "manyheads launcher=torchrun"
 PROJECT = Path(__file__).resolve().parent.parent.parent
 # Steps of a linear model on random numbers; says when the first one was done. It leaves in a hurry, since torch 2.15
 # may abort when the interpreter takes down a DistributedDataParallel after its process group.
@@ -85,10 +87,10 @@ def first_step(rounds: int = 5) -> Comparison:
             return run.steps.stat().st_mtime - start  # its only row is written after the first update
 
         candidates: dict[str, Callable[[], float]] = {
-            "torchrun of a bare DDP script": lambda: theirs(*TORCHRUN),
-            "manyheads launcher=spawn": lambda: ours("spawn"),
-            "manyheads launcher=torchrun": lambda: ours("torchrun"),
+            BARE: lambda: theirs(*TORCHRUN),
+            SPAWN: lambda: ours("spawn"),
+            OURS_TORCHRUN: lambda: ours("torchrun"),
         }
         if importlib.util.find_spec("accelerate"):
-            candidates["accelerate launch of the same script"] = lambda: theirs(*accelerate())
+            candidates[ACCELERATE] = lambda: theirs(*accelerate())
         return compare("command to first step, 2 ranks", candidates, rounds=rounds)

@@ -9,7 +9,7 @@ from statistics import median
 
 from runner.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
-from tests.benchmarks.start import PROJECT, seconds
+from tests.benchmarks.start import OURS_TORCHRUN, PROJECT, SPAWN, seconds
 
 JOBS = 10
 TORCHRUN = "fresh torchrun of a trivial script"
@@ -49,7 +49,7 @@ def measure(rounds: int = 5) -> Comparison:
         torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
         candidates = {
             TORCHRUN: lambda: seconds(*torchrun),
-            "manyheads launcher=spawn": lambda: ours("spawn", Path(folder)),
-            "manyheads launcher=torchrun": lambda: ours("torchrun", Path(folder)),
+            SPAWN: lambda: ours("spawn", Path(folder)),
+            OURS_TORCHRUN: lambda: ours("torchrun", Path(folder)),
         }
         return compare("one more job of a sweep, 2 ranks, without its training", candidates, rounds=rounds)
