@@ -23,6 +23,7 @@ from runner.result import finish
 from runner.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
+TRAIN = "runner.worker"
 PROJECT = str(Path(__file__).resolve().parent.parent)
 
 
@@ -36,6 +37,7 @@ class Job:
     heartbeat: Heartbeat
     signals: list[int]  # those that the parent has received, in order
     timeout: float | None = None  # minutes that the run may take
+    main: str = TRAIN  # the module whose main(folder) is a rank
     started: float = field(default_factory=time.monotonic)
 
     def check_timeout(self) -> None:
@@ -75,14 +77,15 @@ class Launcher:
         return self
 
 
-def launch(folder: RunFolder, *, apart: bool = False) -> dict[str, Any]:
+def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict[str, Any]:
     """Run, or go on with, the run that is frozen in ``folder``; returns the content of its result.json.
 
-    ``apart``: no rank may train in this process, which has other jobs to do, and must outlive this one.
+    ``apart``: no rank may train in this process, which has other jobs to do, and must outlive this one. ``main``: the
+    module whose main(folder) is a rank; with ``apart``.
     """
     with folder.locked(), received_signals() as signals:
         config = folder.read_config()
-        return _launch(folder, config, _instantiate(config["launcher"], apart=apart), signals)
+        return _launch(folder, config, _instantiate(config["launcher"], apart=apart), signals, main)
 
 
 def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
@@ -91,11 +94,13 @@ def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
     launcher.prepare(environment(launcher))
 
 
-def _launch(folder: RunFolder, config: dict[str, Any], launcher: Launcher, signals: list[int]) -> dict[str, Any]:
+def _launch(
+    folder: RunFolder, config: dict[str, Any], launcher: Launcher, signals: list[int], main: str
+) -> dict[str, Any]:
     sys.path += [path for path in (PROJECT, os.getcwd()) if path not in sys.path]  # where the user's classes may be
     folder.clear_attempt()
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
-    job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals, launcher.timeout)
+    job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals, launcher.timeout, main)
     log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
     try:
         with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):

@@ -60,7 +60,7 @@ class Horovodrun(Launcher):
             options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
         if self.network_interface:
             options += ["--network-interfaces", self.network_interface]
-        worker = [sys.executable, "-m", "runner.worker", str(job.folder.path)]
+        worker = [sys.executable, "-m", job.main, str(job.folder.path)]
         return [sys.executable, "-m", "horovod.runner.launch", *options, *self.arguments, *worker]
 
 

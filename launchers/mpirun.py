@@ -59,7 +59,7 @@ class Mpirun(Launcher):
                 options.append("--oversubscribe")
         for name in sorted({*added, *filter(EXPORTED.fullmatch, environment)}):
             options += ["-x", name]
-        return ["mpirun", *options, *self.arguments, sys.executable, "-m", "runner.worker", str(job.folder.path)]
+        return ["mpirun", *options, *self.arguments, sys.executable, "-m", job.main, str(job.folder.path)]
 
 
 def exit_codes(text: str) -> dict[int, int]:

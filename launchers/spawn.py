@@ -4,6 +4,7 @@ Warm, the ranks are forked from a server that has imported torch once. Cold, eac
 method "spawn", what torch.multiprocessing.spawn uses).
 """
 
+import importlib
 import multiprocessing
 import multiprocessing.connection
 from collections.abc import Mapping
@@ -38,20 +39,18 @@ class Spawn(Launcher):
         places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job.ranks, "LOCAL_WORLD_SIZE": job.ranks}
         environment |= {name: str(value) for name, value in places.items()}
         if self.warm:
-            return warm.fork(_rank, str(job.folder.path), environment=environment)
+            return warm.fork(_rank, job.main, str(job.folder.path), environment=environment)
         resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
-        process = multiprocessing.get_context("spawn").Process(target=_rank, args=(str(job.folder.path),))
+        process = multiprocessing.get_context("spawn").Process(target=_rank, args=(job.main, str(job.folder.path)))
         # Libraries read some variables while they are imported, which is before the rank can set them.
         with variables_set(environment), blocked_signals(), warm.unburdened():
             process.start()
         return process
 
 
-def _rank(folder: str) -> None:
+def _rank(main: str, folder: str) -> None:
     multiprocessing.set_start_method(None, force=True)  # how this rank was started is nothing to its own children
-    from runner.worker import main
-
-    main(folder)
+    importlib.import_module(main).main(folder)
 
 
 class SpawnedRanks:

@@ -72,7 +72,7 @@ class WarmAgent(SpawnedRanks):
 def command(job: Job) -> list[str]:
     """torchrun's command line for one machine."""
     options = ["--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(job.ranks)]
-    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", "runner.worker", str(job.folder.path)]
+    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", job.main, str(job.folder.path)]
 
 
 def exit_codes(text: str) -> dict[int, int]:

@@ -1,40 +1,43 @@
-"""One attempt at a run: go on from its last checkpoint if there is one, train or evaluate, say what came of it."""
+"""One session of a run: resume from its last checkpoint if there is one, train or evaluate, record the result."""
 
-import signal
+from contextlib import closing
 from typing import Any
 
 from torch import Tensor
 
+from runner.build import build
 from runner.checkpoint import Checkpoints, load_model, load_optimizer, weights_sha256
+from runner.determinism import operations_named
 from runner.header import device_name
+from runner.heartbeat import Heartbeat
 from runner.parallel.base import Parallel
 from runner.progress import Progress
 from runner.reporter import peak_memory_mb
 from runner.rng import get_state, seed_everything, set_state
 from runner.run_folder import RunFolder
+from runner.summary import summary
 from runner.trainer import Trainer
 
 
-class Attempt:
+class Session:
     """A trainer with the run folder that it works for."""
 
     def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
         self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
-        self.parallel: Parallel = trainer.parallel
+        self.update, self.parallel = trainer.update, trainer.update.parallel
 
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
-        """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to go on from."""
+        """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
         trainer, reporter = self.trainer, self.trainer.reporter
         seed_everything(seed + 1 + self.parallel.rank)  # what the model draws, as for dropout, differs between ranks
         try:
             trainer.prime()
             if state is not None:
                 self.restore(state, seed=seed)
-                reporter.display.say(f"goes on from step {trainer.progress.step}")
+                reporter.display.say(f"resuming from step {trainer.progress.step}")
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
         finally:
-            reporter.display.stop()
-            reporter.recorder.close()
+            reporter.close()
         self.conclude()
 
     def evaluate(self) -> None:
@@ -57,21 +60,21 @@ class Attempt:
 
     def load(self, state: dict[str, Any]) -> None:
         """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
-        trainer = self.trainer
-        model = self.parallel.unwrap(trainer.model)
+        update, precision = self.update, self.update.precision
+        model = self.parallel.unwrap(update.model)
         load_model(model, state["model"], state["source"])
-        trainer.precision.weights_loaded(model, state["model"])
-        load_optimizer(trainer.optimizer, state["optimizer"], state["source"])
-        self.parallel.restored(trainer.model, trainer.optimizer)
-        if state["precision"].keys() == trainer.precision.state_dict().keys():  # else it was of another precision
-            trainer.precision.load_state_dict(state["precision"])
+        precision.weights_loaded(model, state["model"])
+        load_optimizer(update.optimizer, state["optimizer"], state["source"])
+        self.parallel.restored(update.model, update.optimizer)
+        if state["precision"].keys() == precision.state_dict().keys():  # else it was of another precision
+            precision.load_state_dict(state["precision"])
 
     def learned(self) -> dict[str, Any]:
         """All that updates have changed, but for how far they have come."""
         return {
             "model": self.weights(),
-            "optimizer": self.trainer.optimizer.state_dict(),
-            "precision": self.trainer.precision.state_dict(),
+            "optimizer": self.update.optimizer.state_dict(),
+            "precision": self.update.precision.state_dict(),
         }
 
     def save(self, *, best: bool) -> None:
@@ -122,7 +125,7 @@ class Attempt:
 
     def weights(self) -> dict[str, Tensor]:
         """What was trained, under the user's own names."""
-        return self.trainer.precision.weights(self.parallel.unwrap(self.trainer.model))
+        return self.update.precision.weights(self.parallel.unwrap(self.update.model))
 
     def objective(self) -> float | None:
         """The monitored metric of the best epoch, or of the evaluation."""
@@ -130,45 +133,16 @@ class Attempt:
         return (self.trainer.progress.best or self.trainer.progress.metrics).get(monitor)
 
 
-def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, str]]:
-    """Title and rows of the table at the end."""
-    title = (
-        "completed" if result["status"] == "completed" else f"interrupted by {signal.Signals(result['signal']).name}"
-    )
-    rows = {}
-    if result["best"]:
-        rows["best"] = f"epoch {result['best']['epoch']}: {_measured(result['best'])}"
-    rows["last" if result["best"] else "metrics"] = _measured(result["metrics"])
-    if result["samples_per_second"]:
-        rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
-    if any(result["time"].values()):
-        rows["time"] = shares(result["time"])
-    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
-    for name, text in (("corrupt_samples", "samples that can't be read"), ("skipped_steps", "updates left out")):
-        if result[name]:
-            rows["note"] = f"{result[name]} {text}"
-    rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
-    rows["results"] = str(folder)
-    if result["status"] == "interrupted":
-        rows["go on"] = f"python -m runner resume {folder}"
-    return title, rows
-
-
-def shares(seconds: dict[str, float]) -> str:
-    """What took most first, in percent of the whole; what took less than half a percent is left out."""
-    whole = sum(seconds.values())
-    found = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
-    return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)
-
-
-def _measured(metrics: dict[str, Any]) -> str:
-    parts = []
-    for split in ("val", "train"):
-        if metrics.get(f"{split}_loss") is not None:
-            parts.append(f"{split} loss {metrics[f'{split}_loss']:.4f}")
-            if metrics.get(f"{split}_acc1") is not None:
-                parts.append(f"accuracy {metrics[f'{split}_acc1']:.2f}% (top-5 {metrics[f'{split}_acc5']:.2f}%)")
-            break
-    if metrics.get("val_samples") is not None:
-        parts.append(f"on {metrics['val_samples']:,} samples")
-    return ", ".join(parts) or "nothing measured"
+@operations_named()
+def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """What a rank does: train, or only evaluate, as the config says. Raises ConfigurationError."""
+    checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
+    evaluate_only = config["trainer"]["evaluate_only"]
+    state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"])
+    trainer = build(config, parallel, folder, heartbeat, state)
+    session = Session(trainer, checkpoints=checkpoints, folder=folder)
+    with closing(trainer):
+        if evaluate_only:
+            session.evaluate()
+        else:
+            session.train(seed=config["seed"], state=state)

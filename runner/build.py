@@ -1,14 +1,15 @@
 """Assembly of a rank from the run config, in the one order that satisfies every backend."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
-from runner.attempt import Attempt
-from runner.checkpoint import Checkpoints
+from runner.data.base import Data
 from runner.data.build import build_data, build_loaders
-from runner.data.loader import Entrance
-from runner.determinism import operations_named, set_deterministic
+from runner.data.loader import Entrance, Loader
+from runner.determinism import set_deterministic
 from runner.display import Display, Terminal
 from runner.errors import ConfigurationError
 from runner.header import header
@@ -17,37 +18,16 @@ from runner.instantiate import instantiate, locate
 from runner.model.build import build_loss, build_model
 from runner.optimizers import build_optimizer
 from runner.parallel.base import Parallel
-from runner.parity.probe import Probe
-from runner.parity.task import read_task
 from runner.precision.base import Precision
 from runner.recorder import Files, Recorder
+from runner.replica import Update
 from runner.reporter import Reporter
 from runner.rng import seed_everything
 from runner.run_folder import RunFolder
 from runner.schedulers import Schedule
-from runner.settings import Settings
-from runner.trainer import Trainer
+from runner.trainer import Settings, Trainer
 
 Config = dict[str, Any]
-
-
-@operations_named()
-def run(config: Config, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Train, or only evaluate, as the config says, or take parity's steps. Raises ConfigurationError."""
-    checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
-    if (task := read_task(folder)) is not None:
-        probe = Probe(task, folder)
-        trainer = build(config, parallel, folder, heartbeat, None, probe=probe)
-        probe.run(Attempt(trainer, checkpoints=checkpoints, folder=folder), seed=config["seed"])
-        return
-    evaluate_only = config["trainer"]["evaluate_only"]
-    state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"])
-    trainer = build(config, parallel, folder, heartbeat, state)
-    attempt = Attempt(trainer, checkpoints=checkpoints, folder=folder)
-    if evaluate_only:
-        attempt.evaluate()
-    else:
-        attempt.train(seed=config["seed"], state=state)
 
 
 def join(config: Config, *, rank: int, local_rank: int, world_size: int) -> Parallel:
@@ -70,22 +50,44 @@ def build(
     parallel: Parallel,
     folder: RunFolder,
     heartbeat: Heartbeat,
-    state: dict[str, Any] | None,
+    state: dict[str, Any] | None = None,
     *,
-    probe: Probe | None = None,
+    on_model: Callable[[nn.Module], None] | None = None,
+    is_silent: bool = False,
 ) -> Trainer:
-    """Everything that trains, in place. ``state``: the checkpoint that will be gone on from.
+    """Everything that trains, in place; ``Trainer.close`` takes it down.
 
-    ``probe``: sees the model before anything has changed it, in a run that shows and records nothing.
+    ``state``: the checkpoint that will be resumed from. ``on_model``: is given the model before anything has changed
+    it. ``is_silent``: the run shows and records nothing.
     """
     seed_everything(config["seed"])  # the same initial weights on every rank
     data = build_data(config["data"])
     precision: Precision = instantiate("precision", config["precision"], parallel)
+    try:
+        model = build_model(config, data, dtype=precision.dtype)
+        if on_model is not None:
+            on_model(model)
+        parameters = sum(p.numel() for p in model.parameters())
+        update, loaders, settings = _assemble(config, parallel, precision, data, model)
+        reporter = build_reporter(config, parallel, folder, state, is_silent=is_silent)
+    except BaseException:
+        precision.close()
+        raise
+    train, evaluation = loaders
+    samples = (train.samples, evaluation.samples)
+    reporter.display.header(
+        header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
+    )
+    return Trainer(
+        update=update, train=train, evaluation=evaluation, settings=settings, reporter=reporter, heartbeat=heartbeat
+    )
+
+
+def _assemble(
+    config: Config, parallel: Parallel, precision: Precision, data: Data, model: nn.Module
+) -> tuple[Update, tuple[Loader, Loader], Settings]:
+    """The update, the loaders of training and evaluation, and the loop's settings."""
     channels_last = config["trainer"]["channels_last"]
-    model = build_model(config, data, dtype=precision.dtype)
-    if probe is not None:
-        probe.look(model)
-    parameters = sum(p.numel() for p in model.parameters())
     model = precision.convert(model)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
@@ -104,32 +106,25 @@ def build(
     schedule: Schedule = instantiate(
         "scheduler", config["scheduler"], optimizer, updates_per_epoch=train.updates, total_updates=settings.total_steps
     )
-    reporter = build_reporter(config, parallel, folder, state, silent=probe is not None)
-    samples = (train.samples, evaluation.samples)
-    reporter.display.header(
-        header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
-    )
-    return Trainer(
+    update = Update(
         model=model,
         loss=loss,
         optimizer=optimizer,
         schedule=schedule,
         parallel=parallel,
         precision=precision,
-        train=train,
-        evaluation=evaluation,
-        settings=settings,
-        reporter=reporter,
-        heartbeat=heartbeat,
+        clip_norm=config["trainer"]["clip_norm"],
+        on_nan=config["trainer"]["on_nan"],
     )
+    return update, (train, evaluation), settings
 
 
 def build_reporter(
-    config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None, *, silent: bool = False
+    config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None, *, is_silent: bool = False
 ) -> Reporter:
     """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
     recorder, display = Recorder(), Display()
-    if parallel.rank == 0 and not silent:
+    if parallel.rank == 0 and not is_silent:
         display = Terminal()
         if not config["trainer"]["evaluate_only"]:
             position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
@@ -147,9 +142,7 @@ def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
         last_step=min(total, trainer["stop_after"] or total),
         evaluate_every=trainer["evaluate_every"],
         grad_accumulation=trainer["grad_accumulation"],
-        clip_norm=trainer["clip_norm"],
         log_every=trainer["log_every"],
-        on_nan=trainer["on_nan"],
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from runner.breakdown import parts
+from runner.clock import Lap
 from runner.metrics import Sums
 
 
@@ -28,6 +29,17 @@ class Progress:
     sums: Sums = field(default_factory=Sums)  # of the current epoch
     metrics: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] | None = None
+
+    def count(self, sums: Sums, lap: Lap) -> None:
+        """A window of updates is over. ``sums``: of all ranks; ``lap``: this rank's times."""
+        self.samples += int(sums.count)
+        self.corrupt += int(sums.corrupt)
+        self.seconds += lap.seconds
+        if lap.is_warm:
+            self.timed_samples += sums.count
+            self.timed_seconds += lap.seconds
+        self.interval.add(sums)
+        self.sums.add(sums)
 
     def end_epoch(self, seconds: float, *, evaluation: float) -> None:
         """``seconds``: of its training on the slowest rank."""

@@ -72,6 +72,11 @@ class Reporter:
         self.display.epoch(row, epochs=self.epochs)
         return self._is_best(progress, row)
 
+    def close(self) -> None:
+        """The live line goes, the files are complete. Safe to call twice."""
+        self.display.stop()
+        self.recorder.close()
+
     def corrupt(self, paths: list[str]) -> None:
         for path in paths:
             log.warning("left out, since it cannot be read: %s", path)

@@ -70,8 +70,7 @@ RULES: dict[str, Rule] = {
     "trainer.evaluate_every": whole(0),
     "trainer.grad_accumulation": whole(1),
     "trainer.clip_norm": number(above=0, infinite=True),
-    # The request to stop rides in the log interval's reduction, so that no interval may be long.
-    "trainer.log_every": whole(1, 50),
+    "trainer.log_every": whole(1),
     "trainer.label_smoothing": number(at_least=0, below=1),
     "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune"),
     "trainer.on_nan": choice("error", "skip"),

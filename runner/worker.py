@@ -7,10 +7,10 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from runner.errors import ConfigurationError
 from runner.heartbeat import FAILED, FINISHED, Heartbeat
@@ -19,14 +19,19 @@ from runner.place import NAMES, place
 from runner.run_folder import RunFolder
 from runner.stop import SIGNALS
 
-
-def main(path: str) -> NoReturn:
-    """Be one rank, in a process of its own, as the environment says which. Ends the process."""
-    os._exit(work(path))  # whatever threads a broken collective has left behind
+Run = Callable[[dict[str, Any], Any, RunFolder, Heartbeat], None]  # of a config, the strategy, the folder, the beats
 
 
-def work(path: str) -> int:
-    """The same, for those who end the process themselves; returns its exit code."""
+def main(path: str, *, run: Run | None = None) -> NoReturn:
+    """Be one rank, in a process of its own, as the environment says which. Ends the process.
+
+    ``run``: what it does; None to train.
+    """
+    os._exit(work(path, run=run))  # whatever threads a broken collective has left behind
+
+
+def work(path: str, *, run: Run | None = None) -> int:
+    """Be one rank as ``main`` is, but return the exit code."""
     folder = RunFolder(path)
     rank, local_rank, world_size = place()
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
@@ -37,7 +42,7 @@ def work(path: str) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
     code = 0
     try:
-        run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True)
+        run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, run=run)
     except BaseException as error:
         code = _report(error, folder, rank)
         heartbeat.leave(FAILED)
@@ -46,17 +51,22 @@ def work(path: str) -> int:
     return code
 
 
-def run_rank(folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool) -> None:
-    """Train as rank ``rank`` of ``world_size``. ``apart``: in a process of its own, not the parent's."""
+def run_rank(
+    folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool, run: Run | None = None
+) -> None:
+    """Train, or do what ``run`` does, as rank ``rank`` of ``world_size``.
+
+    ``apart``: in a process of its own, not the parent's.
+    """
     heartbeat = Heartbeat(folder.heartbeat, rank=rank)
     heartbeat.enter()
     with _logging_to(folder.rank_log(rank), apart=apart):
-        from runner import build
+        from runner import attempt, build
 
         config = folder.read_config()
         parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
         try:
-            build.run(config, parallel, folder, heartbeat)
+            (run or attempt.run)(config, parallel, folder, heartbeat)
         except BaseException:
             if not apart:  # a process of its own says first what happened, before others fail for want of it
                 parallel.leave()

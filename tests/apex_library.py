@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from runner import apex_installation, hardware
-from runner.attempt import Attempt
-from runner.precision.base import Precision
+from runner.attempt import Session
 from tests import in_process
 
 STAND_IN = Path(__file__).parent / "apex_stand_in"
@@ -32,8 +31,6 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     yield importlib.import_module("apex")
     if not IS_REAL:
         forget()
-    while Precision.undo:
-        Precision.undo.pop()()
 
 
 def forget() -> None:
@@ -49,18 +46,18 @@ def ends(path: Path, config: dict[str, Any], *, killed_after: int) -> list[tuple
     """Of an undisturbed run, and of one killed after a checkpoint and resumed: weights' digest, precision's state."""
     whole = in_process.train(path / "whole", config)
 
-    def save(self: Attempt, *, best: bool, save: Callable[..., None] = Attempt.save) -> None:
+    def save(self: Session, *, best: bool, save: Callable[..., None] = Session.save) -> None:
         save(self, best=best)
         if self.trainer.progress.step == killed_after:
             raise Killed
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Attempt, "save", save)
+        patched.setattr(Session, "save", save)
         with pytest.raises(Killed):
             in_process.train(path / "resumed", config)
     resumed = in_process.train(path / "resumed", config)
     runs = (whole, resumed)
-    return [(run.folder.read_result()["weights_sha256"], run.trainer.precision.state_dict()) for run in runs]
+    return [(run.folder.read_result()["weights_sha256"], run.trainer.update.precision.state_dict()) for run in runs]
 
 
 def small(*overrides: str) -> dict[str, Any]:

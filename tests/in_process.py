@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from runner import build
-from runner.attempt import Attempt
+from runner.attempt import Session
 from runner.breakdown import TRAINING
 from runner.checkpoint import Checkpoints
 from runner.config import CONF
@@ -66,7 +66,7 @@ def small(*overrides: str) -> dict[str, Any]:
 
 def attempt(
     path: Path, config: dict[str, Any], *, state: dict[str, Any] | None = None, place: Place = ALONE
-) -> Attempt:
+) -> Session:
     """One rank with everything in place, in the run folder ``path``. ``state``: as for build.build."""
     folder = RunFolder(path)
     if place.rank == 0:
@@ -77,7 +77,7 @@ def attempt(
     heartbeat = Heartbeat(folder.heartbeat, rank=place.rank)
     checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
     trainer = build.build(config, parallel, folder, heartbeat, state)
-    return Attempt(trainer, checkpoints=checkpoints, folder=folder)
+    return Session(trainer, checkpoints=checkpoints, folder=folder)
 
 
 @contextmanager
@@ -87,20 +87,22 @@ def opened(path: Path, config: dict[str, Any]) -> Iterator[Trainer]:
     try:
         yield trainer
     finally:
-        trainer.reporter.recorder.close()
+        trainer.close()
 
 
-def train(path: Path, config: dict[str, Any], *, place: Place = ALONE) -> Attempt:
+def train(path: Path, config: dict[str, Any], *, place: Place = ALONE) -> Session:
     """A whole run, or the rest of the one that ``path`` holds."""
     folder = RunFolder(path)
     state = Checkpoints(folder, every=0, keep=0).last()
     run = attempt(path, config, state=state, place=place)
-    run.train(seed=config["seed"], state=state)
+    with closing(run.trainer):
+        run.train(seed=config["seed"], state=state)
     return run
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    return {name: w.clone() for name, w in trainer.parallel.unwrap(trainer.model).state_dict().items()}
+    model = trainer.update.parallel.unwrap(trainer.update.model)
+    return {name: w.clone() for name, w in model.state_dict().items()}
 
 
 def rows(path: Path, *, without: tuple[str, ...] = ()) -> list[dict[str, str]]:

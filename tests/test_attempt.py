@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from runner.attempt import Attempt
+from runner.attempt import Session
 from runner.checkpoint import Checkpoints
 from runner.errors import ConfigurationError
 from runner.run_folder import RunFolder
@@ -30,7 +30,7 @@ class Killed(BaseException):
     """In place of SIGKILL."""
 
 
-def die_after(run: Attempt, step: int) -> None:
+def die_after(run: Session, step: int) -> None:
     """Let the run end at once after ``step`` updates, without any chance to save."""
     show = run.trainer.reporter.update
 
@@ -42,7 +42,7 @@ def die_after(run: Attempt, step: int) -> None:
     run.trainer.reporter.update = update  # type: ignore[method-assign]
 
 
-def tables(run: Attempt) -> tuple[list, list]:
+def tables(run: Session) -> tuple[list, list]:
     return rows(run.folder.steps, without=TIMINGS), rows(run.folder.epochs, without=TIMINGS)
 
 

@@ -130,8 +130,8 @@ def test_looking_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(breakdown, "SAMPLE_SECONDS", 0.0)
     monkeypatch.setattr(breakdown, "SETTLE_SECONDS", 0.0)
     run, updates = attempt(tmp_path / "watched", small()), []
-    watched_update = run.trainer.watched_update
-    run.trainer.watched_update = lambda *args, **kwargs: updates.append(1) or watched_update(*args, **kwargs)
+    start = run.trainer.update.breakdown.start
+    run.trainer.update.breakdown.start = lambda: updates.append(1) or start()
     run.train(seed=1, state=None)
     assert len(updates) == 40
     for name, value in weights(plain.trainer).items():

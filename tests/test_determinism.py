@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from runner import attempt as session
 from runner import build
 from runner.checkpoint import complete, weights_sha256
 from runner.config import options
@@ -106,7 +107,7 @@ def test_an_operation_without_a_deterministic_form_is_named(tmp_path):
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=1)
     parallel = build.join(config, **ALONE._asdict())
     with pytest.raises(ConfigurationError, match=r"^trainer.deterministic=true: .* no deterministic form of put_ on"):
-        build.run(config, parallel, folder, heartbeat)
+        session.run(config, parallel, folder, heartbeat)
 
 
 def test_cublas_without_its_workspace_is_told(monkeypatch):

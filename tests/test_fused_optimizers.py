@@ -24,7 +24,7 @@ def fused(name: str, *others: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", FUSED)
 def test_it_trains(tmp_path, name):
     run = train(tmp_path, small(*fused(name)))
-    assert type(run.trainer.optimizer).__module__.startswith("apex.optimizers")
+    assert type(run.trainer.update.optimizer).__module__.startswith("apex.optimizers")
     losses = [float(row["train_loss"]) for row in rows(run.folder.epochs)]
     assert losses[-1] < losses[0] - 0.05
 

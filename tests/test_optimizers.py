@@ -83,7 +83,7 @@ def test_fused_leaves_overflows_out(tmp_path, name, clip):
     fp16 = ("precision=amp", "precision.dtype=float16", f"precision.init_scale={2.0**30}", f"trainer.clip_norm={clip}")
     shared = (f"optimizer={name}", "optimizer.lr=0.005", *fp16)
     runs = [train(tmp_path / str(len(more)), small(*shared, *more)) for more in ((UNFUSED,), ())]
-    scales = [run.trainer.precision.state_dict()["scale"] for run in runs]
+    scales = [run.trainer.update.precision.state_dict()["scale"] for run in runs]
     assert scales[0] == scales[1] < 2.0**30
     losses = [[float(row["loss"]) for row in rows(run.folder.steps)] for run in runs]
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)

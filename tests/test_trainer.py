@@ -166,7 +166,7 @@ def test_channels_last_changes_the_memory_format_and_not_the_results(tmp_path):
     plain = train(tmp_path / "plain", small(*shared))
     formats = []
     run = attempt(tmp_path / "last", small(*shared, "trainer.channels_last=true"))
-    convolution = run.trainer.model.features[0]
+    convolution = run.trainer.update.model.features[0]
     convolution.register_forward_pre_hook(
         lambda _, inputs: formats.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
     )
@@ -226,7 +226,7 @@ def test_evaluation_agrees_with_brute_force(tmp_path):
         measured = trainer.evaluate()
         images, targets = synthetic(train=False, classes=10)
         with torch.no_grad():
-            logits = trainer.model(images.double())
+            logits = trainer.update.model(images.double())
     ranks = (logits > logits.gather(1, targets[:, None])).sum(dim=1)
     assert measured["val_samples"] == 37
     assert measured["val_loss"] == pytest.approx(float(cross_entropy(logits, targets)), rel=1e-6)
@@ -252,7 +252,7 @@ def test_training_metrics_are_means_over_all_samples(tmp_path):
     run = train(tmp_path, config)
     images, targets = synthetic(train=True)
     with torch.no_grad():
-        logits = run.trainer.model(images.double())
+        logits = run.trainer.update.model(images.double())
     (row,) = rows(run.folder.epochs)
     assert float(row["train_loss"]) == pytest.approx(float(cross_entropy(logits, targets)), rel=1e-6)
     assert float(row["train_acc1"]) == pytest.approx(100 * float((logits.argmax(1) == targets).double().mean()))
@@ -268,6 +268,23 @@ def test_a_request_to_stop_ends_training_at_the_interval_with_a_checkpoint(tmp_p
     assert torch.load(run.folder.last_checkpoint, weights_only=True)["progress"]["step"] == 8
     result = run.folder.read_result()
     assert (result["status"], result["signal"], result["steps"]) == ("interrupted", signum, 8)
+
+
+def test_a_request_to_stop_is_heard_long_before_a_long_log_window_ends(tmp_path):
+    """A row of steps.csv may take a thousand updates; Ctrl-C must not."""
+    run = attempt(tmp_path, small("trainer.log_every=1000", "data.train_samples=960", "checkpoint.every=5epochs"))
+    run.trainer.heartbeat.stop_signal = signal.SIGINT
+    run.train(seed=1, state=None)
+    assert run.trainer.progress.step == 50
+    assert run.folder.read_result()["status"] == "interrupted"
+
+
+def test_a_long_log_window_has_one_row(tmp_path):
+    options = ("trainer.log_every=80", "data.train_samples=960", "trainer.epochs=1", "precision=fp64")
+    whole = rows(train(tmp_path / "whole", small(*options)).folder.steps)
+    parts = rows(train(tmp_path / "parts", small(*options, "trainer.log_every=40")).folder.steps)
+    assert [int(row["step"]) for row in whole] == [80, 120]
+    assert float(whole[0]["loss"]) == pytest.approx((float(parts[0]["loss"]) + float(parts[1]["loss"])) / 2)
 
 
 def test_each_update_beats(tmp_path):

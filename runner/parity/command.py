@@ -22,6 +22,7 @@ from runner.report.agreement import tolerance_of
 from runner.run_folder import RunFolder, fresh_folder
 
 PARITY = Path("outputs") / "parity"
+RANK = "runner.parity.probe"
 
 
 def parity(overrides: list[str], *, steps: str) -> int:
@@ -89,5 +90,5 @@ def _run(folder: RunFolder, task: Task) -> dict:
     write_task(folder, task)
     prepare(config, apart=True)
     record(folder, config)
-    launch(folder, apart=True)
+    launch(folder, apart=True, main=RANK)
     return (folder.read_result() or {})["parity"]

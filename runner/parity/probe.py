@@ -1,82 +1,105 @@
-"""The rank's side: a few steps of the trainer's, each looked at before it is applied and after."""
+"""What a rank does for parity: a few updates of the trainer's, each looked at before it is applied and after."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from itertools import islice
+from typing import Any, NoReturn
 
-from torch import nn
+from torch import Tensor, nn
 
-from runner.attempt import Attempt
+from runner import worker
+from runner.attempt import Session
+from runner.build import build
+from runner.checkpoint import Checkpoints
 from runner.data.batches import Batch
+from runner.determinism import operations_named
+from runner.heartbeat import Heartbeat
+from runner.parallel.base import Parallel
 from runner.parity.difference import digests
-from runner.parity.sides import Baseline, Compared, Taken
-from runner.parity.task import Task
+from runner.parity.sides import Baseline, Compared, Digests, Taken
+from runner.parity.task import Task, read_task
 from runner.parity.trace import Trace
 from runner.rng import seed_everything
 from runner.run_folder import RunFolder
 from runner.trainer import Trainer
 
 
-class Probe:
-    """Takes a task's steps with everything in place, as ``build`` has assembled it."""
+def main(path: str) -> NoReturn:
+    """Be one rank of a run that takes parity's steps instead of training. Ends the process."""
+    worker.main(path, run=run)
 
-    def __init__(self, task: Task, folder: RunFolder):
-        self._task, self._folder = task, folder
 
-    def look(self, model: nn.Module) -> None:
+@operations_named()
+def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Take the steps that the folder's task asks for. Raises ConfigurationError."""
+    made: list[Digests] = []
+
+    def look(model: nn.Module) -> None:
         """The rank's own model as it was made, before a strategy has given all ranks the same weights."""
-        self._digests = digests(model)
+        made.append(digests(model))
 
-    def run(self, attempt: Attempt, *, seed: int) -> None:
-        """Take the steps, and write result.json with what was found under ``parity``."""
-        task, trainer = self._task, attempt.trainer
-        side = Baseline(attempt, task, self._folder) if task.baseline is None else Compared(attempt, task)
-        side.start(self._digests)
-        seed_everything(seed + 1 + attempt.parallel.rank)
-        trainer.prime()
-        steps = min(task.steps, trainer.settings.last_step)
-        for step, batches in enumerate(islice(_updates(trainer), steps)):
-            side.before(step)
-            seed_everything(seed + 1 + attempt.parallel.rank)
-            model = attempt.parallel.unwrap(trainer.model)
-            trace = Trace(model, attempt.parallel.devices()) if step == 0 and task.trace else None
-            with trace.following() if trace else nullcontext():
-                taken = take(attempt, batches)
-            if trace is not None:
-                side.traced(trace, _samples(trainer))
-            side.after(step, taken)
-            trainer.heartbeat.beat()
-            if trainer.stop.signal is not None:
-                break
-        attempt.conclude(
-            parity={"steps": trainer.progress.step, "ranks": attempt.parallel.world_size, **side.findings()}
-        )
+    trainer = build(config, parallel, folder, heartbeat, on_model=look, is_silent=True)
+    session = Session(trainer, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    with closing(trainer):
+        take_steps(session, read_task(folder), made[0], seed=config["seed"])
 
 
-def take(attempt: Attempt, batches: list[Batch]) -> Taken:
-    """One update, as ``Trainer.update`` does it, and what it computed. Waits for the device."""
-    trainer = attempt.trainer
-    model = attempt.parallel.unwrap(trainer.model)
-    trainer.model.train()
-    before = trainer.kept_buffers()
-    outputs = trainer.accumulate(batches, trainer.progress.step)
+def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> None:
+    """Take the task's steps, and write result.json with what was found under ``parity``.
+
+    ``made``: digests of the model's initial weights on this rank.
+    """
+    trainer, parallel = session.trainer, session.parallel
+    side = Baseline(session, task) if task.baseline is None else Compared(session, task)
+    side.start(made)
+    seed_everything(seed + 1 + parallel.rank)
+    trainer.prime()
+    steps = min(task.steps, trainer.settings.last_step)
+    for step, batches in enumerate(islice(_updates(trainer), steps)):
+        side.before(step)
+        seed_everything(seed + 1 + parallel.rank)
+        trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if step == 0 and task.trace else None
+        with trace.following() if trace else nullcontext():
+            taken = take(session, batches)
+        if trace is not None:
+            side.traced(trace, _samples(trainer))
+        side.after(step, taken)
+        trainer.heartbeat.beat()
+        if trainer.stop.signal is not None:
+            break
+    session.conclude(parity={"steps": trainer.progress.step, "ranks": parallel.world_size, **side.findings()})
+
+
+def take(session: Session, batches: list[Batch]) -> Taken:
+    """One update of the trainer's, and what it computed. Waits for the device."""
+    trainer, update = session.trainer, session.update
+    model = session.parallel.unwrap(update.model)
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    owned = zip(names, trainer.precision.parameters(trainer.optimizer), strict=True)
-    gradients = {name: None if p.grad is None else p.grad.detach().to("cpu", copy=True) for name, p in owned}
-    _, is_skipped = trainer.step(before, wants_norm=False)
-    trainer.note(batches, outputs, is_skipped=is_skipped)
-    trainer.intervals.meter.close()
-    (sums,), flags = trainer.intervals.meter.collect(trainer.stop.flags())
+    gradients: dict[str, Tensor | None] = {}
+
+    def look() -> None:
+        owned = zip(names, update.precision.parameters(update.optimizer), strict=True)
+        gradients.update((name, None if p.grad is None else _copy(p.grad)) for name, p in owned)
+
+    update.model.train()
+    made = update(batches, number=trainer.progress.step, wants_norm=False, on_gradients=look)
+    trainer.count(batches, made)
+    trainer.windows.close()
+    windows, flags = trainer.windows.collect(trainer.stop.flags())
     trainer.stop.hear(flags)
-    trainer.progress.step += 1
+    (sums,) = (window.sums for window in windows)
     trainer.progress.samples += int(sums.count)
-    weights = attempt.weights()
+    weights = session.weights()
     return Taken(
         loss=sums.loss / sums.count if sums.count else float("nan"),
         gradients=gradients,
-        weights={name: weights[name].detach().to("cpu", copy=True) for name, _ in model.named_parameters()},
-        buffers={name: buffer.detach().to("cpu", copy=True) for name, buffer in model.named_buffers()},
+        weights={name: _copy(weights[name]) for name, _ in model.named_parameters()},
+        buffers={name: _copy(buffer) for name, buffer in model.named_buffers()},
     )
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _updates(trainer: Trainer) -> Iterator[list[Batch]]:
@@ -89,3 +112,9 @@ def _samples(trainer: Trainer) -> list[list[int]]:
     """Which samples the micro-batches of the first update hold; none where they only keep step with other ranks."""
     requests = islice(trainer.train.sampler.epoch(0), trainer.settings.grad_accumulation)
     return [request.indices.tolist() if request.count else [] for request in requests]
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1])

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runner.attempt import Attempt
+from runner.attempt import Session
 from runner.checkpoint import load
 from runner.errors import ConfigurationError
 from runner.parity.difference import differences, digest, factor, unlike
@@ -40,20 +40,20 @@ class Taken:
 class Baseline:
     """Keeps everything in files."""
 
-    def __init__(self, attempt: Attempt, task: Task, folder: RunFolder):
-        self._attempt, self._files = attempt, StepFiles.of(folder)
+    def __init__(self, session: Session, task: Task):
+        self._session, self._files = session, StepFiles.of(session.folder)
         self._gradients: dict[str, bool] = {}  # by name, whether any step has had one
         self._finite = True
         self._files.folder.mkdir(exist_ok=True)
 
     def start(self, digests: Digests) -> None:
-        torch.save({"state": self._attempt.learned(), "digests": digests}, self._files.start)
+        torch.save({"state": self._session.learned(), "digests": digests}, self._files.start)
 
     def before(self, step: int) -> None:
-        """It goes on from where it is."""
+        """The baseline's next step begins where its last one ended."""
 
     def after(self, step: int, taken: Taken) -> None:
-        state = self._attempt.learned()
+        state = self._session.learned()
         state["model"].update(taken.weights)  # the same tensors, which torch then writes once
         kinds = taken.by_kind()
         torch.save({"state": state, "loss": taken.loss, "kinds": kinds}, self._files.step(step))
@@ -71,9 +71,9 @@ class Baseline:
 class Compared:
     """Begins each step where the baseline began it, and compares what comes of it."""
 
-    def __init__(self, attempt: Attempt, task: Task):
+    def __init__(self, session: Session, task: Task):
         assert task.baseline is not None
-        self._attempt, self._task, self._parallel = attempt, task, attempt.parallel
+        self._session, self._task, self._parallel = session, task, session.parallel
         self._files = StepFiles.of(RunFolder(task.baseline))
         self._largest: dict[tuple[str, str], dict[str, Any]] = {}
         self._seen: dict[str, Any] = {"culprit": None, "outputs_agree": None}
@@ -87,7 +87,7 @@ class Compared:
     def before(self, step: int) -> None:
         path = self._files.step(step - 1) if step else self._files.start
         try:
-            self._attempt.load({**load(path)["state"], "source": path})
+            self._session.load({**load(path)["state"], "source": path})
         except ConfigurationError:
             names = ", ".join(self._seen["initial"]["parameter"][:4])
             raise RuntimeError(f"the model is not made as the baseline's is: {names} and others differ") from None
@@ -95,7 +95,7 @@ class Compared:
     def after(self, step: int, taken: Taken) -> None:
         kept = load(self._files.step(step))
         theirs, ours = kept["kinds"], taken.by_kind()
-        if self._attempt.trainer.precision.skips_overflow and not finite(theirs["gradient"]):
+        if self._session.update.precision.skips_overflow and not finite(theirs["gradient"]):
             theirs["gradient"], ours["gradient"] = {}, {}  # an overflow; what counts is that its update is left out
         found = {kind: differences(theirs[kind], ours[kind]) for kind in KINDS}
         for rank in self._parallel.gather(found):
@@ -126,7 +126,7 @@ class Compared:
 
     def _described(self, name: str, trace: Trace) -> dict[str, Any]:
         """The module and why it may compute otherwise: statistics, random, buffer, or batch where nothing is known."""
-        model = self._parallel.unwrap(self._attempt.trainer.model)
+        model = self._parallel.unwrap(self._session.update.model)
         module, buffers, alike = model.get_submodule(name), [], 0
         below = [drew for drew in trace.drew if drew == name or not name or drew.startswith(f"{name}.")]
         own = {f"{name}.{buffer}".lstrip(".") for buffer, _ in module.named_buffers(recurse=False)}

@@ -28,12 +28,9 @@ def write_task(folder: RunFolder, task: Task) -> None:
     folder.write_json(folder.parity / FILE, asdict(task))
 
 
-def read_task(folder: RunFolder) -> Task | None:
-    """The folder's task; None where the run shall train."""
-    try:
-        return Task(**json.loads((folder.parity / FILE).read_text()))
-    except FileNotFoundError:
-        return None
+def read_task(folder: RunFolder) -> Task:
+    """The folder's task."""
+    return Task(**json.loads((folder.parity / FILE).read_text()))
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ class Apex(Precision):
         default = "dynamic" if opt_level in ("O1", "O2") else 1.0
         self.scale = default if loss_scale is None else loss_scale
         self.skips_overflow = self.scale == "dynamic"
+        self._patches: list[Any] = []  # of torch's functions, in the whole process
         self.masters: dict[nn.Parameter, nn.Parameter] = {}  # by the model's own parameter, where they differ
 
     @property
@@ -47,8 +48,8 @@ class Apex(Precision):
     def prepare(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         owned = self.parameters(optimizer)
         model, optimizer = amp.initialize(model, optimizer, opt_level=self.level, verbosity=0, **self.options)
-        if self.level == "O1":  # it has patched torch's functions for the whole process
-            self.undo.append(amp._amp_state.handle._deactivate)
+        if self.level == "O1":
+            self._patches.append(amp._amp_state.handle)
         # With master weights Amp makes them now, not in the first backward pass, where it would lose gradients of
         # micro-batches before the last one, and after clipping has been told what to clip.
         optimizer.zero_grad()
@@ -87,6 +88,10 @@ class Apex(Precision):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         amp.load_state_dict(state)
+
+    def close(self) -> None:
+        for handle in self._patches:
+            handle._deactivate()
 
 
 def _named(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

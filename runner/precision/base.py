@@ -1,8 +1,7 @@
 """Plain single precision: every hook that a precision may need, doing nothing."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +17,7 @@ class Precision:
     tf32 = False
     skips_overflow = False  # whether step() itself leaves out updates that are not finite
 
-    undo: ClassVar[list[Callable[[], object]]] = []  # what a run has patched of torch itself, to be unpatched
-
     def __init__(self, parallel: Parallel):
-        while self.undo:
-            self.undo.pop()()
         self.parallel = parallel
         self.device_type = parallel.device.type
         # Also where there is no GPU: these are settings of the process, which a sweep's jobs may share.
@@ -85,3 +80,6 @@ class Precision:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    def close(self) -> None:
+        """The run is over: take back what this precision has changed of torch itself."""

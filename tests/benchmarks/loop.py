@@ -20,11 +20,11 @@ from runner.parallel.base import Parallel
 from runner.parallel.single import Single
 from runner.precision.fp32 import FP32
 from runner.recorder import Files, Recorder
+from runner.replica import Update
 from runner.reporter import Reporter
 from runner.run_folder import RunFolder
 from runner.schedulers import Constant
-from runner.settings import Settings
-from runner.trainer import Trainer
+from runner.trainer import Settings, Trainer
 from tests.benchmarks import peers
 from tests.benchmarks.measure import Comparison, compare
 
@@ -79,21 +79,26 @@ def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)  # as conf/optimizer has it
     recorder = Files(run, position={}, step=0) if parallel.rank == 0 else Recorder()
-    trainer = Trainer(
+    update = Update(
         model=parallel.wrap_model(net),
         loss=nn.CrossEntropyLoss(),
         optimizer=optimizer,
         schedule=Constant(optimizer, updates_per_epoch=STEPS, total_updates=STEPS, warmup_epochs=0),
         parallel=parallel,
         precision=FP32(parallel),
+        clip_norm=float("inf"),
+        on_nan="error",
+    )
+    trainer = Trainer(
+        update=update,
         train=data,  # type: ignore[arg-type]
         evaluation=data,  # type: ignore[arg-type]
-        settings=Settings(1, STEPS, STEPS, 0, 1, float("inf"), 10, "error"),
+        settings=Settings(1, STEPS, STEPS, 0, 1, 10),
         reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, monitor="val_acc1"),
         heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
     )
     if not watched:
-        trainer.breakdown.enter_epoch = lambda: None  # type: ignore[method-assign]
+        update.breakdown.enter_epoch = lambda: None  # type: ignore[method-assign]
     trainer.prime()
     start = time.perf_counter()
     trainer.fit(lambda **_: None, due_after_step=lambda _: False)

@@ -133,7 +133,7 @@ def test_pretrained_refuses_another_model_s_file_damage_and_absence(tmp_path, gi
 def test_a_run_s_checkpoint_is_a_file_of_weights_too(tmp_path):
     run = train(tmp_path, small("trainer.max_steps=1", "model.width=32"))
     loaded = build(f"model.pretrained={run.folder.last_checkpoint}", "model.num_classes=3").state_dict()
-    trained = run.trainer.model.state_dict()
+    trained = run.trainer.update.model.state_dict()
     assert all(torch.equal(loaded[name], trained[name]) for name in trained)
 
 

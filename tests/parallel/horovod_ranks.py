@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from runner.attempt import Attempt
+from runner.attempt import Session
 from runner.checkpoint import weights_sha256
 from runner.parallel.base import Parallel
 from runner.place import place
@@ -64,7 +64,7 @@ def main(out: Path, controller: str) -> None:
         run = train(out / name, small(*ranks, *overrides), place=here)
         results[name] = {
             "weights": run.parallel.gather(weights_sha256(run.weights())),
-            "scale": run.trainer.precision.state_dict().get("scale"),
+            "scale": run.trainer.update.precision.state_dict().get("scale"),
             "skipped": run.trainer.progress.skipped,
         }
     results["collectives"] = collectives(run)
@@ -73,7 +73,7 @@ def main(out: Path, controller: str) -> None:
     run.parallel.leave()
 
 
-def collectives(run: Attempt) -> dict[str, Any]:
+def collectives(run: Session) -> dict[str, Any]:
     parallel: Parallel = run.parallel
     own = parallel.rank + 1
     norm = nn.BatchNorm1d(2)

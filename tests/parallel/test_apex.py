@@ -33,18 +33,18 @@ def test_the_model_is_wrapped_in_apex_s_with_the_options(tmp_path):
 
     options = ("parallel.message_size=7", "parallel.delay_allreduce=true", "parallel.gradient_predivide_factor=2")
     with opened(tmp_path / "run", alone(*options, "parallel.allreduce_always_fp32=true")) as trainer:
-        assert isinstance(trainer.model, DistributedDataParallel)
-        assert (trainer.model.message_size, trainer.model.delay_allreduce) == (7, True)
-        assert trainer.parallel.options == {
+        assert isinstance(trainer.update.model, DistributedDataParallel)
+        assert (trainer.update.model.message_size, trainer.update.model.delay_allreduce) == (7, True)
+        assert trainer.update.parallel.options == {
             "message_size": 7,
             "delay_allreduce": True,
             "allreduce_always_fp32": True,
             "gradient_predivide_factor": 2,
         }
-        assert trainer.parallel.unwrap(trainer.model) is trainer.model.module
-        assert trainer.parallel.evaluated(trainer.model) is trainer.model.module
-        assert trainer.parallel.unwrap(trainer.model.module) is trainer.model.module
-        assert trainer.parallel.summary == f"1 rank over {'nccl' if apex_library.IS_REAL else 'gloo'}"
+        assert trainer.update.parallel.unwrap(trainer.update.model) is trainer.update.model.module
+        assert trainer.update.parallel.evaluated(trainer.update.model) is trainer.update.model.module
+        assert trainer.update.parallel.unwrap(trainer.update.model.module) is trainer.update.model.module
+        assert trainer.update.parallel.summary == f"1 rank over {'nccl' if apex_library.IS_REAL else 'gloo'}"
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
@@ -60,12 +60,12 @@ def test_one_rank_gives_the_results_of_single(tmp_path, accumulation, delay):
 
 def test_gradients_stay_here_until_the_last_micro_batch(tmp_path):
     with opened(tmp_path / "run", alone()) as trainer:
-        model, seen = trainer.model, []
-        with trainer.parallel.accumulating(model, last=False):
+        model, seen = trainer.update.model, []
+        with trainer.update.parallel.accumulating(model, last=False):
             seen.append(model._disable_allreduce)
-        with pytest.raises(KeyError), trainer.parallel.accumulating(model, last=False):
+        with pytest.raises(KeyError), trainer.update.parallel.accumulating(model, last=False):
             raise KeyError
-        with trainer.parallel.accumulating(model, last=True):
+        with trainer.update.parallel.accumulating(model, last=True):
             seen.append(model._disable_allreduce)
         assert seen == [True, False]
         assert not model._disable_allreduce
@@ -75,9 +75,9 @@ def test_sync_batchnorm_is_apex_s_and_comes_before_the_optimizer(tmp_path):
     from apex.parallel import SyncBatchNorm
 
     run = attempt(tmp_path / "run", alone("parallel.sync_batchnorm=true", *RICH, "trainer.max_steps=2"))
-    norm = run.trainer.model.module.body[1]
+    norm = run.trainer.update.model.module.body[1]
     assert isinstance(norm, SyncBatchNorm)
-    owned = {id(p) for group in run.trainer.optimizer.param_groups for p in group["params"]}
+    owned = {id(p) for group in run.trainer.update.optimizer.param_groups for p in group["params"]}
     assert {id(norm.weight), id(norm.bias)} <= owned
     before = norm.weight.detach().clone()
     run.train(seed=1, state=None)
@@ -88,12 +88,12 @@ def test_priming_settles_the_buckets_and_leaves_no_trace(tmp_path):
     """What the first backward pass does otherwise than the later ones must not depend on where a run was resumed."""
     run = attempt(tmp_path / "run", alone(*RICH))
     before, steps = {k: v.clone() for k, v in run.weights().items()}, []
-    prime = run.trainer.parallel.prime
-    run.trainer.parallel.prime = lambda step: prime(lambda: (step(), steps.append(1)))
+    prime = run.trainer.update.parallel.prime
+    run.trainer.update.parallel.prime = lambda step: prime(lambda: (step(), steps.append(1)))
     run.trainer.prime()
     assert steps
     assert all(torch.equal(value, before[name]) for name, value in run.weights().items())
-    assert all(p.grad is None or not p.grad.any() for p in run.trainer.model.parameters())
+    assert all(p.grad is None or not p.grad.any() for p in run.trainer.update.model.parameters())
     run.trainer.reporter.recorder.close()
 
 

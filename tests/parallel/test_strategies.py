@@ -86,7 +86,7 @@ def test_checkpoints_hold_the_model_s_own_names(tmp_path, name):
 def test_dp_without_gpus_says_that_it_is_one_replica(tmp_path):
     assert strategy("dp").summary == "one replica, the same as parallel=single"
     with opened(tmp_path, small("parallel=dp")) as trainer:
-        assert isinstance(trainer.model, nn.DataParallel)
+        assert isinstance(trainer.update.model, nn.DataParallel)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

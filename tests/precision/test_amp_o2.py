@@ -24,7 +24,7 @@ def o2(dtype: str = "bfloat16") -> tuple[str, ...]:
 
 
 def masters(trainer) -> MasterWeights:
-    return trainer.precision.master_weights
+    return trainer.update.precision.master_weights
 
 
 @pytest.mark.parametrize(
@@ -37,28 +37,28 @@ def masters(trainer) -> MasterWeights:
 )
 def test_it_says_what_it_does(tmp_path, dtype, summary):
     with opened(tmp_path, small(*o2(dtype))) as trainer:
-        assert trainer.precision.summary == summary
+        assert trainer.update.precision.summary == summary
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_formats(tmp_path, dtype):
     run = attempt(tmp_path, small(*o2(dtype), *RICH, "optimizer=adamw", "trainer.max_steps=2"))
     trainer, half, seen = run.trainer, DTYPES[dtype], set()
-    body = trainer.model.body
+    body = trainer.update.model.body
     body[0].register_forward_hook(lambda _, inputs, output: seen.add(("convolution", inputs[0].dtype, output.dtype)))
     body[1].register_forward_hook(lambda _, inputs, output: seen.add(("norm", inputs[0].dtype, output.dtype)))
-    trainer.loss.register_forward_hook(lambda _, inputs, output: seen.add(("loss", output.dtype)))
+    trainer.update.loss.register_forward_hook(lambda _, inputs, output: seen.add(("loss", output.dtype)))
     run.train(seed=1, state=None)
     assert seen == {("convolution", torch.float32, half), ("norm", half, half), ("loss", torch.float32)}
     assert {p.dtype for p in body[1].parameters()} == {torch.float32}
     assert {body[1].running_mean.dtype, body[1].running_var.dtype} == {torch.float32}
-    others = [p for module in (body[0], trainer.model.head) for p in module.parameters()]
+    others = [p for module in (body[0], trainer.update.model.head) for p in module.parameters()]
     assert {p.dtype for p in others} == {half}
-    assert {p.dtype for p in trainer.parameters} == {torch.float32}
-    assert len(trainer.parameters) == len(list(trainer.model.parameters()))
-    state = [value for entry in trainer.optimizer.state.values() for value in entry.values()]
+    assert {p.dtype for p in trainer.update.parameters} == {torch.float32}
+    assert len(trainer.update.parameters) == len(list(trainer.update.model.parameters()))
+    state = [value for entry in trainer.update.optimizer.state.values() for value in entry.values()]
     assert {value.dtype for value in state} == {torch.float32}
-    assert set(trainer.optimizer.state) == set(trainer.parameters)
+    assert set(trainer.update.optimizer.state) == set(trainer.update.parameters)
 
 
 def test_the_weights_are_their_masters_rounded_and_the_masters_begin_unrounded(tmp_path):
@@ -115,9 +115,9 @@ def test_an_overflow_skips_the_step(tmp_path, fused):
     run.train(seed=1, state=None)
     assert all(torch.equal(weight, before[name]) for name, weight in run.weights().items())
     assert all(torch.equal(weight, rounded[name]) for name, weight in weights(run.trainer).items())
-    assert run.trainer.precision.state_dict()["scale"] == pytest.approx(0.5e30)
+    assert run.trainer.update.precision.state_dict()["scale"] == pytest.approx(0.5e30)
     assert rows(run.folder.steps)[0]["grad_norm"] in ("inf", "nan")
-    assert all(p.grad is None for p in [*run.trainer.model.parameters(), *run.trainer.parameters])
+    assert all(p.grad is None for p in [*run.trainer.update.model.parameters(), *run.trainer.update.parameters])
 
 
 @pytest.mark.parametrize("fused", ["false", "true"])
@@ -126,7 +126,7 @@ def test_after_overflows_training_goes_on(tmp_path, on_nan, fused):
     scale = 2.0**24
     options = (f"precision.init_scale={scale}", f"trainer.on_nan={on_nan}", f"optimizer.fused={fused}")
     run = train(tmp_path, small(*FP16, *options, "trainer.epochs=3"))
-    assert run.trainer.precision.state_dict()["scale"] < scale
+    assert run.trainer.update.precision.state_dict()["scale"] < scale
     losses = [float(row["train_loss"]) for row in rows(run.folder.epochs)]
     assert losses[-1] < losses[0] - 0.1
 
@@ -149,14 +149,14 @@ def test_a_killed_run_resumes_to_the_same(tmp_path, dtype, optimizer):
     chosen = small(*o2(dtype), *RICH, f"optimizer={optimizer}", "optimizer.lr=0.01", "checkpoint.every=7")
     whole = train(tmp_path / "whole", chosen)
     run = attempt(tmp_path / "killed", chosen)
-    step = run.trainer.update
+    make = run.trainer.make
 
     def dies(*arguments, **options):
         if run.trainer.progress.step == 25:
             raise Killed
-        return step(*arguments, **options)
+        return make(*arguments, **options)
 
-    run.trainer.update = dies
+    run.trainer.make = dies
     with pytest.raises(Killed):
         run.train(seed=1, state=None)
     resumed = train(tmp_path / "killed", chosen)
@@ -198,8 +198,8 @@ def test_dp_computes_the_same(tmp_path, dtype):
 def test_an_optimizer_with_state_from_the_beginning(tmp_path):
     adagrad = ("optimizer=custom", "optimizer._target_=torch.optim.Adagrad", "+optimizer.initial_accumulator_value=0.1")
     run = attempt(tmp_path, small(*O2, *adagrad, "trainer.max_steps=3"))
-    optimizer = run.trainer.optimizer
-    assert set(optimizer.state) == set(run.trainer.parameters)
+    optimizer = run.trainer.update.optimizer
+    assert set(optimizer.state) == set(run.trainer.update.parameters)
     assert {entry["sum"].dtype for entry in optimizer.state.values()} == {torch.float32}
     assert all(
         entry["sum"].flatten().tolist() == pytest.approx([0.1] * entry["sum"].numel(), rel=0.01)
@@ -227,7 +227,7 @@ def test_frozen_and_tied_weights_keep_their_digits(tmp_path):
 
 def test_formats_of_images_survive(tmp_path):
     with opened(tmp_path, small(*O2, "trainer.channels_last=true")) as trainer:
-        kernel = next(p for p in trainer.parameters if p.ndim == 4)
+        kernel = next(p for p in trainer.update.parameters if p.ndim == 4)
         assert kernel.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -254,7 +254,7 @@ def test_compiled_it_trains_as_well(tmp_path):
 def test_the_plain_level_has_no_masters(tmp_path):
     with opened(tmp_path, small("precision=amp")) as trainer:
         assert not masters(trainer).masters
-        assert list(trainer.model.parameters()) == trainer.parameters
+        assert list(trainer.update.model.parameters()) == trainer.update.parameters
 
 
 def test_a_cpu_s_batch_norm_takes_half_precision(tmp_path):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from runner.precision.base import Precision
+from runner.errors import ConfigurationError
 from tests import apex_library
 from tests.apex_library import small
 from tests.in_process import attempt, opened, rows, train, weights
@@ -27,7 +27,7 @@ def level(name: str, *others: str) -> tuple[str, ...]:
 
 
 def masters(trainer) -> list[torch.Tensor]:
-    return list(trainer.precision.masters.values())
+    return list(trainer.update.precision.masters.values())
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def masters(trainer) -> list[torch.Tensor]:
 )
 def test_it_says_what_it_does(tmp_path, overrides, summary):
     with opened(tmp_path, small(*overrides)) as trainer:
-        assert trainer.precision.summary == summary
-        assert trainer.precision.skips_overflow is ("dynamic" in summary)
+        assert trainer.update.precision.summary == summary
+        assert trainer.update.precision.skips_overflow is ("dynamic" in summary)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_it_says_what_it_does(tmp_path, overrides, summary):
 def test_formats(tmp_path, overrides, conv, norm, owned):
     run = attempt(tmp_path, small(*overrides, *RICH, "trainer.max_steps=3", "optimizer.lr=0.01"))
     seen = set()
-    run.trainer.model.register_forward_hook(lambda _, inputs, output: seen.add((inputs[0].dtype, output.dtype)))
+    run.trainer.update.model.register_forward_hook(lambda _, inputs, output: seen.add((inputs[0].dtype, output.dtype)))
     before = weights(run.trainer)
     run.train(seed=1, state=None)
-    body = run.trainer.model.body
-    assert {p.dtype for p in [*body[0].parameters(), *run.trainer.model.head.parameters()]} == {conv}
+    body = run.trainer.update.model.body
+    assert {p.dtype for p in [*body[0].parameters(), *run.trainer.update.model.head.parameters()]} == {conv}
     assert {p.dtype for p in body[1].parameters()} == {norm}
-    assert owned is None or {p.dtype for p in run.trainer.parameters} == {owned}
+    assert owned is None or {p.dtype for p in run.trainer.update.parameters} == {owned}
     assert {images for images, _ in seen} == {torch.float32}
     if not (apex_library.IS_REAL and overrides[1].endswith("O1")):  # O1 leaves the last layer's output as it is
         assert {logits for _, logits in seen} == {torch.float32}
@@ -122,12 +122,12 @@ def test_an_overflow_leaves_one_update_out_and_halves_the_scale(tmp_path, name):
     before = {key: value.clone() for key, value in before.items()}
     steps = trainer.train.epoch(0, 0)
     batch = next(steps)
-    trainer.loss = Exploding()
-    trainer.update([batch], wants_norm=True)
+    trainer.update.loss = Exploding()
+    trainer.update([batch], number=0, wants_norm=True)
     assert all(torch.equal(value, before[key]) for key, value in run.weights().items())
-    assert trainer.precision.state_dict()["loss_scaler0"] == {"loss_scale": 2.0**15, "unskipped": 0}
-    trainer.loss = nn.CrossEntropyLoss()
-    trainer.update([batch], wants_norm=True)
+    assert trainer.update.precision.state_dict()["loss_scaler0"] == {"loss_scale": 2.0**15, "unskipped": 0}
+    trainer.update.loss = nn.CrossEntropyLoss()
+    trainer.update([batch], number=0, wants_norm=True)
     assert all(not torch.equal(value, before[key]) for key, value in run.weights().items())
     trainer.reporter.recorder.close()
 
@@ -136,44 +136,50 @@ def test_an_overflow_leaves_one_update_out_and_halves_the_scale(tmp_path, name):
 def test_after_overflows_training_goes_on(tmp_path, on_nan):
     run = attempt(tmp_path, small(*level("O1"), f"trainer.on_nan={on_nan}"))
     scale = 2.0**24 if apex_library.IS_REAL else 2.0**130  # too much for fp16, and for the stand-in's fp32
-    run.trainer.precision.load_state_dict({"loss_scaler0": {"loss_scale": scale, "unskipped": 0}})
+    run.trainer.update.precision.load_state_dict({"loss_scaler0": {"loss_scale": scale, "unskipped": 0}})
     run.train(seed=1, state=None)
-    assert run.trainer.precision.state_dict()["loss_scaler0"]["loss_scale"] < scale
+    assert run.trainer.update.precision.state_dict()["loss_scaler0"]["loss_scale"] < scale
     losses = [float(row["train_loss"]) for row in rows(run.folder.epochs)]
     assert losses[-1] < losses[0]
 
 
 def test_throw_away_steps_leave_no_trace_in_the_scale(tmp_path):
     with opened(tmp_path, small(*level("O2"))) as trainer:
-        trainer.loss, scale = Exploding(), trainer.precision.state_dict()
-        trainer.parallel.prime = lambda step: (step(), step())
+        trainer.update.loss, scale = Exploding(), trainer.update.precision.state_dict()
+        trainer.update.parallel.prime = lambda step: (step(), step())
         trainer.prime()
-        assert trainer.precision.state_dict() == scale
-        trainer.loss, before = nn.CrossEntropyLoss(), [p.clone() for p in trainer.parameters]
-        trainer.update([next(trainer.train.epoch(0, 0))], wants_norm=False)
-        assert all(not torch.equal(p, q) for p, q in zip(before, trainer.parameters, strict=True))
+        assert trainer.update.precision.state_dict() == scale
+        trainer.update.loss, before = nn.CrossEntropyLoss(), [p.clone() for p in trainer.update.parameters]
+        trainer.update([next(trainer.train.epoch(0, 0))], number=0, wants_norm=False)
+        assert all(not torch.equal(p, q) for p, q in zip(before, trainer.update.parameters, strict=True))
 
 
 def test_clipping_is_of_what_the_optimizer_owns(tmp_path):
     with opened(tmp_path, small(*level("O2"), *RICH, "trainer.clip_norm=0.001")) as trainer:
-        owned = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
-        assert [id(p) for p in trainer.parameters] == owned
+        owned = [id(p) for group in trainer.update.optimizer.param_groups for p in group["params"]]
+        assert [id(p) for p in trainer.update.parameters] == owned
         assert len(masters(trainer)) == 4  # the convolution's and the head's
-        before = [p.detach().clone() for p in trainer.parameters]
-        trainer.update([next(trainer.train.epoch(0, 0))], wants_norm=False)
-        moved = torch.cat([(p - q.detach()).flatten() for p, q in zip(before, trainer.parameters, strict=True)]).norm()
+        before = [p.detach().clone() for p in trainer.update.parameters]
+        trainer.update([next(trainer.train.epoch(0, 0))], number=0, wants_norm=False)
+        pairs = zip(before, trainer.update.parameters, strict=True)
+        moved = torch.cat([(p - q.detach()).flatten() for p, q in pairs]).norm()
         assert 0 < float(moved) <= 0.05 * (0.001 + 1e-4 * 10)  # lr x (clipped gradient and weight decay)
 
 
-def test_what_o1_patches_is_undone_by_the_next_run_in_this_process(tmp_path):
+def test_what_o1_patches_is_undone_when_the_run_ends(tmp_path):
     original = functional.conv2d
     with opened(tmp_path / "O1", small(*level("O1"))):
         assert functional.conv2d is not original
     with opened(tmp_path / "again", small(*level("O1"))):
         assert functional.conv2d is not original
-    with opened(tmp_path / "fp32", plain()):
-        assert functional.conv2d is original
-    assert Precision.undo == []
+    assert functional.conv2d is original
+
+
+def test_what_o1_patches_is_undone_when_the_run_cannot_be_built(tmp_path):
+    original = functional.conv2d
+    with pytest.raises(ConfigurationError, match="loss"):
+        attempt(tmp_path, small(*level("O1"), "loss._target_=torch.nn.Nothing"))
+    assert functional.conv2d is original
 
 
 class Spy:
@@ -194,10 +200,10 @@ class Spy:
 
         monkeypatch.setattr(amp, "scale_loss", scaled)
         for owner, name in (
-            (trainer.parallel, "synchronize"),
-            (trainer, "gradient_norm"),
-            (trainer.parallel, "stepping"),
-            (trainer.optimizer, "step"),
+            (trainer.update.parallel, "synchronize"),
+            (trainer.update, "gradient_norm"),
+            (trainer.update.parallel, "stepping"),
+            (trainer.update.optimizer, "step"),
         ):
             monkeypatch.setattr(owner, name, self.noting(name, getattr(owner, name)))
 
@@ -215,7 +221,7 @@ def test_the_documented_order(tmp_path, monkeypatch, name):
     with opened(tmp_path, small(*level(name, STATIC), "trainer.grad_accumulation=2")) as trainer:
         spy = Spy(trainer, monkeypatch)
         batches = trainer.train.epoch(0, 0)
-        trainer.update([next(batches), next(batches)], wants_norm=True)
+        trainer.update([next(batches), next(batches)], number=0, wants_norm=True)
     delayed = ["scale, delayed", "end"]
     assert spy.calls == [*delayed, "scale", "synchronize", "end", "gradient_norm", "stepping", "step"]
 

@@ -48,14 +48,14 @@ def test_an_option_trains_in_the_formats_that_it_says(tmp_path, overrides, expec
     run = attempt(tmp_path, small(*overrides, "trainer.max_steps=2"))
     summary, weight_dtype, image_dtype, activation_dtype = expected
     before = weights(run.trainer)
-    images, activations = watch(run.trainer.model)
-    assert run.trainer.precision.summary == summary
+    images, activations = watch(run.trainer.update.model)
+    assert run.trainer.update.precision.summary == summary
     run.train(seed=1, state=None)
     assert run.trainer.progress.step == 2
     assert (images, activations) == ({image_dtype}, {activation_dtype})  # training and evaluation alike
     after = weights(run.trainer)
     assert {weight.dtype for weight in after.values()} == {weight_dtype}
-    assert {p.grad.dtype for p in run.trainer.model.parameters() if p.grad is not None} <= {weight_dtype}
+    assert {p.grad.dtype for p in run.trainer.update.model.parameters() if p.grad is not None} <= {weight_dtype}
     assert all(not torch.equal(after[name], before[name]) for name in before)
 
 
@@ -89,7 +89,7 @@ def test_an_overflow_skips_the_step_and_lowers_the_scale(tmp_path):
     run.train(seed=1, state=None)
     for name, weight in weights(run.trainer).items():
         assert torch.equal(weight, before[name])
-    assert run.trainer.precision.state_dict()["scale"] == pytest.approx(0.5e30)
+    assert run.trainer.update.precision.state_dict()["scale"] == pytest.approx(0.5e30)
     (row,) = rows(run.folder.steps)
     assert row["grad_norm"] in ("inf", "nan")
     assert float(row["loss"]) < 2  # the loss itself is fine
@@ -100,7 +100,7 @@ def test_after_overflows_training_goes_on(tmp_path, on_nan):
     scale = 2.0**24
     options = (*FP16, f"precision.init_scale={scale}", "trainer.epochs=3", f"trainer.on_nan={on_nan}")
     run = train(tmp_path, small(*options))
-    assert run.trainer.precision.state_dict()["scale"] < scale
+    assert run.trainer.update.precision.state_dict()["scale"] < scale
     losses = [float(row["train_loss"]) for row in rows(run.folder.epochs)]
     assert losses[-1] < losses[0] - 0.1
 
@@ -108,7 +108,7 @@ def test_after_overflows_training_goes_on(tmp_path, on_nan):
 def test_the_scale_grows_after_growth_interval_updates(tmp_path):
     options = (*FP16, "precision.init_scale=4.0", "precision.growth_interval=5", "trainer.max_steps=11")
     run = train(tmp_path, small(*options))
-    assert run.trainer.precision.state_dict()["scale"] == 16.0
+    assert run.trainer.update.precision.state_dict()["scale"] == 16.0
 
 
 def test_the_gradients_are_at_their_true_size_when_they_are_clipped(tmp_path):

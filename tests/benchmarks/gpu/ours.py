@@ -16,7 +16,7 @@ def measure(case: Case, setup: Setup) -> Measured:
     try:
         return loading(trainer, case, setup) if case.model == NO_MODEL else training(trainer, case, setup)
     finally:
-        trainer.reporter.recorder.close()
+        trainer.close()
 
 
 def overrides(case: Case, setup: Setup) -> list[str]:
@@ -49,16 +49,16 @@ def overrides(case: Case, setup: Setup) -> list[str]:
 def training(trainer: Trainer, case: Case, setup: Setup) -> Measured:
     """The loop itself; warmed up on one batch, so that no loader is ahead when it begins."""
     example = trainer.train.example()
-    trainer.model.train()
+    trainer.update.model.train()
     for _ in range(WARM_UP):
-        trainer.update([example], wants_norm=False)
+        trainer.update([example], number=0, wants_norm=False)
     first, last = setup.span(case)
     watch = Stopwatch(setup.device, first=first, last=last)
     trainer.fit(lambda **_: None, due_after_step=watch)
     peak, moved = peak_bytes(setup.device), None
     if not case.compile:
         with Traffic() as traffic:
-            trainer.update([example], wants_norm=False)
+            trainer.update([example], number=0, wants_norm=False)
         moved = traffic.bytes
     return Measured.of(setup, watch.seconds_per_step, peak_bytes=peak, bytes_per_step=moved)
 
