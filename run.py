@@ -1,13 +1,6 @@
 """Run one experiment: compose, check, freeze, launch. `python run.py --help` shows what can be chosen."""
 
-import sys
-
-from launchers import early
-
-if __name__ == "__main__":
-    early.start(sys.argv[1:])
-
-# First of what imports Hydra, since it settles how Hydra reports errors.
+# First, since it settles how Hydra reports errors.
 from runner.command_line import check_experiment, command_line, in_sweep, job
 
 import hydra  # isort: skip

@@ -18,6 +18,7 @@ from launchers.signals import received_signals
 from runner import hardware
 from runner.compatibility import gpus_used
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.failure import Failure
 from runner.heartbeat import Heartbeat
 from runner.result import finish
 from runner.run_folder import RunFolder
@@ -116,10 +117,10 @@ def _launch(
     return result
 
 
-def timed_out(minutes: float) -> dict[str, Any]:
-    """result.json's error for a run that took too long."""
+def timed_out(minutes: float) -> Failure:
+    """The failure of a run that took too long."""
     message = f"the run took longer than launcher.timeout={minutes:g} minutes. Set it higher, or to null."
-    return {"rank": None, "exit_code": None, "type": "TimedOut", "message": message, "traceback": ""}
+    return Failure(type="TimedOut", message=message)
 
 
 def environment(launcher: Launcher) -> dict[str, str]:

@@ -4,7 +4,6 @@ import faulthandler
 import os
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from launchers.processes import stalled
 from launchers.signals import handled_by
 from launchers.spawn import Spawn
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.failure import Failure
 from runner.heartbeat import Heartbeat
 from runner.result import finish
 
@@ -50,16 +50,7 @@ class Inline(Launcher):
             except (ConfigurationError, Interrupted):
                 raise
             except (Exception, SystemExit) as error:
-                code = error.code if isinstance(error, SystemExit) else 1
-                raise RunFailed(
-                    {
-                        "rank": 0,
-                        "exit_code": code,
-                        "type": type(error).__name__,
-                        "message": str(error),
-                        "traceback": traceback.format_exc(),
-                    }
-                ) from error
+                raise RunFailed(Failure.of(error, rank=0)) from error
         result = job.folder.read_result() or {}
         if job.heartbeat.stop_signal or result.get("status") == "interrupted":
             raise Interrupted(job.heartbeat.stop_signal or result["signal"])

@@ -1,19 +1,18 @@
 """Watch started ranks: pass signals on, notice failures and stalls, end everything when one rank fails."""
 
-import json
 import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 import psutil
 
 from launchers.base import Job
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.failure import Failure
 from runner.heartbeat import FAILED, FINISHED, Heartbeat
-from runner.run_folder import RunFolder
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, once one rank has failed
@@ -108,30 +107,30 @@ class Watchdog:
             raise RunFailed(stalled(self._timeout))
 
 
-def stalled(timeout: float) -> dict[str, Any]:
-    """result.json's error for a run that got nowhere."""
+def stalled(timeout: float) -> Failure:
+    """The failure of a run that got nowhere."""
     message = (
         f"no rank made a step, an evaluation batch or a checkpoint for {timeout:g} seconds. Where each rank was stands "
         "at the end of logs/rank_*.log. If the work needs longer, set launcher.stall_timeout."
     )
-    return {"rank": None, "exit_code": None, "type": "Stalled", "message": message, "traceback": ""}
+    return Failure(type="Stalled", message=message)
 
 
-def first_failure(job: Job, exit_codes: dict[int, int], silent: list[int]) -> dict[str, Any] | None:
+def first_failure(job: Job, exit_codes: dict[int, int], silent: list[int]) -> Failure | None:
     """The failure that began it: a rank that died without a word, else the earliest that reported an error.
 
     The others' errors are mostly consequences: their peer went away. ``silent``: who had gone when that was noticed;
     whoever went later was ended by the launcher.
     """
-    reported = read_errors(job.folder, job.ranks)
-    died = [rank for rank in silent if rank not in reported]
+    reported = job.folder.read_failures()
+    died = sorted({*silent} - {failure.rank for failure in reported})
     if reported and not died:
-        return min(reported.values(), key=lambda error: error["time"])
+        return reported[0]
     unfinished = [rank for rank in range(job.ranks) if job.heartbeat.state(rank) != FINISHED]
     for rank in died or unfinished:
         code = exit_codes.get(rank)
         message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)
-        return {"rank": rank, "exit_code": code, "type": "ProcessDied", "message": message, "traceback": ""}
+        return Failure(rank=rank, exit_code=code, type="ProcessDied", message=message)
     return None
 
 
@@ -144,17 +143,11 @@ def _how(code: int | None) -> str:
     return text + (" (the kernel does that when memory runs out)" if -code == signal.SIGKILL else "")
 
 
-def read_errors(folder: RunFolder, ranks: int) -> dict[int, dict[str, Any]]:
-    """What ranks reported of their own failures."""
-    paths = {rank: folder.rank_error(rank) for rank in range(ranks)}
-    return {rank: json.loads(path.read_text()) for rank, path in paths.items() if path.exists()}
-
-
-def raise_failure(error: dict[str, Any]) -> None:
-    error = {key: error[key] for key in ("rank", "exit_code", "type", "message", "traceback")}
-    if error["type"] == ConfigurationError.__name__:
-        raise ConfigurationError(error["message"])
-    raise RunFailed(error)
+def raise_failure(failure: Failure) -> None:
+    """Raises ConfigurationError where a rank found the user's mistake, else RunFailed."""
+    if failure.type == ConfigurationError.__name__:
+        raise ConfigurationError(failure.message)
+    raise RunFailed(failure)
 
 
 def end(roots: Iterable[int], *, patience: float) -> None:

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from launchers.base import variables_set
 from launchers.signals import blocked_signals
 from runner.errors import RunFailed
+from runner.failure import Failure
 from runner.parent_death import die_with_parent
 
 PRELOAD = "launchers.forked.preload"
@@ -75,8 +76,7 @@ def fork(main: Callable[..., None], *arguments: Any, environment: Mapping[str, s
             process.start()
     except (EOFError, OSError) as error:
         message = "the process that ranks are forked from has died; see above why, or set launcher.warm=false"
-        reason = {"rank": None, "exit_code": None, "type": "ProcessDied", "message": message, "traceback": ""}
-        raise RunFailed(reason) from error
+        raise RunFailed(Failure(type="ProcessDied", message=message)) from error
     return process
 
 

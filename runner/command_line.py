@@ -129,8 +129,8 @@ def check_experiment(overrides: Any) -> None:
 
 def report(error: ConfigurationError | RunFailed) -> None:
     """The rank's traceback, if there is one, and last, where it is seen, what happened."""
-    if isinstance(error, RunFailed) and error.error["traceback"]:
-        print(error.error["traceback"].rstrip(), file=sys.stderr)
+    if isinstance(error, RunFailed) and error.failure.traceback:
+        print(error.failure.traceback.rstrip(), file=sys.stderr)
     complain(str(error))
 
 

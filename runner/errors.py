@@ -3,6 +3,8 @@
 import signal
 import sys
 
+from runner.failure import Failure
+
 DIFFERS = 3  # the exit code of what ran, and compared, and is not the same
 
 
@@ -17,17 +19,17 @@ class Unavailable(ConfigurationError):
 
 
 class RunFailed(RuntimeError):
-    """A rank failed; ``error`` is result.json's entry {rank, exit_code, type, message, traceback}."""
+    """A run failed, or one of this project's other programs; ``failure`` says where and how."""
 
     exit_code = 1
 
-    def __init__(self, error: dict):
-        super().__init__(describe(error))
-        self.error = error
+    def __init__(self, failure: Failure):
+        super().__init__(failure.describe())
+        self.failure = failure
 
-    def __reduce__(self) -> tuple[type, tuple[dict]]:
+    def __reduce__(self) -> tuple[type, tuple[Failure]]:
         """It may have to travel from a job's process to its sweep's."""
-        return type(self), (self.error,)
+        return type(self), (self.failure,)
 
 
 class Interrupted(BaseException):
@@ -40,13 +42,6 @@ class Interrupted(BaseException):
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
         return type(self), (self.signum,)
-
-
-def describe(error: dict) -> str:
-    """One paragraph that says which rank failed first, and how."""
-    where = "the run failed" if error["rank"] is None else f"rank {error['rank']} failed first"
-    code = "" if error["exit_code"] is None else f" (exit code {error['exit_code']})"
-    return f"{where}{code}: {error['type']}: {error['message']}"
 
 
 def complain(message: str) -> None:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from runner import horovod_installation
 from runner.errors import RunFailed
+from runner.failure import Failure
 from runner.horovod_build import TOOLCHAIN, VERSION, Features, check_tools, environment
 from runner.run_folder import write_whole
 
@@ -125,6 +126,4 @@ def failed(log: Path) -> RunFailed:
     lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line)][:8] or lines[-8:]
     message = f"Horovod could not be built or installed; all that was said stands in {log}"
-    return RunFailed(
-        {"rank": None, "exit_code": None, "type": "BuildFailed", "message": message, "traceback": "\n".join(complaints)}
-    )
+    return RunFailed(Failure(type="BuildFailed", message=message, traceback="\n".join(complaints)))

@@ -4,6 +4,7 @@ import csv
 from typing import Any
 
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.failure import Failure
 from runner.hosts import ranks
 from runner.run_folder import RunFolder
 
@@ -13,14 +14,15 @@ def finish(
 ) -> dict[str, Any]:
     """Write the final result.json and return its content. ``reason``: why the run did not complete."""
     known = folder.read_result() or last_known(folder)
+    failure = as_failure(reason)
     status = known.get("status", "failed")
     if isinstance(reason, Interrupted) and status != "completed":
         status = "interrupted"
-    elif isinstance(reason, (RunFailed, ConfigurationError)):
+    elif failure:
         status = "failed"
     result = {
         "status": status,
-        "error": as_error(reason),
+        "error": failure.to_json() if failure else None,
         "epochs": known.get("epochs", 0),
         "steps": known.get("steps", 0),
         "samples_seen": known.get("samples_seen", 0),
@@ -46,13 +48,12 @@ def finish(
     return result
 
 
-def as_error(reason: BaseException | None) -> dict[str, Any] | None:
-    """result.json's error: {rank, exit_code, type, message, traceback}."""
+def as_failure(reason: BaseException | None) -> Failure | None:
+    """The failure that ended a run; None where it completed or was interrupted."""
     if isinstance(reason, RunFailed):
-        return reason.error
-    if isinstance(reason, ConfigurationError):
-        kind = type(reason).__name__
-        return {"rank": None, "exit_code": reason.exit_code, "type": kind, "message": str(reason), "traceback": ""}
+        return reason.failure
+    if isinstance(reason, ConfigurationError):  # its traceback would lead into this project, and away from the key
+        return Failure(exit_code=reason.exit_code, type=type(reason).__name__, message=str(reason))
     return None
 
 

@@ -3,8 +3,10 @@
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import IO, Any
 import yaml
 
 from runner.errors import ConfigurationError
+from runner.failure import Failure
 from runner.seal import sealed
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
@@ -160,6 +163,21 @@ class RunFolder:
             return json.loads(self.result.read_text())
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def write_failure(self, rank: int, failure: Failure) -> None:
+        """Leave for the parent how a rank failed, and when."""
+        self.write_json(self.rank_error(rank), {**failure.to_json(), "time": time.time()})
+
+    def read_failures(self) -> list[Failure]:
+        """How ranks failed, the earliest first. A file that cannot be read is left out."""
+        found = []
+        for path in self.logs.glob("rank_*.error.json"):
+            with suppress(OSError, ValueError):
+                content = json.loads(path.read_text())
+                if failure := Failure.from_json(content):
+                    written = content.get("time")
+                    found.append((written if isinstance(written, (int, float)) else math.inf, failure))
+        return [failure for _, failure in sorted(found, key=lambda each: each[0])]
 
     def clear_attempt(self) -> None:
         """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""

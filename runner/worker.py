@@ -5,14 +5,13 @@ import logging
 import os
 import signal
 import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from runner.errors import ConfigurationError
+from runner.failure import Failure
 from runner.heartbeat import FAILED, FINISHED, Heartbeat
 from runner.parent_death import die_with_parent
 from runner.place import NAMES, place
@@ -121,22 +120,11 @@ def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
 
 def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
     """Write what happened for the parent to read; returns this process's exit code."""
-    code = 1
-    if isinstance(error, SystemExit):
-        code = error.code if isinstance(error.code, int) else 1
-    elif isinstance(error, ConfigurationError):
-        code = error.exit_code
-    content = {
-        "rank": rank,
-        "exit_code": code,
-        "type": type(error).__name__,
-        "message": str(error),
-        "traceback": "".join(traceback.format_exception(error)),
-        "time": time.time(),
-    }
-    print(content["traceback"], file=sys.stderr)
-    folder.write_json(folder.rank_error(rank), content)
-    return code
+    code = error.exit_code if isinstance(error, ConfigurationError) else 1
+    failure = Failure.of(error, rank=rank, exit_code=code)
+    print(failure.traceback, file=sys.stderr)
+    folder.write_failure(rank, failure)
+    return failure.exit_code or 0
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ from runner import command_line
 from runner.command_line import exit_code
 from runner.config import CONF, GROUPS, options
 from runner.errors import ConfigurationError, Interrupted, RunFailed
+from runner.failure import Failure
 from runner.fresh_folder import FRESH_FOLDER, FreshFolder, with_fresh_folder
 from tests.conftest import FAST, ROOT, RUN, execute
 
 PARALLEL = f"Allowed: {', '.join(options('parallel'))}"
-ERROR = {"rank": 1, "exit_code": 3, "type": "OSError", "message": "disk full", "traceback": "Traceback ...\n"}
+FAILURE = Failure(rank=1, exit_code=3, type="OSError", message="disk full", traceback="Traceback ...\n")
 
 
 @pytest.fixture(autouse=True)
@@ -323,7 +324,7 @@ class TestExitCode:
         [
             (None, 0, ""),
             (ConfigurationError("seed=x is wrong"), 2, "error: seed=x is wrong\n"),
-            (RunFailed(ERROR), 1, "Traceback ...\nerror: rank 1 failed first (exit code 3): OSError: disk full\n"),
+            (RunFailed(FAILURE), 1, "Traceback ...\nerror: rank 1 failed first (exit code 3): OSError: disk full\n"),
             (Interrupted(signal.SIGINT), 130, "\ninterrupted by SIGINT\n"),
             (Interrupted(signal.SIGTERM), 143, "\ninterrupted by SIGTERM\n"),
             (KeyboardInterrupt(), 130, ""),
@@ -347,8 +348,8 @@ class TestExitCode:
             ([], 0),
             ([ConfigurationError("a")], 2),
             ([ConfigurationError("a"), ConfigurationError("b")], 2),
-            ([RunFailed(ERROR)], 1),
-            ([ConfigurationError("a"), RunFailed(ERROR)], 1),
+            ([RunFailed(FAILURE)], 1),
+            ([ConfigurationError("a"), RunFailed(FAILURE)], 1),
             ([ConfigurationError("a"), None], 1),
             ([None, None], 0),
         ],

@@ -184,10 +184,10 @@ def test_a_failed_compilation_names_the_log_and_the_compilers_complaint(pip, tmp
     with pytest.raises(RunFailed) as caught:
         build()
     log = cache_folder() / PLAIN.key / "build.log"
-    assert caught.value.error["message"].endswith(f"stands in {log}")
-    assert caught.value.error["type"] == "BuildFailed"
-    assert caught.value.error["traceback"].splitlines()[0] == COMPLAINT
-    assert len(caught.value.error["traceback"].splitlines()) <= 8
+    assert caught.value.failure.message.endswith(f"stands in {log}")
+    assert caught.value.failure.type == "BuildFailed"
+    assert caught.value.failure.traceback.splitlines()[0] == COMPLAINT
+    assert len(caught.value.failure.traceback.splitlines()) <= 8
     assert CONSEQUENCES.strip() in log.read_text()
     assert "[ 99%]" in log.read_text()
     assert kept() == []
@@ -210,7 +210,7 @@ def test_a_package_that_cannot_be_had_is_named(pip):
     (pip.folder / "no network").touch()
     with pytest.raises(RunFailed) as caught:
         build()
-    assert "Could not find a version that satisfies the requirement wheel" in caught.value.error["traceback"]
+    assert "Could not find a version that satisfies the requirement wheel" in caught.value.failure.traceback
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_package_that_cannot_be_had_is_named(pip):
 def test_complaints_are_found(tmp_path, text, shown):
     """Where there is none of a known form, the end of the log is shown."""
     (tmp_path / "log").write_text(text)
-    assert failed(tmp_path / "log").error["traceback"] == shown
+    assert failed(tmp_path / "log").failure.traceback == shown
 
 
 @pytest.mark.parametrize(("value", "used"), [("elsewhere", True), ("", False), (None, False)])

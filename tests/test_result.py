@@ -4,7 +4,8 @@ import signal
 import pytest
 
 from runner.errors import ConfigurationError, Interrupted, RunFailed
-from runner.result import as_error, finish, last_known
+from runner.failure import Failure
+from runner.result import as_failure, finish, last_known
 from runner.run_folder import RunFolder
 
 KEYS = ["status", "error", "epochs", "steps", "samples_seen", "world_size", "device", "parallel", "precision"]
@@ -59,8 +60,9 @@ def test_a_completed_run(folder):
 def test_a_failure_counts_whatever_rank_0_wrote(folder, known):
     if known is not None:
         folder.write_json(folder.result, known)
-    finish(folder, CONFIG, 1.0, RunFailed(ERROR))
+    finish(folder, CONFIG, 1.0, RunFailed(Failure(**ERROR)))
     assert (written(folder)["status"], written(folder)["error"]) == ("failed", ERROR)
+    assert list(written(folder)["error"]) == list(ERROR)
 
 
 def test_a_configuration_error(folder):
@@ -93,7 +95,7 @@ def test_a_run_that_vanished_without_a_word_failed(folder):
 def test_how_far_a_killed_run_got_is_in_its_tables(folder):
     folder.steps.write_text("epoch,step,samples\n1,10,320\n2,20,640\n2,3")  # the last row was being written
     folder.epochs.write_text("epoch,step\n1,15\n")
-    finish(folder, CONFIG, 1.0, RunFailed(ERROR))
+    finish(folder, CONFIG, 1.0, RunFailed(Failure(**ERROR)))
     assert {key: written(folder)[key] for key in ("epochs", "steps", "samples_seen")} == {
         "epochs": 1,
         "steps": 20,
@@ -111,7 +113,7 @@ def test_nothing_is_known_of_a_run_without_rows(folder, content):
 
 @pytest.mark.parametrize("reason", [None, Interrupted(signal.SIGINT)])
 def test_no_failure_no_error(reason):
-    assert as_error(reason) is None
+    assert as_failure(reason) is None
 
 
 def test_of_a_real_run(finished_run):

@@ -10,9 +10,8 @@ from launchers.sweep.slots import Slots
 from launchers.sweep.states import Start, settle, split
 from runner.command_line import note
 from runner.errors import Interrupted, RunFailed
+from runner.failure import Failure
 from runner.ledger import Entry, Ledger
-
-NO_RANK = {"rank": None, "exit_code": None, "type": "JobFailed", "traceback": ""}
 
 
 def run_jobs(entries: list[Entry], ledger: Ledger, options: Options, start: Start, *, slots: int = 1) -> list[Entry]:
@@ -82,7 +81,7 @@ class Progress:
         if entry.state == "completed":
             note(None)
         elif entry.state == "failed":
-            note(RunFailed({**NO_RANK, "message": str(entry.reason)}))
+            note(RunFailed(Failure(type="JobFailed", message=str(entry.reason))))
         elif entry.state == "interrupted":
             self.stop(signal.Signals[str(entry.reason)])
         if self.interrupted:

@@ -41,7 +41,7 @@ def is_out_of_memory(error: Exception) -> bool:
     """Whether a rank asked for more memory than the device, or torch's CPU allocator, could give."""
     if not isinstance(error, RunFailed):
         return False
-    return any(text in f"{error.error['type']}: {error.error['message']}" for text in NO_MEMORY)
+    return any(text in f"{error.failure.type}: {error.failure.message}" for text in NO_MEMORY)
 
 
 def split(entry: Entry, sweep: Path) -> Entry | None:

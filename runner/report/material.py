@@ -1,11 +1,11 @@
 """From the paths that the user names to jobs: of a sweep with a ledger, of any Hydra sweep, or loose runs."""
 
 import fcntl
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.errors import ConfigurationError
+from runner.failure import Failure
 from runner.ledger import Entry, Ledger
 from runner.report.reading import Run, read_overrides, read_run
 from runner.run_folder import RunFolder
@@ -137,21 +137,15 @@ def _state(run: Run) -> tuple[str, str | None]:
 
 
 def _reason(run: Run, state: str) -> str | None:
-    """What the rank that failed first said last."""
+    """The last line of what the rank that failed first said."""
     if state == "completed":
         return None
-    error = run.result.get("error")
-    for path in sorted((run.folder / "logs").glob("rank_*.error.json")) if not error else ():
-        try:
-            error = json.loads(path.read_text())
-            break
-        except (OSError, ValueError):
-            continue
-    if not isinstance(error, dict):
+    failure = Failure.from_json(run.result.get("error")) or next(iter(RunFolder(run.folder).read_failures()), None)
+    if failure is None:
         return None
-    last = (str(error.get("message") or "").strip().splitlines() or [""])[-1]
-    where = "" if error.get("rank") is None else f"rank {error['rank']}: "
-    return f"{where}{error.get('type', 'error')}: {last}"
+    last = (failure.message.strip().splitlines() or [""])[-1]
+    where = "" if failure.rank is None else f"rank {failure.rank}: "
+    return f"{where}{failure.type}: {last}"
 
 
 def _by_number(path: Path) -> tuple[bool, int, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.errors import RunFailed
+from runner.failure import Failure
 from runner.report.agreement import STEADY_STEPS
 from runner.report.reading import read_run
 from runner.reproduce.curves import Pair, evaluated, pairs
@@ -52,8 +53,7 @@ def windows(past: Past, program: Program, folder: Path, overrides: list[str]) ->
 
 def _run(program: Program, path: Path, *overrides: str) -> None:
     if program.run(path, *overrides, quiet=True):
-        message = f"the check in {path} failed; its error is above"
-        raise RunFailed({"rank": None, "exit_code": None, "type": "CheckFailed", "message": message, "traceback": ""})
+        raise RunFailed(Failure(type="CheckFailed", message=f"the check in {path} failed; its error is above"))
 
 
 def _starts(past: Past) -> list[tuple[int, Path]]:

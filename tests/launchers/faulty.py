@@ -44,6 +44,8 @@ def fail(how: str) -> None:
         raise ArithmeticError("made to fail")
     if how == "sys.exit":
         sys.exit(7)
+    if how == "sys.exit with a message":
+        sys.exit("no more data")
     if how == "os._exit":
         os._exit(9)
     if how == "leave":

@@ -40,7 +40,7 @@ def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, rank: int, h
         launch(folder)
     result = json.loads(folder.result.read_text())
     assert result["status"] == "failed"
-    assert result["error"] == caught.value.error
+    assert result["error"] == caught.value.failure.to_json()
     assert (result["error"]["rank"], result["error"]["type"], result["error"]["exit_code"]) == (rank, kind, code)
     if how == "raise":
         assert result["error"]["message"] == "made to fail"
@@ -53,7 +53,7 @@ def test_rank_that_leaves_early_is_a_failure(tmp_path: Path) -> None:
     folder = freeze(tmp_path, *FAULTY, "parallel=ddp", "+model.how=leave", "+model.rank=1", "+model.step=20")
     with pytest.raises(RunFailed) as caught:
         launch(folder)
-    assert caught.value.error["rank"] == 1
+    assert caught.value.failure.rank == 1
     assert survivors(folder) == []
 
 
@@ -111,6 +111,13 @@ def test_inline_failure_is_told_alike(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="rank 0 failed first"):
         launch(folder)
     assert folder.read_result()["error"]["type"] == "ArithmeticError"
+
+
+def test_inline_exit_with_a_message_ends_with_1(tmp_path: Path) -> None:
+    folder = freeze(tmp_path, *FAULTY, "+model.how=sys.exit with a message", "+model.step=5")
+    with pytest.raises(RunFailed, match=r"rank 0 failed first \(exit code 1\): SystemExit: no more data"):
+        launch(folder)
+    assert folder.read_result()["error"]["exit_code"] == 1
 
 
 @pytest.mark.processes

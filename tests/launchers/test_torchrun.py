@@ -49,7 +49,7 @@ def test_the_agent_says_which_rank_failed(tmp_path: Path, capfd, warm: str, how:
     folder = freeze(tmp_path, *FAULTY, *DDP, f"launcher.warm={warm}", f"+model.how={how}")
     with pytest.raises(RunFailed) as caught:
         launch(folder)
-    assert (caught.value.error["rank"], caught.value.error["exit_code"]) == (1, code)
+    assert (caught.value.failure.rank, caught.value.failure.exit_code) == (1, code)
     log = (folder.logs / "torchrun.log").read_text()
     assert f"exitcode  : {code} " in log
     assert "exitcode" not in "".join(capfd.readouterr())

@@ -74,9 +74,11 @@ def test_the_reason_is_the_last_line_of_the_rank_that_failed_first(sweep: Sweep)
     (folder / "result.json").unlink()
     (folder / "logs").mkdir()
     (folder / "logs" / "rank_0.error.json").write_text("torn {")
-    (folder / "logs" / "rank_1.error.json").write_text(json.dumps({**error, "message": "from the rank"}))
+    for rank, message, time in ((1, "a consequence", 20.0), (2, "from the rank", 10.0)):
+        report = {**error, "rank": rank, "message": message, "time": time}
+        (folder / "logs" / f"rank_{rank}.error.json").write_text(json.dumps(report))
     reasons = [job.reason for job in gather([str(sweep.folder)]).jobs]
-    assert reasons == ["rank 1: RuntimeError: last line", "rank 1: RuntimeError: from the rank"]
+    assert reasons == ["rank 1: RuntimeError: last line", "rank 2: RuntimeError: from the rank"]
 
 
 @pytest.mark.parametrize(("path", "message"), [("nowhere", "is no folder"), (".", "neither a run")])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import combinations as combinations_of
 from pathlib import Path
 
@@ -22,11 +23,12 @@ from launchers.sweep.states import settle, split
 from runner import command_line, hardware
 from runner.compatibility import gpus_used
 from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
+from runner.failure import Failure
 from runner.ledger import Entry, Ledger
 from runner.run_folder import RunFolder
 from tests.in_process import config
 
-ERROR = {"rank": 1, "exit_code": 1, "type": "ValueError", "message": "no", "traceback": ""}
+FAILURE = Failure(rank=1, exit_code=1, type="ValueError", message="no")
 ENTRY = Entry(0, "0", ["seed=1"])
 
 
@@ -105,10 +107,10 @@ class TestSettle:
         [
             (Unavailable("no GPU"), "skipped", "no GPU", False),
             (ConfigurationError("wrong"), "failed", "wrong", False),
-            (RunFailed(ERROR), "failed", "rank 1 failed first (exit code 1): ValueError: no", False),
-            (RunFailed({**ERROR, "type": "OutOfMemoryError"}), "failed", None, True),
-            (RunFailed({**ERROR, "message": "DefaultCPUAllocator: can't allocate memory"}), "failed", None, True),
-            (RunFailed({**ERROR, "message": "CUDA error: out of memory"}), "failed", None, True),
+            (RunFailed(FAILURE), "failed", "rank 1 failed first (exit code 1): ValueError: no", False),
+            (RunFailed(replace(FAILURE, type="OutOfMemoryError")), "failed", None, True),
+            (RunFailed(replace(FAILURE, message="DefaultCPUAllocator: can't allocate memory")), "failed", None, True),
+            (RunFailed(replace(FAILURE, message="CUDA error: out of memory")), "failed", None, True),
             (ZeroDivisionError(), "failed", "ZeroDivisionError", False),
             (Interrupted(signal.SIGTERM), "interrupted", "SIGTERM", False),
             (KeyboardInterrupt(), "interrupted", "SIGINT", False),
@@ -169,7 +171,7 @@ class TestRunning:
 
         def start(entry):
             if entry.job == 1:
-                raise RunFailed(ERROR)
+                raise RunFailed(FAILURE)
 
         def wait(entry):
             time.sleep(0.3 if entry.job in (0, 2) else 0)
@@ -316,8 +318,8 @@ def test_titles_say_what_differs():
 
 
 def test_a_failure_travels_between_processes():
-    failure, stop = pickle.loads(pickle.dumps(RunFailed(ERROR))), pickle.loads(pickle.dumps(Interrupted(15)))
-    assert (failure.error, str(failure)) == (ERROR, str(RunFailed(ERROR)))
+    failure, stop = pickle.loads(pickle.dumps(RunFailed(FAILURE))), pickle.loads(pickle.dumps(Interrupted(15)))
+    assert (failure.failure, str(failure)) == (FAILURE, str(RunFailed(FAILURE)))
     assert (stop.signum, stop.exit_code) == (15, 143)
 
 

@@ -1,0 +1,48 @@
+"""What failed first in a run: the entry ``error`` of result.json, and what a failed rank leaves for its parent."""
+
+import traceback
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One failure and its cause.
+
+    rank: None where it is not one rank's. exit_code: of the process; negative: the signal that killed it; None: not
+    known. type: an exception's class, or a word of this project's, such as ProcessDied. traceback: "" where there is
+    none.
+    """
+
+    rank: int | None = None
+    exit_code: int | None = None
+    type: str
+    message: str
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException, *, rank: int | None = None, exit_code: int = 1) -> "Failure":
+        """The failure of a process that ``error`` ends, with ``exit_code`` unless it is a SystemExit with its own."""
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            exit_code = error.code
+        trace = "".join(traceback.format_exception(error))
+        return cls(rank=rank, exit_code=exit_code, type=type(error).__name__, message=str(error), traceback=trace)
+
+    @classmethod
+    def from_json(cls, content: object) -> "Failure | None":
+        """The failure in parsed JSON, whose other keys are ignored; None where it holds no type and message."""
+        if not isinstance(content, dict):
+            return None
+        numbers = {key: content[key] for key in ("rank", "exit_code") if type(content.get(key)) is int}
+        texts = {key: content[key] for key in ("type", "message", "traceback") if isinstance(content.get(key), str)}
+        return cls(**numbers, **texts) if {"type", "message"} <= texts.keys() else None
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``json.dumps`` takes, with the keys in the order of the fields."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """One paragraph that says which rank failed first, and how."""
+        where = "the run failed" if self.rank is None else f"rank {self.rank} failed first"
+        code = "" if self.exit_code is None else f" (exit code {self.exit_code})"
+        return f"{where}{code}: {self.type}: {self.message}"

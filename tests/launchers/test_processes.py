@@ -1,0 +1,64 @@
+"""What the parent makes of what its ranks left."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launchers.base import Job
+from launchers.processes import first_failure
+from runner.failure import Failure
+from runner.heartbeat import FAILED, FINISHED, Heartbeat
+from runner.run_folder import RunFolder
+
+WENT = Failure(rank=0, exit_code=1, type="ConnectionError", message="peer closed", traceback="Traceback 0")
+BEGAN = Failure(rank=1, exit_code=1, type="OSError", message="disk full", traceback="Traceback 1")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """Two ranks that have both reported a failure; rank 1's was the first."""
+    folder = RunFolder(tmp_path)
+    folder.logs.mkdir()
+    heartbeat = Heartbeat.create(folder.heartbeat, ranks=2)
+    for failure in (BEGAN, WENT):
+        Heartbeat(folder.heartbeat, rank=failure.rank).leave(FAILED)
+        folder.write_failure(failure.rank, failure)
+    return Job(folder, 2, {}, heartbeat, [])
+
+
+def test_the_earliest_failure_began_it(job):
+    assert first_failure(job, {0: 1, 1: 1}, silent=[]) == BEGAN
+
+
+def test_a_rank_that_died_silently_comes_before_those_that_reported(job):
+    job.folder.rank_error(0).unlink()
+    failure = first_failure(job, {0: -9, 1: 1}, silent=[0])
+    assert (failure.rank, failure.exit_code, failure.type) == (0, -9, "ProcessDied")
+
+
+@pytest.mark.parametrize("content", ["torn {", "[]", "null", json.dumps({"rank": 1, "time": 10.0})])
+def test_a_report_that_cannot_be_read_does_not_hide_the_others(job, content):
+    job.folder.rank_error(1).write_text(content)
+    assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT
+
+
+def test_a_report_that_cannot_be_read_is_still_a_failure(job):
+    job.folder.rank_error(0).unlink()
+    Heartbeat(job.folder.heartbeat, rank=0).leave(FINISHED)
+    job.folder.rank_error(1).write_text("torn {")
+    failure = first_failure(job, {1: 7}, silent=[])
+    assert (failure.rank, failure.exit_code, failure.type) == (1, 7, "ProcessDied")
+
+
+@pytest.mark.parametrize("time", [None, "noon"])
+def test_a_report_without_its_time_comes_last(job, time):
+    job.folder.write_json(job.folder.rank_error(1), {**BEGAN.to_json(), "time": time})
+    assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT
+
+
+def test_no_failure(job):
+    for rank in range(2):
+        job.folder.rank_error(rank).unlink()
+        Heartbeat(job.folder.heartbeat, rank=rank).leave(FINISHED)
+    assert first_failure(job, {0: 0, 1: 0}, silent=[]) is None
