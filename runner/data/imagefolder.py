@@ -21,7 +21,7 @@ class ImageFolder(Data):
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
 
-    def __init__(self, *, root: str, image_size: int, name: str = "imagefolder"):
+    def __init__(self, *, root: str, image_size: int):
         self.root, self.image_size = Path(root), image_size
         self.classes = class_names(self.root / "train")
         self.num_classes = len(self.classes)
