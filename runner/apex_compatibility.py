@@ -69,10 +69,7 @@ def _wrong_precision(config: dict[str, Any]) -> Iterator[str]:
 
 
 def _wrong_parallel(config: dict[str, Any]) -> Iterator[str]:
-    backend, compile_mode = config["parallel"]["backend"], config["trainer"]["compile"]
-    if backend == "gloo":
-        yield "parallel.backend=gloo: parallel=apex is made for nccl. Set it to auto, or use parallel=ddp."
-    if compile_mode != "none":
+    if (compile_mode := config["trainer"]["compile"]) != "none":
         yield (
             f"trainer.compile={compile_mode}: parallel=apex fills its buckets by hooks that torch.compile does not "
             "see. Set trainer.compile=none, or use parallel=ddp."

@@ -182,8 +182,6 @@ def _check_checkpoint(config: dict[str, Any]) -> None:
 def _check_data(config: dict[str, Any]) -> None:
     """Our own data options say what they miss; their modules import no torch until they build."""
     data = config["data"]
-    if data.get("decode") == "cuda":
-        _check_decoding(config["trainer"])
     if data.get("root"):
         data["root"] = os.path.abspath(os.path.expanduser(data["root"]))
     module, _, name = data["_target_"].rpartition(".")
@@ -193,15 +191,3 @@ def _check_data(config: dict[str, Any]) -> None:
         except (ImportError, AttributeError):
             raise ConfigurationError(f"data._target_={data['_target_']}: there is no such class.") from None
         option.check(data)
-
-
-def _check_decoding(trainer: dict[str, Any]) -> None:
-    if trainer["device"] == "cpu":
-        raise Unavailable("data.decode=cuda decodes on GPUs, and this run has none. Set data.decode=cpu.")
-    if trainer["deterministic"]:
-        # With it torch fills new memory, and torchvision's decoder doesn't wait until that is done; nor does NVIDIA
-        # promise the same pixels each time.
-        raise ConfigurationError(
-            "trainer.deterministic=true: decoding on a GPU is not known to be so. Set data.decode=cpu, or "
-            "trainer.deterministic=false."
-        )

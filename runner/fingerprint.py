@@ -28,11 +28,12 @@ def fingerprint(section: dict[str, Any]) -> dict[str, Any] | None:
     ``sizes``: sha256 over the names, relative to the data's own folders, and sizes in bytes. ``contents``: sha256 over
     names and bytes with data.fingerprint=contents, else None.
     """
-    if section["fingerprint"] == "none":
+    kind = section.get("fingerprint", "none")  # what reads no file has no such key
+    if kind == "none":
         return None
     sources = option_class(section["_target_"]).sources(section)
     with suppress(OSError):  # the run itself will say what it can't read
-        return _taken(tuple(sorted(sources.items())), reads_contents=section["fingerprint"] == "contents")
+        return _taken(tuple(sorted(sources.items())), reads_contents=kind == "contents")
     return None
 
 

@@ -94,8 +94,6 @@ def _refuse_controller(what: str, controller: str) -> None:
 
 def _wrong(config: dict[str, Any]) -> Iterator[str]:
     parallel, accumulation = config["parallel"], config["trainer"]["grad_accumulation"]
-    if parallel["backend"] != "auto":
-        yield f"parallel.backend={parallel['backend']}: Horovod's is decided when it is built. Set it to auto."
     if parallel["compression"] not in ("none", "fp16"):
         yield f"parallel.compression={parallel['compression']}: Horovod knows none and fp16. Set it to one of them."
     if parallel["backward_passes_per_step"] != accumulation:

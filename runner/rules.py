@@ -95,7 +95,6 @@ RULES: dict[str, Rule] = {
     "data.num_workers": whole(0),
     "data.on_corrupt": choice("error", "skip"),
     "data.fingerprint": choice("sizes", "contents", "none"),
-    "data.decode": choice("cpu", "cuda"),
     "data.augment": choice("none", "crop_flip"),
     "optimizer.lr": number(above=0),
     "optimizer.momentum": number(at_least=0),

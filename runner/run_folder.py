@@ -70,7 +70,7 @@ def fresh_folder(path: Path) -> Path:
 
 
 class RunFolder:
-    """Where one run keeps everything. See DESIGN's "What a run leaves"; the README lists the files."""
+    """Where one run keeps everything; "What a run leaves" in the README says what each file holds."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path).absolute()

@@ -20,13 +20,13 @@ def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, s
     if any(result["time"].values()):
         rows["time"] = shares(result["time"])
     rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
-    for name, text in (("corrupt_samples", "samples that can't be read"), ("skipped_steps", "updates left out")):
-        if result[name]:
-            rows["note"] = f"{result[name]} {text}"
+    kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
+    if skipped := [f"{count:,} {kind}" for kind, count in kinds.items() if count]:
+        rows["skipped"] = ", ".join(skipped)
     rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
     rows["results"] = str(folder)
     if result["status"] == "interrupted":
-        rows["go on"] = f"python -m runner resume {folder}"
+        rows["resume"] = f"python -m runner resume {folder}"
     return title, rows
 
 

@@ -55,7 +55,6 @@ def test_without_apex_it_is_refused_with_what_to_do(monkeypatch, option, gpus):
         (["precision=apex", "parallel=dp"], r"^precision=apex .* parallel=dp\. Set parallel to single, ddp, "),
         (["precision=apex", "trainer.compile=default"], r"^trainer\.compile=default: precision=apex .*compile=none"),
         (["parallel=apex", "trainer.compile=default"], r"^trainer\.compile=default: parallel=apex .*compile=none, or"),
-        (["parallel=apex", "parallel.backend=gloo"], r"^parallel\.backend=gloo: .* nccl\. Set it to auto, or .*=ddp"),
         (["precision=apex", "precision.master_weights=true"], r"^precision\.master_weights=true: .* null, or .*O2"),
         (["precision=apex", "precision.keep_batchnorm_fp32=false"], r"^precision\.keep_batchnorm_fp32=false: .*O1"),
         (["precision=apex", "precision.opt_level=O4"], r"^precision\.opt_level=\"O4\" .*Allowed: O0, O1, O2, O3"),

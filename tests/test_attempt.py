@@ -187,6 +187,15 @@ def test_result_json_knows_what_a_rank_can_know(tmp_path):
     assert result["train_seconds"] == pytest.approx(sum(seconds))
 
 
+def test_the_table_at_the_end_says_all_that_was_skipped(tmp_path, capsys):
+    unreadable = ("data=custom", "data._target_=tests.zoo.Unreadable", "+data.nan=7", "data.on_corrupt=skip")
+    run = train(tmp_path, small(*unreadable, "trainer.on_nan=skip", "data.num_workers=0"))
+    result = run.folder.read_result()
+    assert result["corrupt_samples"] == 4  # of training and of evaluation, in each of two epochs
+    assert result["skipped_steps"] == 2  # one in each epoch
+    assert "skipped │ 4 unreadable samples, 2 updates" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_compiling_keeps_the_weights_names_and_nearly_the_results(tmp_path):
     shared = ("trainer.max_steps=3", "trainer.evaluate_every=0")

@@ -9,8 +9,6 @@ from runner.config import CONF, check, options
 from runner.errors import ConfigurationError
 from runner.hosts import ranks
 
-PHOTOS = ("data=imagefolder", "data.root=/nowhere")
-
 
 @cache
 def composed(*overrides):
@@ -109,13 +107,6 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
             r"^data\._target_=runner\.data\.digits\.Digit: .* no such class",
         ),
         (0, ["data=mnist", "data.download=false", "data.root=/nowhere"], r"^data=mnist: /nowhere/.* set data\.root"),
-        (0, [*PHOTOS, "data.decode=cuda"], r"^data\.decode=cuda decodes on GPUs.* Set data\.decode=cpu"),
-        (1, [*PHOTOS, "data.decode=cuda", "trainer.device=cpu"], r"^data\.decode=cuda .* Set data\.decode=cpu"),
-        (
-            1,
-            [*PHOTOS, "data.decode=cuda", "trainer.deterministic=true"],
-            r"^trainer\.deterministic=true: .* Set data\.decode=cpu, or trainer\.deterministic=false",
-        ),
         (0, ["data=mnist", "data.name=mnits"], r"^data\.name=mnits: allowed are mnist, "),
     ],
 )

@@ -110,17 +110,12 @@ def test_a_launcher_on_the_command_line_wins(option):
 
 @pytest.mark.parametrize("option", options("data"))
 def test_every_data_option_has_the_shared_keys(option):
-    assert {"root", "batch_size", "num_workers", "drop_last", "on_corrupt"} <= set(read_option("data", option))
+    assert {"batch_size", "num_workers", "drop_last"} <= set(read_option("data", option))
 
 
 @pytest.mark.parametrize("option", options("launcher"))
 def test_every_launcher_has_the_shared_keys(option):
     assert {"nproc_per_node", "threads_per_rank", "stall_timeout"} <= set(read_option("launcher", option))
-
-
-@pytest.mark.parametrize("option", options("parallel"))
-def test_every_parallel_option_has_the_shared_keys(option):
-    assert {"backend", "timeout"} <= set(read_option("parallel", option))
 
 
 @pytest.mark.parametrize("option", options("scheduler"))

@@ -1,3 +1,4 @@
+import re
 from functools import cache
 
 import pytest
@@ -90,10 +91,10 @@ def test_a_class_of_the_users_own_may_have_any_key(group):
         (["trainer.deterministic=1"], r"^trainer\.deterministic=1 is not allowed\. Allowed: true or false\."),
         (["data=imagefolder"], r"^data\.root is not set, and has no default\. Set it: data\.root=<value>\."),
         (["model=custom"], r"^model\._target_ is not set"),
-        (["data.root=${now:%S}"], r"^data\.root=\$\{now:%S\}: .* may not depend on"),
-        (["data.root=/x/${hydra:job.num}"], r"^data\.root=/x/\$\{hydra:job.num\}: .* may not depend on"),
+        (["data=mnist", "data.root=${now:%S}"], r"^data\.root=\$\{now:%S\}: .* may not depend on"),
+        (["data=mnist", "data.root=/x/${hydra:job.num}"], r"^data\.root=/x/\$\{hydra:job.num\}: .* may not depend on"),
         (["parallel.device_ids=[0,'${now:%S}']", "parallel=dp"], r"^parallel\.device_ids\.1=\$\{now:%S\}"),
-        (["data.root=${nothing.there}"], r"^data\.root: .*nothing.* Set data\.root to a plain value"),
+        (["data=mnist", "data.root=${nothing.there}"], r"^data\.root: .*nothing.* Set data\.root to a plain value"),
         (["trainer=3"], r"^trainer=3: allowed are keys below trainer: epochs, "),
         (["loss=null"], r"^loss=null: allowed are keys below loss"),
         (["model.name=null"], r"^model\.name is not set: choose model=<convnext_tiny\|"),
@@ -103,6 +104,25 @@ def test_a_class_of_the_users_own_may_have_any_key(group):
 def test_is_refused(overrides, message):
     with pytest.raises(ConfigurationError, match=message):
         check(composed(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("option", "keys"),
+    [
+        ("data=digits", ["data.root=/x", "data.on_corrupt=skip"]),
+        ("data=synthetic", ["data.root=/x", "data.on_corrupt=skip", "data.fingerprint=none"]),
+        ("data=mnist", ["data.on_corrupt=skip"]),
+        ("parallel=single", ["parallel.backend=gloo", "parallel.timeout=9"]),
+        ("parallel=dp", ["parallel.backend=gloo", "parallel.timeout=9"]),
+        ("parallel=horovod", ["parallel.backend=gloo"]),
+        ("parallel=apex", ["parallel.backend=nccl"]),
+    ],
+)
+def test_a_key_that_would_do_nothing_is_none_of_the_option_s(option, keys):
+    for key in keys:
+        name = re.escape(key.partition("=")[0])
+        with pytest.raises(ConfigurationError, match=rf"^{name} is a key of .* only\. Allowed: "):
+            check(composed(option, f"+{key}"))
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,6 @@ def test_goes_together(machine, gpus, overrides):
         (0, ["launcher.hostfile=/nowhere/x"], r"^launcher\.hostfile=/nowhere/x: No such file .* Name a file\."),
         (0, ["launcher.hosts=[a:2]", "launcher.nproc_per_node=3"], r"^launcher\.nproc_per_node=3: .* Set it to auto\."),
         (0, ["launcher.hosts=[a:5]"], r"^data\.batch_size=96 .* 5 ranks x 1 micro-batches\. .*batch_size=95 or 100\."),
-        (0, ["parallel.backend=gloo"], r"^parallel\.backend=gloo: Horovod's is decided .* Set it to auto\."),
         (0, ["parallel.compression=bf16"], r"^parallel\.compression=bf16: Horovod knows none and fp16\. Set it to"),
         (0, ["parallel.backward_passes_per_step=2"], r"_step=2 must be trainer\.grad_accumulation, which is 1\. Set"),
         (

@@ -12,7 +12,7 @@ from runner.parallel.single import Single
 
 @pytest.fixture
 def meter() -> Meter:
-    return Meter(Single(rank=0, local_rank=0, world_size=1, device_type="cpu", timeout=1, backend="auto"))
+    return Meter(Single(rank=0, local_rank=0, world_size=1, device_type="cpu"))
 
 
 def collected(meter: Meter, **how: bool) -> Sums:

@@ -17,7 +17,7 @@ from runner.run_folder import RunFolder
 @pytest.fixture(scope="module")
 def config():
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return complete(check(compose("config", ["parallel=ddp", "trainer.device=cpu"])))
+        return complete(check(compose("config", ["data=mnist", "parallel=ddp", "trainer.device=cpu"])))
 
 
 def leaves(config):

@@ -30,7 +30,7 @@ class Kept(Recorder):
 
 
 def reporter(*, monitor: str = "val_acc1", ranks: int = 1) -> Reporter:
-    place = {"rank": 0, "local_rank": 0, "world_size": ranks, "device_type": "cpu", "timeout": 1, "backend": "auto"}
+    place = {"rank": 0, "local_rank": 0, "world_size": ranks, "device_type": "cpu"}
     return Reporter(recorder=Kept(), display=Display(), parallel=Single(**place), epochs=3, monitor=monitor)
 
 

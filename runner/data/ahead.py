@@ -1,22 +1,17 @@
 """Batches reach the GPU while it is busy with the ones before them."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import torch
 
 from runner.data.batches import Batch
 
 
-def ahead(
-    batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device, *, waits: bool
-) -> Iterator[Batch]:
+def ahead(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:
     """``enter(batch)`` of each, begun on a stream of its own before the batch in front of it is handed out.
 
-    ``waits``: whether entering waits for the GPU, and so wants a thread. What it makes may be used on the stream that
-    is the current one where it is handed out.
+    What it makes may be used on the stream that is the current one where it is handed out.
 
     Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams.
     """
@@ -27,14 +22,13 @@ def ahead(
         with torch.cuda.stream(stream):
             return enter(batch), stream.record_event()
 
-    with ThreadPoolExecutor(1, "ahead", torch.cuda.set_device, (device,)) if waits else AtOnce() as executor:
-        coming: Future[tuple[Batch, torch.cuda.Event]] | None = None
-        for batch in batches:
-            arriving, coming = coming, executor.submit(start, batch)
-            if arriving is not None:
-                yield _arrived(*arriving.result(), torch.cuda.current_stream(device))
-        if coming is not None:
-            yield _arrived(*coming.result(), torch.cuda.current_stream(device))
+    coming: tuple[Batch, torch.cuda.Event] | None = None
+    for batch in batches:
+        arriving, coming = coming, start(batch)
+        if arriving is not None:
+            yield _arrived(*arriving, torch.cuda.current_stream(device))
+    if coming is not None:
+        yield _arrived(*coming, torch.cuda.current_stream(device))
 
 
 @cache
@@ -43,19 +37,9 @@ def side_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-class AtOnce(Executor):
-    """Calls in the caller's own thread."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        future: Future = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
-
-
 def _arrived(batch: Batch, event: torch.cuda.Event, current: torch.cuda.Stream) -> Batch:
     """The batch, for the current stream: its memory is not used again before that has done with it."""
     current.wait_event(event)
     for tensor in (batch.inputs, batch.targets):
-        if tensor.is_cuda:  # not what could not be decoded
-            tensor.record_stream(current)
+        tensor.record_stream(current)
     return batch

@@ -1,6 +1,5 @@
 """What a data option provides. Its module imports no torch until it builds, so that the parent can check it."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,22 +22,6 @@ class Dataset(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> tuple[Any, Any]: ...
-
-
-class DecodedOnDevice:
-    """A data set whose items are (what the device makes an image of, class number)."""
-
-    def pack(self, samples: Sequence[Any], request: Any) -> Any:
-        """These samples as one batch, an Encoded. ``request``: what they were loaded for."""
-        raise NotImplementedError
-
-    def decoder(self, device: Any) -> Callable[[Any], Any]:
-        """From packed batches to images (B, 3, H, W) uint8 on the device, or None if one can't be decoded."""
-        raise NotImplementedError
-
-    def on_cpu(self) -> Dataset:
-        """The same samples as images."""
-        raise NotImplementedError
 
 
 class Data:

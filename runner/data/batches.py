@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from runner.data.base import CorruptSample, Dataset, DecodedOnDevice
-from runner.data.encoded import Encoded
+from runner.data.base import CorruptSample, Dataset
 from runner.data.sampler import Request
 from runner.errors import ConfigurationError
 from runner.rng import get_state, sample_keys, seed_sample, set_state
@@ -17,21 +16,16 @@ from runner.rng import get_state, sample_keys, seed_sample, set_state
 
 @dataclass
 class Batch:
-    """One micro-batch. ``count`` and ``weight`` as in Request; ``corrupt``: paths of samples not read.
-
-    ``encoded``: what the device is still to make ``inputs`` of.
-    """
+    """One micro-batch. ``count`` and ``weight`` as in Request; ``corrupt``: paths of samples not read."""
 
     inputs: Tensor
     targets: Tensor
     count: int
     weight: float
     corrupt: list[str] = field(default_factory=list)
-    encoded: Encoded | None = None
 
     def pin_memory(self) -> "Batch":
         self.inputs, self.targets = self.inputs.pin_memory(), self.targets.pin_memory()
-        self.encoded = self.encoded and self.encoded.pin_memory()
         return self
 
 
@@ -63,12 +57,6 @@ class Batches:
         finally:
             set_state(state)
 
-    def on_cpu(self, request: Request) -> Batch | ConfigurationError:
-        """A batch again whose files the device could not decode: what is wrong with them shows when the CPU does."""
-        assert isinstance(self.dataset, DecodedOnDevice)
-        rules: dict[str, Any] = {"on_corrupt": self.on_corrupt, "replace_corrupt": self.replace_corrupt}
-        return Batches(self.dataset.on_cpu(), seed=self.seed, **rules).fetch(request)
-
     def _collect(self, request: Request, keys: np.ndarray) -> Batch:
         samples: list[tuple[Any, Any]] = []
         corrupt: list[str] = []
@@ -80,13 +68,8 @@ class Batches:
                 samples.append(sample)
         if not samples:
             return Batch(torch.empty(0), torch.empty(0), 0, 0.0, corrupt)
-        count = min(request.count, len(samples))
-        if isinstance(self.dataset, DecodedOnDevice):
-            encoded = self.dataset.pack([sample for sample, _ in samples], request)
-            targets = default_collate([target for _, target in samples])
-            return Batch(torch.empty(0), targets, count, request.weight, corrupt, encoded)
         inputs, targets = default_collate(samples)
-        return Batch(inputs, targets, count, request.weight, corrupt)
+        return Batch(inputs, targets, min(request.count, len(samples)), request.weight, corrupt)
 
     def _read(self, index: int, key: int, corrupt: list[str]) -> tuple[Any, Any] | None:
         seed_sample(key)

@@ -49,7 +49,8 @@ def build_loaders(config: dict[str, Any], data: Data, parallel: Parallel, entran
             f"data.batch_size={section['batch_size']} is more than the {len(train)} training samples, and "
             "data.drop_last=true leaves out an incomplete batch. Lower data.batch_size, or set data.drop_last=false."
         )
-    loading: dict[str, Any] = {"seed": seed, "on_corrupt": section["on_corrupt"]}
+    # Images in memory are never corrupt, so that their options have no such key.
+    loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
     place: dict[str, Any] = {"entrance": entrance, "num_workers": section["num_workers"]}
     return (
         Loader(Batches(train, replace_corrupt=True, **loading), order, **place),

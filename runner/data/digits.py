@@ -22,7 +22,7 @@ class Digits(Data):
     mean = (0.305,) * 3
     std = (0.335,) * 3
 
-    def __init__(self, *, image_size: int, root: None = None):
+    def __init__(self, *, image_size: int):
         self.image_size = image_size
 
     @staticmethod

@@ -21,8 +21,8 @@ class ImageFolder(Data):
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
 
-    def __init__(self, *, root: str, image_size: int, decode: str = "cpu", name: str = "imagefolder"):
-        self.root, self.image_size, self.decode = Path(root), image_size, decode
+    def __init__(self, *, root: str, image_size: int):
+        self.root, self.image_size = Path(root), image_size
         self.classes = class_names(self.root / "train")
         self.num_classes = len(self.classes)
 
@@ -48,15 +48,13 @@ class ImageFolder(Data):
         return {split: Path(section["root"]) / split for split in SPLITS.values()}
 
     def split(self, *, train: bool) -> Dataset:
-        from runner.data.encoded_photos import EncodedPhotos
         from runner.data.photos import Photos
 
         folder = self.root / SPLITS[train]
         listing = listed(folder, self.classes)
         targets = listing.targets()
         paths = Paths(folder, self.classes, listing, targets)
-        kind = EncodedPhotos if self.decode == "cuda" else Photos
-        return kind(paths, targets, image_size=self.image_size, train=train)
+        return Photos(paths, targets, image_size=self.image_size, train=train)
 
 
 def class_names(folder: Path) -> list[str]:

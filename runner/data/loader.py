@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from runner.data.ahead import ahead
-from runner.data.base import DecodedOnDevice
 from runner.data.batches import Batch, Batches
 from runner.data.sampler import EvaluationSampler, Request, TrainingSampler
 from runner.errors import ConfigurationError
@@ -38,8 +37,6 @@ class Loader:
     ):
         self.batches, self.sampler, self.entrance = batches, sampler, entrance
         self._scale, self._shift = entrance.scale_and_shift()
-        dataset = batches.dataset
-        self._decode = dataset.decoder(entrance.device) if isinstance(dataset, DecodedOnDevice) else None
         self._requests = _Requests()
         self._workers = _workers(batches, self._requests, num_workers, entrance.device) if num_workers else None
 
@@ -60,24 +57,19 @@ class Loader:
         else:
             self._requests.current = requests
             fetched = iter(self._workers)
-        yield from map(self._repaired, self._entered(map(_sound, fetched)))
+        yield from self._entered(map(_sound, fetched))
 
     def example(self) -> Batch:
         """A micro-batch of the first epoch, taken without moving anything on."""
-        return self._repaired(self._enter(_sound(self.batches.fetch(next(self.sampler.epoch(0))))))
+        return self._enter(_sound(self.batches.fetch(next(self.sampler.epoch(0)))))
 
     def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         if self.entrance.device.type == "cuda":
-            return ahead(batches, self._enter, self.entrance.device, waits=self._decode is not None)
+            return ahead(batches, self._enter, self.entrance.device)
         return map(self._enter, batches)
 
     def _enter(self, batch: Batch) -> Batch:
-        """The batch on the device; as it was, if a file of it can't be decoded there."""
         entrance = self.entrance
-        if batch.encoded is not None and self._decode is not None:
-            if (images := self._decode(batch.encoded)) is None:
-                return batch
-            batch.inputs, batch.encoded = images, None
         inputs = batch.inputs.to(entrance.device, non_blocking=True)
         if inputs.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
             inputs = inputs.to(entrance.dtype).mul_(self._scale).add_(self._shift)
@@ -88,10 +80,6 @@ class Loader:
         batch.inputs = inputs
         batch.targets = batch.targets.to(entrance.device, non_blocking=True)
         return batch
-
-    def _repaired(self, batch: Batch) -> Batch:
-        """The batch; loaded again if the device can't decode it, in the rank's own thread, as Batches.fetch wants."""
-        return batch if batch.encoded is None else self._enter(_sound(self.batches.on_cpu(batch.encoded.request)))
 
 
 def _sound(batch: Batch | ConfigurationError) -> Batch:

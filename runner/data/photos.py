@@ -8,7 +8,6 @@ That is twice as fast as PIL's way by floats (`make bench`).
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import simplejpeg
@@ -32,43 +31,39 @@ class Photos:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, index: int) -> tuple[Any, int]:
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path = self.paths[index]
         try:
             picture = Picture(path)
             view = self._view(picture.height, picture.width, self.image_size)
-            return self.sample(picture, view), self.targets[index]
+            return shown(picture, view, self.image_size), self.targets[index]
         except Exception as error:  # each image format has errors of its own
             raise CorruptSample(path, error) from None
-
-    def sample(self, picture: "Picture", view: View) -> Any:
-        """What the batch gets of a picture."""
-        return shown(picture, view, self.image_size)
 
 
 class Picture:
     """An image file whose size is known; it is decoded when it is known how much of it is needed."""
 
     def __init__(self, path: str | Path):
-        self._path, self.content = path, Path(path).read_bytes()
+        self._path, self._content = path, Path(path).read_bytes()
         try:
-            self.height, self.width, self.colours, _ = simplejpeg.decode_jpeg_header(self.content)
-            self.is_jpeg = self.colours != "CMYK"
+            self.height, self.width, colours, _ = simplejpeg.decode_jpeg_header(self._content)
+            self._is_jpeg = colours != "CMYK"
         except ValueError:
-            self.is_jpeg = False
-        if not self.is_jpeg:
+            self._is_jpeg = False
+        if not self._is_jpeg:
             self._pixels = self._by_pil()
             self.height, self.width = self._pixels.shape[:2]
 
     def decoded(self, *, at_least: float = 1.0) -> Tensor:
         """(3, H, W) uint8. ``at_least``: the smallest share of its height and width that will do."""
-        if not self.is_jpeg:
+        if not self._is_jpeg:
             pixels = self._pixels
         elif at_least > 0.5:
-            pixels = simplejpeg.decode_jpeg(self.content)
+            pixels = simplejpeg.decode_jpeg(self._content)
         else:
             sides = {"min_height": math.ceil(self.height * at_least), "min_width": math.ceil(self.width * at_least)}
-            pixels = simplejpeg.decode_jpeg(self.content, **sides, min_factor=2)
+            pixels = simplejpeg.decode_jpeg(self._content, **sides, min_factor=2)
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
     def _by_pil(self) -> np.ndarray:

@@ -6,9 +6,7 @@ from runner.data.base import Data, Dataset
 class Synthetic(Data):
     """(3, image_size, image_size) uint8 images; the same ones in every run, on every machine."""
 
-    def __init__(
-        self, *, image_size: int, num_classes: int, train_samples: int, val_samples: int, root: str | None = None
-    ):
+    def __init__(self, *, image_size: int, num_classes: int, train_samples: int, val_samples: int):
         self.image_size, self.num_classes = image_size, num_classes
         self.samples = {True: train_samples, False: val_samples}
 

@@ -14,13 +14,12 @@ Reduction = Literal["sum", "max"]
 class Parallel:
     """One rank's view of all ranks. The loop calls these hooks and knows no backend.
 
-    ``timeout``: seconds that a collective may take. ``device_type``: "cpu" or "cuda".
+    ``device_type``: "cpu" or "cuda".
     """
 
-    def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str, timeout: float, backend: str):
+    def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str):
         self.rank, self.local_rank, self.world_size = rank, local_rank, world_size
         self.device = torch.device(f"cuda:{local_rank}" if device_type == "cuda" else device_type)
-        self.timeout, self.backend = timeout, backend
         self._nothing = nullcontext()
 
     def join(self) -> None:

@@ -23,13 +23,15 @@ GROUP_BYTES = 25 * 2**20  # as large as DistributedDataParallel's buckets
 class Horovod(Parallel):
     """The options are DistributedOptimizer's arguments and Horovod's settings.
 
-    ``fusion_threshold``: MB of gradients that are reduced together; ``cycle_time``: milliseconds between two looks
-    for gradients that are ready; ``timeline``: a file for chrome://tracing.
+    ``timeout``: seconds that a collective over Gloo may take; ``fusion_threshold``: MB of gradients that are reduced
+    together; ``cycle_time``: milliseconds between two looks for gradients that are ready; ``timeline``: a file for
+    chrome://tracing.
     """
 
     def __init__(
         self,
         *,
+        timeout: float,
         op: str,
         compression: str,
         gradient_predivide_factor: float,
@@ -49,7 +51,7 @@ class Horovod(Parallel):
         self.settings = {
             "HOROVOD_FUSION_THRESHOLD": str(int(fusion_threshold * 2**20)),
             "HOROVOD_CYCLE_TIME": str(cycle_time),
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(self.timeout)),
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(timeout)),
             # A group is always reduced as one; what it is fused with besides would depend on the moment, and with
             # that the order of summation.
             "HOROVOD_DISABLE_GROUP_FUSION": "1",

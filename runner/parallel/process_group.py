@@ -13,12 +13,15 @@ OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
 
 class ProcessGroup(Parallel):
-    """Ranks of one process group. ``backend``: auto is nccl on GPUs, gloo on CPUs."""
+    """Ranks of one process group. ``backend``: "nccl", "gloo", or "auto": nccl on GPUs, gloo on CPUs.
 
-    def __init__(self, **place: Any):
+    ``timeout``: seconds that a collective may take.
+    """
+
+    def __init__(self, *, timeout: float, backend: str = "auto", **place: Any):
         super().__init__(**place)
-        if self.backend == "auto":
-            self.backend = "nccl" if self.device.type == "cuda" else "gloo"
+        usual = "nccl" if self.device.type == "cuda" else "gloo"
+        self.timeout, self.backend = timeout, usual if backend == "auto" else backend
 
     @property
     def summary(self) -> str:

@@ -1,6 +1,5 @@
 """Bringing batches to the GPU ahead: the order of events, with a stand-in for torch.cuda that notes them."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,7 +10,6 @@ from runner.data.ahead import ahead
 from runner.data.batches import Batch
 
 DEVICE = torch.device("cuda", 0)
-pytestmark = pytest.mark.parametrize("waits", [True, False])
 
 
 class Stream:
@@ -36,8 +34,6 @@ class Stream:
 class OnGPU:
     """A tensor there."""
 
-    is_cuda = True
-
     def __init__(self, log: list, name: str):
         self.log, self.name = log, name
 
@@ -47,20 +43,19 @@ class OnGPU:
 
 @pytest.fixture
 def log(monkeypatch) -> list:
-    """torch.cuda's streams and their events; a thread's current stream is ``main`` unless it chose another."""
+    """torch.cuda's streams and their events; the current stream is ``main`` unless another was chosen."""
     found: list = []
-    main, current = Stream(found, "main"), threading.local()
+    current = [Stream(found, "main")]
 
     @contextmanager
     def chosen(stream: Stream) -> Iterator[None]:
-        current.stream = stream
+        current.append(stream)
         yield
-        current.stream = main
+        current.pop()
 
     monkeypatch.setattr("runner.data.ahead.side_stream", lambda device: Stream(found, "side"))
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: getattr(current, "stream", main))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: current[-1])
     monkeypatch.setattr(torch.cuda, "stream", chosen)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: found.append(("thread", "uses", str(device))))
     return found
 
 
@@ -78,12 +73,11 @@ def enter(log: list):
     return enter
 
 
-def test_each_batch_is_waited_for_and_kept_until_the_current_stream_is_done_with_it(log, waits):
-    for number, each in enumerate(ahead(map(batch, range(3)), enter(log), DEVICE, waits=waits)):
+def test_each_batch_is_waited_for_and_kept_until_the_current_stream_is_done_with_it(log):
+    for number, each in enumerate(ahead(map(batch, range(3)), enter(log), DEVICE)):
         assert each.inputs.name == f"inputs {number}"
         log.append(("main", "trains on", number))
     assert log[0] == ("side", "waits for", "main")
-    assert (("thread", "uses", "cuda:0") in log) is waits
     for number in range(3):
         order = [
             ("side", "enters", number),
@@ -94,51 +88,29 @@ def test_each_batch_is_waited_for_and_kept_until_the_current_stream_is_done_with
             ("main", "trains on", number),
         ]
         assert sorted(order, key=log.index) == order
-    assert len(log) == 1 + waits + 3 * 6
+    assert len(log) == 1 + 3 * 6
 
 
-def test_the_next_one_enters_while_one_is_trained_on(log, waits):
-    entered = threading.Semaphore(0)
-
-    def noting(each: Batch) -> Batch:
-        entered.release()
-        return each
-
-    batches = ahead(map(batch, range(5)), noting, DEVICE, waits=waits)
+def test_the_next_one_enters_while_one_is_trained_on(log):
+    batches = ahead(map(batch, range(5)), enter(log), DEVICE)
     for number in range(4):
         next(batches)
-        for _ in range(2 if number == 0 else 1):
-            assert entered.acquire(timeout=20)
-        assert not entered.acquire(blocking=False)  # one ahead, and no more
+        entered = [each for _, verb, each in log if verb == "enters"]
+        assert entered == list(range(number + 2))  # one ahead, and no more
 
 
-def test_a_batch_that_could_not_be_decoded_stays_where_it_is(log, waits):
-    (each,) = ahead(map(batch, range(1)), lambda each: each, DEVICE, waits=waits)
-    assert each.inputs.tolist() == [0]
-
-
-def test_errors_of_both_threads_come_to_the_loop(log, waits):
+def test_errors_of_loading_and_of_entering_come_to_the_loop(log):
     def failing(each: Batch) -> Batch:
         if int(each.targets) == 1:
             raise torch.OutOfMemoryError("full")
-        return each
+        return enter(log)(each)
 
     found = []
     with pytest.raises(torch.OutOfMemoryError, match="full"):
-        found.extend(ahead(map(batch, range(3)), failing, DEVICE, waits=waits))
+        found.extend(ahead(map(batch, range(3)), failing, DEVICE))
     with pytest.raises(ZeroDivisionError):
-        list(ahead((batch(1 // number) for number in range(2)), enter(log), DEVICE, waits=waits))
+        list(ahead((batch(1 // number) for number in range(2)), enter(log), DEVICE))
 
 
-@pytest.mark.parametrize("taken", [0, 1, 2])
-def test_no_thread_is_left_when_an_epoch_is_left_early(log, taken, waits):
-    before = threading.active_count()
-    batches = ahead(map(batch, range(4)), enter(log), DEVICE, waits=waits)
-    for _ in range(taken):
-        next(batches)
-    batches.close()
-    assert threading.active_count() == before
-
-
-def test_no_batch_at_all(log, waits):
-    assert list(ahead(iter(()), enter(log), DEVICE, waits=waits)) == []
+def test_no_batch_at_all(log):
+    assert list(ahead(iter(()), enter(log), DEVICE)) == []

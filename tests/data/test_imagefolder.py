@@ -39,7 +39,12 @@ def break_png(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-DAMAGES = [truncate, empty, text, break_png]
+def break_tables(path: Path) -> None:
+    """Header and end are sound; only decoding finds that there is no quantisation table."""
+    path.write_bytes(path.read_bytes().replace(b"\xff\xdb", b"\xff\xfe"))
+
+
+DAMAGES = [truncate, empty, text, break_png, break_tables]
 
 
 def test_classes_are_the_folders_in_order(photos):

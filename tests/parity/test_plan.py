@@ -39,7 +39,7 @@ def test_only_who_knows_a_key_gets_it():
     )
     assert configs["ddp"]["parallel"]["bucket_cap_mb"] == 7
     assert configs["ddp"]["launcher"]["warm"] is False
-    assert [c["parallel"]["timeout"] for c in configs.values()] == [9] * 4
+    assert [c["parallel"].get("timeout") for c in configs.values()] == [None, None, 9, 9]
     assert [c["launcher"]["stall_timeout"] for c in configs.values()] == [60] * 4
     assert [c["launcher"]["nproc_per_node"] for c in configs.values()] == [1, 1, 4, 4]
     assert configs["horovod"]["parallel"]["num_groups"] == 2

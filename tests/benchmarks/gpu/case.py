@@ -16,7 +16,7 @@ AHEAD = 3  # rounds of all loader processes that are measured at least: in the f
 
 @dataclass(frozen=True)
 class Case:
-    """``loop`` trains ``model``, or only loads its data. ``decode``: as data.decode, of photos."""
+    """``loop`` trains ``model``, or only loads its data."""
 
     loop: str
     model: str
@@ -24,16 +24,11 @@ class Case:
     precision: str
     channels_last: bool = False
     compile: bool = False
-    decode: str = "cpu"
 
     @property
     def options(self) -> str:
         """What the table calls it, below model and data."""
-        extra = [
-            "decode=cuda" if self.decode == "cuda" else "",
-            "channels_last" if self.channels_last else "",
-            "compile" if self.compile else "",
-        ]
+        extra = ["channels_last" if self.channels_last else "", "compile" if self.compile else ""]
         precision = [] if self.model == NO_MODEL else [self.precision]
         return " ".join([self.loop, *precision, *filter(None, extra)])
 
@@ -55,8 +50,8 @@ class Setup:
     scratch: Path
 
     def workers(self, case: Case) -> int:
-        """Loader processes: all cores where they decode; where they only read files or pass batches on, a few."""
-        return self.cores if case.data == PHOTOS and case.decode == "cpu" else min(4, self.cores)
+        """Loader processes: all cores where they decode; where they only pass batches on, a few."""
+        return self.cores if case.data == PHOTOS else min(4, self.cores)
 
     def span(self, case: Case) -> tuple[int, int]:
         """The steps after which the clock starts and stops."""
@@ -86,11 +81,7 @@ class Measured:
 
 def cases(models: list[str], *, full: bool) -> list[Case]:
     """All rows in the order of the table. ``full``: every combination is compiled, which takes a minute each."""
-    loaders = [
-        Case(TUTORIAL, NO_MODEL, PHOTOS, "fp32"),
-        Case(OURS, NO_MODEL, PHOTOS, "fp32"),
-        Case(OURS, NO_MODEL, PHOTOS, "fp32", decode="cuda"),
-    ]
+    loaders = [Case(loop, NO_MODEL, PHOTOS, "fp32") for loop in (TUTORIAL, OURS)]
     return [*(case for model in models for case in _of(model, full=full)), *loaders]
 
 
@@ -103,5 +94,5 @@ def _of(model: str, *, full: bool) -> list[Case]:
         *(Case(OURS, model, READY, precision, last) for precision in PRECISIONS for last in formats),
         *(Case(OURS, model, READY, precision, last, compile=True) for precision, last in compiled),
         *(Case(TUTORIAL, model, PHOTOS, precision) for precision in ("fp32", "amp")),
-        *(Case(OURS, model, PHOTOS, BEST, is_convolutional, decode=by) for by in ("cpu", "cuda")),
+        Case(OURS, model, PHOTOS, BEST, is_convolutional),
     ]

@@ -26,7 +26,6 @@ def overrides(case: Case, setup: Setup) -> list[str]:
     ready = ["data=custom", f"data._target_={ReadyData.__module__}.ReadyData", f"+data.samples={samples}"]
     ready += [f"+data.batch={setup.batch_size}", f"+data.image_size={setup.image_size}"]
     photos = ["data=imagefolder", f"data.root={setup.photos}", f"data.image_size={setup.image_size}"]
-    photos += [f"data.decode={case.decode}"]
     model = "small_cnn" if case.model == NO_MODEL else case.model
     return [
         *(photos if case.data == PHOTOS else ready),
