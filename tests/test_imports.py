@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.config import CONF
+from runner.config import CONF, options, read_option
 from tests.conftest import ROOT, RUN
+from tests.data.conftest import save_photos
 
 RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
 BANNED = RUFF["flake8-tidy-imports"]["banned-module-level-imports"]
@@ -45,6 +46,22 @@ def test_importing_a_torch_free_module_imports_no_torch():
         f"for name in {TORCH_FREE!r}:\n"
         "    importlib.import_module(name)\n"
         f"    assert not {{*{BANNED!r}}} & set(sys.modules), name\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_data_option_says_which_samples_without_torch(tmp_path):
+    photos = str(save_photos(tmp_path))
+    sections = [{**read_option("data", name), "root": photos} for name in options("data") if name != "custom"]
+    code = (
+        "import inspect, sys\n"
+        "from runner.fingerprint import option_class\n"
+        f"for section in {sections!r}:\n"
+        "    kind = option_class(section['_target_'])\n"
+        "    data = kind(**{key: section[key] for key in inspect.signature(kind).parameters})\n"
+        "    assert data.split(train=True) and data.split(train=False)\n"
+        f"    assert not {{*{BANNED!r}}} & set(sys.modules), section['name']\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

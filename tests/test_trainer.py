@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from runner.data.build import build_dataset
 from runner.data.loader import Entrance
 from runner.data.synthetic import Synthetic
 from runner.model.small_cnn import SmallCNN
@@ -30,7 +31,8 @@ def process_as_before():
 
 def synthetic(*, train: bool, classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
     """All images of a split as the model gets them, and their classes."""
-    samples = Synthetic(image_size=8, num_classes=classes, train_samples=160, val_samples=37).split(train=train)
+    data = Synthetic(image_size=8, num_classes=classes, train_samples=160, val_samples=37)
+    samples = build_dataset(data, train=train)
     images, targets = samples.batch(np.arange(len(samples)), np.zeros(len(samples), np.uint64))
     # x / 255, less 0.5, over 0.5: in one product and one sum, as on the way to the model
     return images.to(torch.float32) * torch.tensor(1 / 127.5).float() - 1, targets
@@ -298,7 +300,7 @@ def test_images_are_normalised_on_the_way_in(tmp_path):
         batch = next(trainer.train.epoch(0))
     assert isinstance(entrance, Entrance)
     chosen = permutation(160, seed=1, epoch=0)[:8].astype(np.int64)
-    samples = Synthetic(image_size=8, num_classes=3, train_samples=160, val_samples=37).split(train=True)
+    samples = build_dataset(Synthetic(image_size=8, num_classes=3, train_samples=160, val_samples=37), train=True)
     raw = samples.batch(chosen, np.zeros(8, np.uint64))[0].double()
     torch.testing.assert_close(batch.inputs, (raw / 255 - 0.5) / 0.5, rtol=0, atol=1e-12)
     assert batch.inputs.dtype == torch.float64

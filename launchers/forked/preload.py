@@ -26,7 +26,6 @@ for name in (
     "torch.utils.serialization",
     "torchvision",
     "runner.data.digits",
-    "runner.data.memory",
     "runner.model.small_cnn",
     "runner.parallel.ddp",
     "runner.precision.fp32",

@@ -1,7 +1,15 @@
-"""What a data option provides. Its module imports no torch until it builds, so that the parent can check it."""
+"""What a data option provides: which samples, as plain values. How they reach the device is the rank's affair.
 
+Neither this module nor an option's imports torch, so that the parent can check an option before any rank starts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
+    import numpy as np
 
 
 class CorruptSample(Exception):
@@ -10,6 +18,48 @@ class CorruptSample(Exception):
     def __init__(self, path: str, reason: object):
         super().__init__(path, reason)
         self.path, self.reason = path, reason
+
+
+@dataclass(frozen=True)
+class ImageArrays:
+    """Images that fit into memory, enlarged or reduced to squares of ``image_size`` pixels.
+
+    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64. ``augment``: "none", or "crop_flip": shifted by up to
+    an eighth of a side, mirrored half the time.
+    """
+
+    images: "np.ndarray"
+    targets: "np.ndarray"
+    image_size: int
+    augment: str = "none"
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files, each decoded when its turn comes and cropped to a square of ``image_size`` pixels.
+
+    ``targets``: the class number of each path. ``train``: crops are random, and mirrored half the time.
+    """
+
+    paths: Sequence[str]
+    targets: Sequence[int]
+    image_size: int
+    train: bool
+
+
+@dataclass(frozen=True)
+class TorchvisionFiles:
+    """A data set that torchvision reads, and downloads if need be, below ``root``.
+
+    ``name``: its option's name, such as "mnist"; ``image_size`` and ``augment`` as in ImageArrays.
+    """
+
+    name: str
+    root: Path
+    train: bool
+    download: bool
+    image_size: int
+    augment: str
 
 
 class Dataset(Protocol):
@@ -43,6 +93,6 @@ class Data:
         """Files and folders that the samples are read from, by the names by which a fingerprint knows them."""
         return {"root": Path(section["root"])} if section.get("root") else {}
 
-    def split(self, *, train: bool) -> Dataset:
+    def split(self, *, train: bool) -> ImageArrays | ImageFiles | TorchvisionFiles | Dataset:
         """The samples of one split. Raises ConfigurationError."""
         raise NotImplementedError

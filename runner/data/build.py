@@ -3,10 +3,14 @@
 import inspect
 from typing import Any
 
-from runner.data.base import Data
+import torch
+
+from runner.data import torchvision_files
+from runner.data.base import Data, Dataset, ImageArrays, ImageFiles, TorchvisionFiles
 from runner.data.batches import Batches
 from runner.data.custom import Custom
 from runner.data.loader import Entrance, Loader
+from runner.data.memory import InMemory
 from runner.data.sampler import EvaluationSampler, TrainingSampler
 from runner.errors import ConfigurationError
 from runner.instantiate import call, locate
@@ -28,10 +32,25 @@ def build_data(section: dict[str, Any]) -> Data:
     return call("data", section["_target_"], kind, **options)
 
 
+def build_dataset(data: Data, *, train: bool) -> Dataset:
+    """The samples of one split as a rank loads them. Raises ConfigurationError."""
+    samples = data.split(train=train)
+    if isinstance(samples, TorchvisionFiles):
+        samples = torchvision_files.read(samples)
+    if isinstance(samples, ImageArrays):
+        images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
+        return InMemory(images, targets, image_size=samples.image_size, augment=samples.augment)
+    if isinstance(samples, ImageFiles):
+        from runner.data.photos import Photos  # imports torchvision, which takes its time
+
+        return Photos(samples.paths, samples.targets, image_size=samples.image_size, train=samples.train)
+    return samples
+
+
 def build_loaders(config: dict[str, Any], data: Data, parallel: Parallel, entrance: Entrance) -> tuple[Loader, Loader]:
     """Training and evaluation batches of this rank. Raises ConfigurationError."""
     section, seed = config["data"], config["seed"]
-    train, evaluation = data.split(train=True), data.split(train=False)
+    train, evaluation = build_dataset(data, train=True), build_dataset(data, train=False)
     share: dict[str, Any] = {
         "batch_size": section["batch_size"],
         "rank": parallel.rank,

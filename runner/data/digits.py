@@ -8,7 +8,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.data.base import Data, Dataset
+from runner.data.base import Data, ImageArrays
 from runner.errors import ConfigurationError
 
 if TYPE_CHECKING:  # the parent, which only looks whether the file is there, starts without it
@@ -33,16 +33,11 @@ class Digits(Data):
     def sources(section: dict[str, Any]) -> dict[str, Path]:
         return {"digits.csv.gz": path()}
 
-    def split(self, *, train: bool) -> Dataset:
-        import torch
-
-        from runner.data.memory import InMemory, resize
-
+    def split(self, *, train: bool) -> ImageArrays:
         values, labels = read()
         chosen = split_indices(labels, train=train)
-        images = torch.from_numpy(values[chosen] * 255 // 16).to(torch.uint8).reshape(-1, 1, 8, 8)
-        targets = torch.from_numpy(labels[chosen])
-        return InMemory(resize(images, self.image_size), targets, image_size=self.image_size)
+        images = (values[chosen] * 255 // 16).astype("uint8").reshape(-1, 1, 8, 8)
+        return ImageArrays(images, labels[chosen], self.image_size)
 
 
 def path() -> Path:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from runner.data.base import Data, Dataset
+from runner.data.base import Data, ImageFiles
 from runner.data.index import listed
 from runner.data.listing import EXTENSIONS, Paths
 from runner.errors import ConfigurationError
@@ -47,14 +47,12 @@ class ImageFolder(Data):
     def sources(section: dict[str, Any]) -> dict[str, Path]:
         return {split: Path(section["root"]) / split for split in SPLITS.values()}
 
-    def split(self, *, train: bool) -> Dataset:
-        from runner.data.photos import Photos
-
+    def split(self, *, train: bool) -> ImageFiles:
         folder = self.root / SPLITS[train]
         listing = listed(folder, self.classes)
         targets = listing.targets()
         paths = Paths(folder, self.classes, listing, targets)
-        return Photos(paths, targets, image_size=self.image_size, train=train)
+        return ImageFiles(paths, targets, self.image_size, train)
 
 
 def class_names(folder: Path) -> list[str]:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch, or 10,000 images of 224 pixels would take 1.5 GB
 
 class InMemory:
     """``images``: (N, C, H, W) uint8, C = 1 or 3; ``targets``: (N,) int64. Batches are (B, 3, size, size) uint8.
@@ -13,6 +14,8 @@ class InMemory:
     """
 
     def __init__(self, images: Tensor, targets: Tensor, *, image_size: int, augment: str = "none"):
+        if images.shape[-1] != image_size and images.shape[0] * images.shape[1] * image_size**2 <= AT_ONCE:
+            images = resize(images, image_size)
         self.images, self.targets = images, targets
         self.image_size, self.augment = image_size, augment
 

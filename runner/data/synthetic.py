@@ -1,6 +1,6 @@
 """data=synthetic: images made from a seed, each class its own pattern under noise."""
 
-from runner.data.base import Data, Dataset
+from runner.data.base import Data, ImageArrays
 
 
 class Synthetic(Data):
@@ -10,19 +10,12 @@ class Synthetic(Data):
         self.image_size, self.num_classes = image_size, num_classes
         self.samples = {True: train_samples, False: val_samples}
 
-    def split(self, *, train: bool) -> Dataset:
+    def split(self, *, train: bool) -> ImageArrays:
         import numpy as np
-        import torch
-
-        from runner.data.memory import InMemory, resize
 
         count = self.samples[train]
         patterns = np.random.RandomState(0).randint(0, 256, (self.num_classes, 3, 4, 4))
         noise = np.random.RandomState(1 if train else 2).randint(-64, 65, (count, 3, 4, 4))
         targets = np.arange(count) % self.num_classes
         images = np.clip(patterns[targets] + noise, 0, 255).astype(np.uint8)
-        # Kept small and enlarged batch by batch, or 10,000 images of 224 pixels would take 1.5 GB.
-        small = torch.from_numpy(images)
-        if self.image_size <= 64:
-            small = resize(small, self.image_size)
-        return InMemory(small, torch.from_numpy(targets), image_size=self.image_size)
+        return ImageArrays(images, targets, self.image_size)

@@ -9,6 +9,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from runner.data import digits
+from runner.data.build import build_dataset
 from runner.data.digits import Digits, read, split_indices
 
 
@@ -41,7 +42,7 @@ def test_images_are_the_digits_enlarged(reference, size):
     data = Digits(image_size=size)
     for train in (True, False):
         chosen = split_indices(reference[1], train=train)
-        samples = data.split(train=train)
+        samples = build_dataset(data, train=train)
         images, targets = samples.batch(np.arange(len(samples)), np.zeros(len(samples), np.uint64))
         assert images.shape == (len(chosen), 3, size, size)
         assert np.array_equal(targets, reference[1][chosen])
@@ -55,7 +56,7 @@ def test_images_are_the_digits_enlarged(reference, size):
 
 
 def test_mean_and_deviation_are_those_of_the_training_part():
-    samples = Digits(image_size=32).split(train=True)
+    samples = build_dataset(Digits(image_size=32), train=True)
     pixels = samples.images.double() / 255
     assert Digits.mean[0] == pytest.approx(pixels.mean().item(), abs=0.002)
     assert Digits.std[0] == pytest.approx(pixels.std().item(), abs=0.015)

@@ -9,6 +9,7 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from runner.data.base import CorruptSample
+from runner.data.build import build_dataset
 from runner.data.imagefolder import ImageFolder
 from runner.errors import ConfigurationError
 from runner.rng import seed_sample
@@ -50,14 +51,14 @@ DAMAGES = [truncate, empty, text, break_png, break_tables]
 def test_classes_are_the_folders_in_order(photos):
     data = ImageFolder(root=str(photos), image_size=SIDE)
     assert (data.classes, data.num_classes) == (["cat", "coffee", "person"], 3)
-    training, evaluation = data.split(train=True), data.split(train=False)
+    training, evaluation = build_dataset(data, train=True), build_dataset(data, train=False)
     assert (len(training), len(evaluation)) == (15, 9)
     assert list(training.targets) == [0] * 5 + [1] * 5 + [2] * 5
     assert [Path(path).name for path in training.paths[:5]] == ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg"]
 
 
 def test_evaluation_is_the_classic_resize_and_centre_crop(photos):
-    evaluation = ImageFolder(root=str(photos), image_size=224).split(train=False)
+    evaluation = build_dataset(ImageFolder(root=str(photos), image_size=224), train=False)
     image, target = evaluation[4]
     with Image.open(photos / "val" / "coffee" / "1.jpg") as file:
         expected = v2.Compose([v2.Resize(256), v2.CenterCrop(224), v2.PILToTensor()])(file.convert("RGB"))
@@ -67,7 +68,7 @@ def test_evaluation_is_the_classic_resize_and_centre_crop(photos):
 
 
 def test_training_crops_and_mirrors_at_random(photos):
-    training = ImageFolder(root=str(photos), image_size=SIDE).split(train=True)
+    training = build_dataset(ImageFolder(root=str(photos), image_size=SIDE), train=True)
     seed_sample(1)
     views = [training[0][0] for _ in range(8)]
     assert {view.shape for view in views} == {(3, SIDE, SIDE)}
@@ -82,14 +83,14 @@ def test_images_of_any_mode_have_three_channels(own_photos, mode):
     with Image.open(own_photos / "val" / "cat" / "0.jpg") as photo:
         photo.convert(mode).save(path)
     (own_photos / "val" / "cat" / "0.jpg").unlink()
-    assert ImageFolder(root=str(own_photos), image_size=SIDE).split(train=False)[0][0].shape == (3, SIDE, SIDE)
+    assert build_dataset(ImageFolder(root=str(own_photos), image_size=SIDE), train=False)[0][0].shape == (3, SIDE, SIDE)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_a_corrupt_sample_with_its_path(own_photos, damage):
     path = own_photos / "train" / "coffee" / "2.jpg"
     damage(path)
-    training = ImageFolder(root=str(own_photos), image_size=SIDE).split(train=True)
+    training = build_dataset(ImageFolder(root=str(own_photos), image_size=SIDE), train=True)
     with pytest.raises(CorruptSample) as caught:
         training[7]
     assert caught.value.path == str(path)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from runner.data.build import build_dataset
 from runner.data.imagefolder import ImageFolder
 from runner.data.memory import InMemory
 from runner.errors import ConfigurationError
@@ -30,7 +31,7 @@ def state() -> tuple:
 
 @pytest.fixture
 def train(photos):
-    return ImageFolder(root=str(photos), image_size=SIDE).split(train=True)
+    return build_dataset(ImageFolder(root=str(photos), image_size=SIDE), train=True)
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])

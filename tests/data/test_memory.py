@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
+from runner.data import memory
 from runner.data.memory import InMemory, crop_flip, resize
 from runner.rng import sample_keys
 
@@ -50,6 +51,17 @@ def test_resize_keeps_range_and_even_colours():
     larger = resize(black_and_white, 40)
     assert larger.dtype == torch.uint8
     assert (int(larger.min()), int(larger.max())) == (0, 255)
+
+
+@pytest.mark.parametrize("size", [8, 40])
+def test_resizing_all_images_at_once_or_batch_by_batch_is_the_same(monkeypatch, size):
+    at_once = InMemory(IMAGES, torch.arange(400), image_size=size, augment="crop_flip")
+    monkeypatch.setattr(memory, "AT_ONCE", 400 * 3 * size**2 - 1)
+    later = InMemory(IMAGES, torch.arange(400), image_size=size, augment="crop_flip")
+    assert (at_once.images.shape[-1], later.images.shape[-1]) == (size, SIZE)
+    chosen = np.array([7, 399, 20])
+    for one, other in zip(at_once.batch(chosen, KEYS[chosen]), later.batch(chosen, KEYS[chosen]), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -5,17 +5,18 @@ import hashlib
 import numpy as np
 import pytest
 
+from runner.data.build import build_dataset
 from runner.data.synthetic import Synthetic
 
 
 def batch(data: Synthetic, *, train: bool, count: int = 8):
-    return data.split(train=train).batch(np.arange(count), np.zeros(count, np.uint64))
+    return build_dataset(data, train=train).batch(np.arange(count), np.zeros(count, np.uint64))
 
 
 @pytest.mark.parametrize("size", [1, 32, 64, 65, 224])
 def test_sizes(size):
     data = Synthetic(image_size=size, num_classes=5, train_samples=13, val_samples=9)
-    assert (len(data.split(train=True)), len(data.split(train=False))) == (13, 9)
+    assert tuple(len(build_dataset(data, train=train)) for train in (True, False)) == (13, 9)
     images, targets = batch(data, train=True)
     assert images.shape == (8, 3, size, size)
     assert targets.tolist() == [0, 1, 2, 3, 4, 0, 1, 2]

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torchvision import datasets
 
-from runner.data.build import build_data
+from runner.data.build import build_data, build_dataset
 from runner.data.torchvision import KNOWN
+from runner.data.torchvision_files import read
 from runner.errors import ConfigurationError
 from tests.in_process import config, small, train
 
@@ -68,9 +69,9 @@ def name_and_root(request, tmp_path, monkeypatch) -> tuple[str, Path]:
     """An option and the folder that holds its files."""
     root = tmp_path / "data"
     if "cifar" in request.param:
-        write_cifar(root, monkeypatch, kind=getattr(datasets, KNOWN[request.param].name))
+        write_cifar(root, monkeypatch, kind=getattr(datasets, KNOWN[request.param].kind))
     else:
-        write_idx(root, KNOWN[request.param].name)
+        write_idx(root, KNOWN[request.param].kind)
     return request.param, root
 
 
@@ -83,13 +84,14 @@ def test_images_and_classes_are_those_of_the_files(name_and_root):
     data = build_data(section(name, root))
     assert data.num_classes == (100 if name == "cifar100" else 10)
     for is_train in (True, False):
-        samples = data.split(train=is_train)
-        assert len(samples) == COUNTS[is_train]
-        assert samples.targets.tolist() == labels(train=is_train)
-        assert samples.augment == (data.augment if is_train else "none")
+        files = read(data.split(train=is_train))
+        assert files.targets.tolist() == labels(train=is_train)
+        assert files.augment == (data.augment if is_train else "none")
         shape = (3, 32, 32) if "cifar" in name else (1, 28, 28)
         expected = pixels((COUNTS[is_train], int(np.prod(shape))), train=is_train).reshape(-1, *shape)
-        assert np.array_equal(samples.images, expected)
+        assert np.array_equal(files.images, expected)
+        samples = build_dataset(data, train=is_train)
+        assert len(samples) == COUNTS[is_train]
         images, _ = samples.batch(np.arange(3), np.zeros(3, np.uint64))
         assert images.shape == (3, 3, 32, 32)
 
@@ -104,7 +106,7 @@ def test_a_run_over_them(name_and_root, tmp_path):
 def test_augmentation_is_chosen_by_the_option(name_and_root):
     name, root = name_and_root
     assert build_data(section(name, root)).augment == ("crop_flip" if "cifar" in name else "none")
-    samples = build_data(section(name, root, "data.augment=crop_flip")).split(train=True)
+    samples = build_dataset(build_data(section(name, root, "data.augment=crop_flip")), train=True)
     keys = np.arange(20, dtype=np.uint64) * np.uint64(2**33 + 18)
     plain = samples.batch(np.arange(20), np.zeros(20, np.uint64))[0]
     assert not torch.equal(samples.batch(np.arange(20), keys)[0], plain)
@@ -128,7 +130,7 @@ def test_a_failing_download_is_said_with_path_and_remedy(name, tmp_path, monkeyp
     with pytest.raises(
         ConfigurationError, match=rf"data={name}: {tmp_path}/\S+ .*could not be downloaded .*data=digits"
     ):
-        data.split(train=True)
+        build_dataset(data, train=True)
 
 
 def test_damaged_files_are_refused(name_and_root):
@@ -138,4 +140,4 @@ def test_damaged_files_are_refused(name_and_root):
     for damage in (whole[:100], whole[:2], b"", b"nonsense" * 100):
         path.write_bytes(damage)
         with pytest.raises(ConfigurationError, match=rf"data={name}: {path} cannot be read \(.+\)\. .*data\.root"):
-            build_data(section(name, root)).split(train=True)
+            build_dataset(build_data(section(name, root)), train=True)

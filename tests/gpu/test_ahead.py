@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from runner.data.build import build_dataset
 from runner.data.imagefolder import ImageFolder
 from tests.data.conftest import loader, save_photos
 
@@ -13,7 +14,7 @@ def test_streams(tmp_path, num_workers):
     """With the GPU kept busy, so that the host is many batches ahead of it."""
     device = torch.device("cuda", 0)
     root = save_photos(tmp_path / "photos", train=20, val=5)
-    data = ImageFolder(root=str(root), image_size=224).split(train=True)
+    data = build_dataset(ImageFolder(root=str(root), image_size=224), train=True)
     made = loader(data, batch_size=6, num_workers=num_workers, dtype=torch.float32, device=device)
     expected = []
     for batch in made.epoch(0):
