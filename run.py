@@ -1,17 +1,26 @@
 """Run one experiment: compose, check, freeze, launch. `python run.py --help` shows what can be chosen."""
 
-# First, since it settles how Hydra reports errors.
-from runner.command_line import check_experiment, command_line, in_sweep, job
+import os
+import sys
+from pathlib import Path
+
+NAMES = str(Path(__file__).resolve().parent / ".names")
+if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and no other, in every child process too
+    sys.path[0] = NAMES
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [NAMES, os.environ.get("PYTHONPATH")]))
+
+# Before Hydra, since it settles how Hydra reports errors.
+from manyheads.runner.config.command_line import check_experiment, command_line, in_sweep, job
 
 import hydra  # isort: skip
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from launchers.base import launch, prepare
-from runner.freeze import freeze
-from runner.provenance import record
-from runner.seal import seal_file
-from runner.trust.targets import judge
+from manyheads.launchers.base import launch, prepare
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.provenance.record import record
+from manyheads.runner.run.seal import seal_file
+from manyheads.runner.trust.check import judge
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")

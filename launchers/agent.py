@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from launchers.base import Job
-from launchers.processes import supervise
-from runner.parent_death import die_with_parent
+from manyheads.launchers.base import Job
+from manyheads.launchers.processes import supervise
+from manyheads.runner.run.parent_death import die_with_parent
 
 ExitCodes = dict[int, int]
 
@@ -22,7 +22,7 @@ def run_agent(
     stall_timeout: float,
     quiet: bool = False,
 ) -> None:
-    """Run ``command`` to its end and raise as ``launchers.processes.supervise`` does.
+    """Run ``command`` to its end and raise as ``manyheads.launchers.processes.supervise`` does.
 
     ``log``: where its messages go, and with ``quiet`` its standard output too. ``read_exit_codes``: finds in them
     the ranks that failed.
@@ -42,7 +42,7 @@ def run_agent(
 
 
 class AgentRanks:
-    """The agent and its ranks, in the words of ``launchers.processes.Ranks``."""
+    """The agent and its ranks, in the words of ``manyheads.launchers.processes.Ranks``."""
 
     patience = 2.0
 

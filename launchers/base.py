@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launchers.gpu_load import gpu_load
-from launchers.signals import received_signals
-from runner import hardware
-from runner.compatibility import gpus_used
-from runner.errors import ConfigurationError, Interrupted, RunFailed
-from runner.failure import Failure
-from runner.heartbeat import Heartbeat
-from runner.result import finish
-from runner.run_folder import RunFolder
+from manyheads.launchers.gpu_load import gpu_load
+from manyheads.launchers.signals import received_signals
+from manyheads.runner.config.checks.complete import gpus_used
+from manyheads.runner.machine import hardware
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.result import finish
+from manyheads.runner.run.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-TRAIN = "runner.worker"
-PROJECT = str(Path(__file__).resolve().parent.parent)
+TRAIN = "manyheads.runner.loop.main"
+PROJECT = str(Path(__file__).resolve().parent.parent / ".names")
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from multiprocessing.context import ForkServerProcess
 from multiprocessing.util import Finalize
 from typing import ClassVar
 
-from launchers import warm
-from runner.parent_death import die_with_parent
-from runner.stop import SIGNALS
+from manyheads.launchers.warm import server as warm
+from manyheads.runner.loop.stop import SIGNALS
+from manyheads.runner.run.parent_death import die_with_parent
 
 POLL_SECONDS = 0.05  # between two looks at the ranks, of which one costs 0.2 ms
 
@@ -43,7 +43,7 @@ def _launch(folder: str, ranks: int, scratch: str) -> None:
     from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    from launchers.forked.rendezvous import BACKEND, OneMachine
+    from manyheads.launchers.forked.rendezvous import BACKEND, OneMachine
 
     rendezvous_handler_registry.register(BACKEND, OneMachine)
     setproctitle.setproctitle(f"manyheads: agent of {folder}")
@@ -87,7 +87,7 @@ class Rank(ForkServerProcess):
 
 def rank(folder: str) -> None:
     """Be one rank. The agent counts it as done when this returns, and as failed when the process ends before."""
-    from runner.worker import work
+    from manyheads.runner.loop.main import work
 
     if code := work(folder):
         os._exit(code)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from launchers.background import in_background
+from manyheads.launchers.background import in_background
 
 COLUMNS = ("time", "device", "utilisation_percent", "memory_used_mb", "memory_total_mb")
 EVERY_SECONDS = 1.0

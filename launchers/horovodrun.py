@@ -10,12 +10,12 @@ import shlex
 import sys
 from typing import Any
 
-from launchers import mpirun
-from launchers.agent import run_agent
-from launchers.base import Job, Launcher, tcp_meeting_point
-from launchers.terminal import passed_on
-from runner.hosts import read_hosts
-from runner.place import without_place
+from manyheads.launchers import mpirun
+from manyheads.launchers.agent import run_agent
+from manyheads.launchers.base import Job, Launcher, tcp_meeting_point
+from manyheads.launchers.stdout_relay import passed_on
+from manyheads.runner.run.layout import read_hosts
+from manyheads.runner.run.rank_env import without_place
 
 _ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
 

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-from launchers.background import in_background
-from launchers.base import Job, Launcher, meeting_point, variables_set
-from launchers.processes import stalled
-from launchers.signals import handled_by
-from launchers.spawn import Spawn
-from runner.errors import ConfigurationError, Interrupted, RunFailed
-from runner.failure import Failure
-from runner.heartbeat import Heartbeat
-from runner.result import finish
+from manyheads.launchers.background import in_background
+from manyheads.launchers.base import Job, Launcher, meeting_point, variables_set
+from manyheads.launchers.processes import stalled
+from manyheads.launchers.signals import handled_by
+from manyheads.launchers.spawn import Spawn
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.result import finish
 
 
 class Inline(Launcher):
@@ -35,7 +35,7 @@ class Inline(Launcher):
         )
 
     def launch(self, job: Job) -> None:
-        from runner.worker import run_rank
+        from manyheads.runner.loop.main import run_rank
 
         with (
             meeting_point() as meeting,

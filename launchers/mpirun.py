@@ -10,12 +10,12 @@ import shlex
 import sys
 from typing import Any
 
-from launchers.agent import run_agent
-from launchers.base import Job, Launcher, tcp_meeting_point
-from launchers.terminal import passed_on
-from runner.hardware import cpu_cores
-from runner.hosts import read_hosts
-from runner.place import without_place
+from manyheads.launchers.agent import run_agent
+from manyheads.launchers.base import Job, Launcher, tcp_meeting_point
+from manyheads.launchers.stdout_relay import passed_on
+from manyheads.runner.machine.hardware import cpu_cores
+from manyheads.runner.run.layout import read_hosts
+from manyheads.runner.run.rank_env import without_place
 
 # What ranks on other machines need of the environment; those on this machine have it anyway.
 EXPORTED = re.compile(r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV)")

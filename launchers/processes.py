@@ -9,10 +9,10 @@ from typing import Protocol
 
 import psutil
 
-from launchers.base import Job
-from runner.errors import ConfigurationError, Interrupted, RunFailed
-from runner.failure import Failure
-from runner.heartbeat import FAILED, FINISHED, Heartbeat
+from manyheads.launchers.base import Job
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, once one rank has failed

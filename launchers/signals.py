@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from runner.errors import Interrupted
-from runner.stop import SIGNALS
+from manyheads.runner.loop.stop import SIGNALS
+from manyheads.runner.run.errors import Interrupted
 
 Handler = Callable[[int, FrameType | None], None]
 

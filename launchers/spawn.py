@@ -12,10 +12,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from launchers import warm
-from launchers.base import Job, Launcher, meeting_point, variables_set
-from launchers.processes import supervise
-from launchers.signals import blocked_signals
+from manyheads.launchers.base import Job, Launcher, meeting_point, variables_set
+from manyheads.launchers.processes import supervise
+from manyheads.launchers.signals import blocked_signals
+from manyheads.launchers.warm import server as warm
 
 
 class Spawn(Launcher):
@@ -54,7 +54,7 @@ def _rank(main: str, folder: str) -> None:
 
 
 class SpawnedRanks:
-    """The child processes, one for each rank, in the words of ``launchers.processes.Ranks``."""
+    """The child processes, one for each rank, in the words of ``manyheads.launchers.processes.Ranks``."""
 
     patience = 0.0
 

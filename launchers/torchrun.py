@@ -13,17 +13,18 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from launchers import elastic, warm
-from launchers.agent import run_agent
-from launchers.base import Job, Launcher
-from launchers.processes import supervise
-from launchers.spawn import SpawnedRanks
+from manyheads.launchers import elastic
+from manyheads.launchers.agent import run_agent
+from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.processes import supervise
+from manyheads.launchers.spawn import SpawnedRanks
+from manyheads.launchers.warm import server as warm
 
 _FAILURE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 
 
 class Torchrun(Launcher):
-    """The agent's messages go to logs/torchrun.log. ``warm``: it and the ranks are forked from launchers.warm."""
+    """The agent's messages go to logs/torchrun.log. ``warm``: it and the ranks are forked from launchers/warm."""
 
     def __init__(self, *, warm: bool = False, **options: Any):
         super().__init__(**options)
@@ -56,7 +57,7 @@ class Torchrun(Launcher):
 
 
 class WarmAgent(SpawnedRanks):
-    """The agent and its ranks, in the words of ``launchers.processes.Ranks``."""
+    """The agent and its ranks, in the words of ``manyheads.launchers.processes.Ranks``."""
 
     patience = 2.0
 

@@ -1,16 +1,22 @@
 """``python -m runner``: what can be done besides starting runs."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from runner.command_line import exit_code
-from runner.errors import ConfigurationError
-from runner.ledger import Ledger
-from runner.log_file import log_file
-from runner.run_folder import RunFolder
+if __package__ == "runner":  # in a checkout: its code and no other, in every child process too
+    names = str(Path(__file__).resolve().parent.parent / ".names")
+    sys.path.insert(0, names)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [names, os.environ.get("PYTHONPATH")]))
+
+from manyheads.runner.config.command_line import exit_code
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.log_file import log_file
+from manyheads.runner.run.run_folder import RunFolder
 
 A_RUN = "its folder, such as outputs/2026-01-31/12-00-00"
 
@@ -38,7 +44,7 @@ def _command(commands: argparse._SubParsersAction, name: str, *, help: str) -> a
 
 def _add_doctor(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
-        from runner.doctor import examine, list_models
+        from manyheads.runner.commands.doctor import examine, list_models
 
         return exit_code(list_models if arguments.models else examine)
 
@@ -59,7 +65,7 @@ def _add_resume(commands: argparse._SubParsersAction) -> None:
 
 def _add_report(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
-        from runner.report import report
+        from manyheads.runner.report import report
 
         return exit_code(lambda: report(arguments.folders, baseline=arguments.baseline, to=arguments.to))
 
@@ -72,7 +78,7 @@ def _add_report(commands: argparse._SubParsersAction) -> None:
 
 def _add_reproduce(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
-        from runner.reproduce import reproduce
+        from manyheads.runner.reproduce import reproduce
 
         return reproduce(arguments.run, arguments.overrides, steps=arguments.steps, code=arguments.code)
 
@@ -86,7 +92,7 @@ def _add_reproduce(commands: argparse._SubParsersAction) -> None:
 
 def _add_parity(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
-        from runner.parity.command import parity
+        from manyheads.runner.parity.command import parity
 
         return parity(arguments.overrides, steps=arguments.steps)
 
@@ -98,7 +104,7 @@ def _add_parity(commands: argparse._SubParsersAction) -> None:
 
 def _add_install_horovod(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
-        from runner.install_horovod import install
+        from manyheads.runner.parallel.horovod.install import install
 
         return exit_code(lambda: install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild))
 
@@ -111,7 +117,7 @@ def _add_install_horovod(commands: argparse._SubParsersAction) -> None:
 
 def only_trust(arguments: list[str]) -> list[str]:
     """The packages that ``trust=...`` names. Raises ConfigurationError for anything else."""
-    from runner.trust.packages import split_typed
+    from manyheads.runner.trust.packages import split_typed
 
     packages, others = split_typed(arguments)
     if others:
@@ -121,9 +127,9 @@ def only_trust(arguments: list[str]) -> list[str]:
 
 def go_on(path: str, packages: Sequence[str] = ()) -> None:
     """Continue a run from its last checkpoint, or from the start when it has none; or a sweep. packages: trusted."""
-    from launchers.base import launch
-    from launchers.sweep.resume import resume
-    from runner.trust.folders import refuse_untrusted_run
+    from manyheads.launchers.base import launch
+    from manyheads.launchers.sweep.resume import resume
+    from manyheads.runner.trust.folders import refuse_untrusted_run
 
     if Ledger(path).exists():
         resume(Path(path), packages)

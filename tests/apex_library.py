@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from runner import apex_installation, hardware
-from runner.attempt import Session
+from manyheads.runner.loop.session import Session
+from manyheads.runner.machine import apex as apex_installation
+from manyheads.runner.machine import hardware
 from tests import in_process
 
 STAND_IN = Path(__file__).parent / "apex_stand_in"
 IS_REAL = not any(apex_installation.unavailable(part) for part in apex_installation.PARTS)
 DEVICE = "cuda" if IS_REAL else "cpu"
 marks = [pytest.mark.gpu] if IS_REAL else []
-OURS = ("runner.parallel.apex", "runner.precision.apex")
+OURS = ("manyheads.runner.parallel.apex.rank", "manyheads.runner.precision.apex.rank")
 
 
 @contextmanager

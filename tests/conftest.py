@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pytest
 
-from runner.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +45,7 @@ class RunCommand(Protocol):
 
 def execute(*command: str, cwd: Path, timeout: float = 120) -> Done:
     """Run a command to its end, or kill it after ``timeout`` seconds and raise TimeoutExpired."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".names")}
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=environment)
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -10,16 +10,16 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from runner import build
-from runner.attempt import Session
-from runner.breakdown import TRAINING
-from runner.checkpoint import Checkpoints
-from runner.config import CONF
-from runner.freeze import checked
-from runner.heartbeat import Heartbeat
-from runner.place import Place
-from runner.run_folder import RunFolder
-from runner.trainer import Trainer
+from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.schema import CONF
+from manyheads.runner.loop import build
+from manyheads.runner.loop.breakdown import TRAINING
+from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.rank_env import Place
+from manyheads.runner.run.run_folder import RunFolder
 
 # 40 updates in two epochs of 20, a second of work; two log intervals in an epoch and a shorter third one.
 SMALL = (

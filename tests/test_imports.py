@@ -7,24 +7,22 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
-from runner.config import CONF, options, read_option
+from manyheads.runner.config.schema import options, read_option
 from tests.conftest import ROOT, RUN
 from tests.data.conftest import save_photos
 
 RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
 BANNED = RUFF["flake8-tidy-imports"]["banned-module-level-imports"]
-TORCH_FREE = [f"launchers.{path.stem}" for path in sorted((ROOT / "launchers").glob("*.py"))]
-TORCH_FREE += [
-    f"runner.{name}"
-    for name in ("errors", "rules", "config", "compatibility", "command_line", "run_folder", "heartbeat", "hardware")
-    + ("provenance", "result", "doctor", "parent_death", "instantiate", "display", "worker", "__main__")
-    + ("apex_compatibility", "apex_installation", "horovod_compatibility", "horovod_installation", "horovod_build")
-    + ("install_horovod", "place", "hosts", "freeze", "ledger", "report", "report.command")
+IN_RANKS = ("loop", "rank", "rank.py")
+WARM = "launchers/warm/preload.py"  # what is imported before ranks are forked from it
+TORCH_FREE = [
+    ".".join(("manyheads", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+    for room in ("runner", "launchers")
+    for path in sorted((ROOT / room).rglob("*.py"))
+    if not {*IN_RANKS} & {*path.relative_to(ROOT).parts} and "hydra_plugins" not in path.parts
+    if str(path.relative_to(ROOT)) != WARM
 ]
-DATA = {yaml.safe_load(path.read_text())["_target_"].rpartition(".")[0] for path in (CONF / "data").iterdir()}
-TORCH_FREE += sorted(DATA - {""})  # the parent asks them whether their files are there
 
 
 def imported(*command: str, cwd: Path) -> tuple[int, set[str]]:
@@ -34,7 +32,7 @@ def imported(*command: str, cwd: Path) -> tuple[int, set[str]]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".names")},
     )
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return done.returncode, {line.rpartition("|")[2].strip() for line in lines}
@@ -56,7 +54,7 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
     sections = [{**read_option("data", name), "root": photos} for name in options("data") if name != "custom"]
     code = (
         "import inspect, sys\n"
-        "from runner.fingerprint import option_class\n"
+        "from manyheads.runner.provenance.fingerprint import option_class\n"
         f"for section in {sections!r}:\n"
         "    kind = option_class(section['_target_'])\n"
         "    data = kind(**{key: section[key] for key in inspect.signature(kind).parameters})\n"
@@ -75,13 +73,13 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
         ([str(RUN), "parallel=ddp", "data.batch_size=3"], 2),
         ([str(RUN), "parallel=dpp"], 2),
         ([str(RUN), "data=mnist", "data.download=false", "data.root=/nowhere"], 2),
-        (["-m", "runner", "doctor"], 0),
-        (["-m", "runner", "resume", "/nowhere"], 2),
+        (["-m", "manyheads.runner", "doctor"], 0),
+        (["-m", "manyheads.runner", "resume", "/nowhere"], 2),
     ],
     ids=lambda value: " ".join(map(os.path.basename, value)) if isinstance(value, list) else str(value),
 )
 def test_what_starts_no_rank_imports_no_torch(tmp_path, command, code):
     returned, modules = imported(*command, cwd=tmp_path)
     assert returned == code
-    assert "runner.config" in modules
+    assert "manyheads.runner.config.schema" in modules
     assert modules & set(BANNED) == set()

@@ -12,18 +12,18 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from launchers.sweep import console
-from launchers.sweep.conclusion import conclude
-from launchers.sweep.devices import jobs_at_once, on_cores, shares_of_cores
-from launchers.sweep.exclude import check_used, combinations
-from launchers.sweep.options import Options
-from launchers.sweep.plan import Planned, compose, frozen, save_composed, task_config
-from launchers.sweep.resume import go_on
-from launchers.sweep.run import run_jobs
-from runner.command_line import note, report
-from runner.config import is_run_config
-from runner.errors import ConfigurationError, Unavailable
-from runner.ledger import Entry, Ledger
+from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.conclusion import conclude
+from manyheads.launchers.sweep.devices import jobs_at_once, on_cores, shares_of_cores
+from manyheads.launchers.sweep.exclude import check_used, combinations
+from manyheads.launchers.sweep.options import Options
+from manyheads.launchers.sweep.plan import Planned, compose, frozen, save_composed, task_config
+from manyheads.launchers.sweep.resume import go_on
+from manyheads.launchers.sweep.run import run_jobs
+from manyheads.runner.config.command_line import note, report
+from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.ledger import Entry, Ledger
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from launchers.sweep import console
-from runner.ledger import Ledger
-from runner.report import refresh
-from runner.run_folder import RunFolder
+from manyheads.launchers.sweep import console
+from manyheads.runner.report import refresh
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
 
 
 def conclude(ledger: Ledger, *, every_job: bool) -> None:

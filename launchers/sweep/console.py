@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from launchers.sweep.plan import Planned
-from runner.ledger import STATES, Entry, Ledger
-from runner.run_folder import RunFolder
+from manyheads.launchers.sweep.plan import Planned
+from manyheads.runner.run.ledger import STATES, Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
 
 COLOURS = {"completed": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
 

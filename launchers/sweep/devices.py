@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 from omegaconf import DictConfig
 
-from runner import hardware
-from runner.compatibility import ONE_PROCESS_STRATEGIES
-from runner.config import is_run_config
+from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES
+from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.machine import hardware
 
 
 class Room:

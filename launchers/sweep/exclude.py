@@ -5,8 +5,8 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from runner.command_line import QUOTES
-from runner.errors import ConfigurationError
+from manyheads.runner.config.command_line import QUOTES
+from manyheads.runner.run.errors import ConfigurationError
 
 Combination = dict[str, Any]
 _ABSENT = object()

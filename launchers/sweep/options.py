@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from runner import rules
-from runner.errors import ConfigurationError
+from manyheads.runner.config import rules
+from manyheads.runner.run.errors import ConfigurationError
 
 RULES = {
     "jobs": rules.either(rules.AUTO, rules.whole(1)),

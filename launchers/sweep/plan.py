@@ -10,17 +10,17 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import filter_overrides
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from launchers.sweep.exclude import combinations, excluded_by, written
-from launchers.sweep.options import Options
-from runner.command_line import check_experiment
-from runner.config import is_run_config
-from runner.errors import ConfigurationError, Unavailable
-from runner.freeze import checked, freeze
-from runner.ledger import Entry
-from runner.provenance import signature
-from runner.run_folder import RunFolder
-from runner.seal import seal_file
-from runner.trust.targets import trust_in_force
+from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
+from manyheads.launchers.sweep.options import Options
+from manyheads.runner.config.command_line import check_experiment
+from manyheads.runner.config.freeze import checked, freeze
+from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.provenance.record import signature
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.ledger import Entry
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import seal_file
+from manyheads.runner.trust.check import trust_in_force
 
 
 @dataclass(frozen=True)

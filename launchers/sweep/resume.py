@@ -7,21 +7,21 @@ from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from launchers.base import launch
-from launchers.sweep import console
-from launchers.sweep.conclusion import conclude
-from launchers.sweep.devices import jobs_at_once
-from launchers.sweep.options import Options
-from launchers.sweep.run import run_jobs
-from runner.command_line import reported
-from runner.errors import ConfigurationError
-from runner.freeze import freeze
-from runner.ledger import Entry, Ledger
-from runner.log_file import log_file
-from runner.provenance import record
-from runner.report import is_current
-from runner.run_folder import RunFolder
-from runner.trust.folders import refuse_untrusted_jobs
+from manyheads.launchers.base import launch
+from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.conclusion import conclude
+from manyheads.launchers.sweep.devices import jobs_at_once
+from manyheads.launchers.sweep.options import Options
+from manyheads.launchers.sweep.run import run_jobs
+from manyheads.runner.config.command_line import reported
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.provenance.record import record
+from manyheads.runner.report import is_current
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.log_file import log_file
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.folders import refuse_untrusted_jobs
 
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
@@ -46,7 +46,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
 
 
 def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
-    """Start, or go on with, one job in this process; returns its objective. Raises as ``launchers.base.launch``."""
+    """Start, or go on with, one job in this process; returns its objective. Raises as ``launch`` does."""
     folder = RunFolder(ledger.sweep / entry.folder)
     result = folder.read_result()
     if result is not None and result["status"] == "completed":

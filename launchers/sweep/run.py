@@ -3,15 +3,15 @@
 import signal
 from pathlib import Path
 
-from launchers.signals import handled_by, interrupt
-from launchers.sweep import console
-from launchers.sweep.options import Options
-from launchers.sweep.slots import Slots
-from launchers.sweep.states import Start, settle, split
-from runner.command_line import note
-from runner.errors import Interrupted, RunFailed
-from runner.failure import Failure
-from runner.ledger import Entry, Ledger
+from manyheads.launchers.signals import handled_by, interrupt
+from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.options import Options
+from manyheads.launchers.sweep.slots import Slots
+from manyheads.launchers.sweep.states import Start, settle, split
+from manyheads.runner.config.command_line import note
+from manyheads.runner.run.errors import Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.ledger import Entry, Ledger
 
 
 def run_jobs(entries: list[Entry], ledger: Ledger, options: Options, start: Start, *, slots: int = 1) -> list[Entry]:

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from typing import TYPE_CHECKING, Any
 
-from launchers.processes import POLL_SECONDS
-from launchers.signals import handled_by, interrupt, received_signals
-from launchers.sweep.devices import Room, on_cores, shares_of_cores
-from launchers.sweep.states import Start, settle
-from runner import hardware
-from runner.compatibility import gpus_used
-from runner.ledger import Entry
-from runner.parent_death import die_with_parent
-from runner.run_folder import RunFolder
+from manyheads.launchers.processes import POLL_SECONDS
+from manyheads.launchers.signals import handled_by, interrupt, received_signals
+from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
+from manyheads.launchers.sweep.states import Start, settle
+from manyheads.runner.config.checks.complete import gpus_used
+from manyheads.runner.machine import hardware
+from manyheads.runner.run.ledger import Entry
+from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from launchers.sweep.run import Progress
+    from manyheads.launchers.sweep.run import Progress
 
 
 class Slot:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from runner.compatibility import batch_per_rank
-from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
-from runner.ledger import Entry
-from runner.run_folder import RunFolder
+from manyheads.runner.config.checks.complete import batch_per_rank
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
+from manyheads.runner.run.ledger import Entry
+from manyheads.runner.run.run_folder import RunFolder
 
 Start = Callable[[Entry], object]
 NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runner.parity.outcome import FAILED, Outcome, near
+from manyheads.runner.parity.outcome import FAILED, Outcome, near
 
 NAMED = 3
 UNFINISHED = "Expected to have finished reduction"  # how DistributedDataParallel begins to say it

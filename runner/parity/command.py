@@ -6,23 +6,23 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from launchers.base import launch, prepare
-from launchers.signals import blocked_signals, handled_by, interrupt
-from runner.command_line import exit_code
-from runner.errors import DIFFERS, ConfigurationError, RunFailed
-from runner.freeze import freeze
-from runner.hosts import ranks
-from runner.log_file import log_file
-from runner.parity.outcome import FAILED, NOT_HERE, Outcome, judged
-from runner.parity.plan import BASELINE, WHICH, Planned, plan
-from runner.parity.task import StepFiles, Task, write_task
-from runner.parity.terminal import announce, show
-from runner.provenance import record
-from runner.report.agreement import tolerance_of
-from runner.run_folder import RunFolder, fresh_folder
+from manyheads.launchers.base import launch, prepare
+from manyheads.launchers.signals import blocked_signals, handled_by, interrupt
+from manyheads.runner.config.command_line import exit_code
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome, judged
+from manyheads.runner.parity.plan import BASELINE, WHICH, Planned, plan
+from manyheads.runner.parity.task import StepFiles, Task, write_task
+from manyheads.runner.parity.terminal import announce, show
+from manyheads.runner.provenance.record import record
+from manyheads.runner.report.agreement import tolerance_of
+from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
+from manyheads.runner.run.layout import ranks
+from manyheads.runner.run.log_file import log_file
+from manyheads.runner.run.run_folder import RunFolder, fresh_folder
 
 PARITY = Path("outputs") / "parity"
-RANK = "runner.parity.probe"
+RANK = "manyheads.runner.parity.rank.probe"
 
 
 def parity(overrides: list[str], *, steps: str) -> int:

@@ -8,11 +8,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from runner.command_line import check_experiment
-from runner.compatibility import ONE_PROCESS_STRATEGIES
-from runner.config import CONF, no_such_option, options, read_option, unknown_key
-from runner.errors import ConfigurationError, Unavailable
-from runner.freeze import checked
+from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES
+from manyheads.runner.config.command_line import check_experiment
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.schema import CONF, no_such_option, options, read_option, unknown_key
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
 
 BASELINE = "single"
 PRECISION = "fp64"  # in which rounding can't be taken for a difference

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from runner.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 
 FILE = "task.json"
 

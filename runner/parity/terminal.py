@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.parity.causes import causes, unused_note
-from runner.parity.outcome import FAILED, NOT_HERE, Outcome
-from runner.parity.plan import BASELINE
-from runner.parity.task import Task
-from runner.run_folder import RunFolder
+from manyheads.runner.parity.causes import causes, unused_note
+from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome
+from manyheads.runner.parity.plan import BASELINE
+from manyheads.runner.parity.task import Task
+from manyheads.runner.run.run_folder import RunFolder
 
 COLUMNS = {"loss": "loss", "gradient": "gradients", "weight": "weights", "buffer": "buffers"}
 MOST_TOLD = 8

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.provenance import WITHOUT_EFFECT
-from runner.report.keys import text_of
-from runner.report.rows import Row
+from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.report.keys import text_of
+from manyheads.runner.report.rows import Row
 
 FIRST_ROWS = 5
 MOST_TOLD = 6

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from runner.report.columns import number
-from runner.report.comparison import Comparison
-from runner.report.palette import Look, look, rest_of, short
-from runner.report.picture import BATCH, accuracy_curve, batch, batch_dashes, throughput_lines
-from runner.report.reading import Columns
-from runner.report.rows import Row
+from manyheads.runner.report.columns import number
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.palette import Look, look, rest_of, short
+from manyheads.runner.report.picture import BATCH, accuracy_curve, batch, batch_dashes, throughput_lines
+from manyheads.runner.report.reading import Columns
+from manyheads.runner.report.rows import Row
 
 MOST_POINTS = 200  # of a curve
 MOST_NAME = 60  # of a line of throughput, letters

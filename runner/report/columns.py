@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runner.report.comparison import Comparison
-from runner.report.rows import Row
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.rows import Row
 
 Value = str | float | int | None
 NONE = "–"

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.config import GROUPS
-from runner.ledger import STATES
-from runner.report.agreement import agree
-from runner.report.baseline import compare_speed, make_rule
-from runner.report.fairness import differences, differing, fair_values, is_swept, listed
-from runner.report.keys import swept_keys
-from runner.report.material import Job, Material
-from runner.report.rows import Row, make_rows
+from manyheads.runner.config.schema import GROUPS
+from manyheads.runner.report.agreement import agree
+from manyheads.runner.report.baseline import compare_speed, make_rule
+from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, listed
+from manyheads.runner.report.keys import swept_keys
+from manyheads.runner.report.material import Job, Material
+from manyheads.runner.report.rows import Row, make_rows
+from manyheads.runner.run.ledger import STATES
 
 TOLD_ELSEWHERE = ("parallel.", "launcher.", "checkpoint.", "data.root", "trainer.device")  # or without effect
 SUSPICIOUS = 1.2  # efficiency; caches and less memory traffic for each rank can make somewhat more than 1

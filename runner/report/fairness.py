@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from runner.report.keys import text_of
-from runner.report.rows import Row
+from manyheads.runner.report.keys import text_of
+from manyheads.runner.report.rows import Row
 
 GROUPS = ("model.", "data.", "precision.")
 SINGLE = ("seed", "trainer.epochs", "trainer.max_steps", "parallel.compression")

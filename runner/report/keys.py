@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runner.config import GROUPS
-from runner.report.material import Job, Material
+from manyheads.runner.config.schema import GROUPS
+from manyheads.runner.report.material import Job, Material
 
 DERIVED = ("launcher.threads_per_rank", "parallel.backward_passes_per_step")  # follow other keys unless chosen
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn

@@ -4,11 +4,11 @@ import fcntl
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.errors import ConfigurationError
-from runner.failure import Failure
-from runner.ledger import Entry, Ledger
-from runner.report.reading import Run, read_overrides, read_run
-from runner.run_folder import RunFolder
+from manyheads.runner.report.reading import Run, read_overrides, read_run
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
 
 # Of steps.csv; of long runs reading numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.report.reading import Run
+from manyheads.runner.report.reading import Run
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runner.report.charts import charts
-from runner.report.columns import Column, shown_columns
-from runner.report.comparison import Comparison
-from runner.report.keys import text_of
-from runner.report.rows import Row
+from manyheads.runner.report.charts import charts
+from manyheads.runner.report.columns import Column, shown_columns
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.keys import text_of
+from manyheads.runner.report.rows import Row
 
 HERE = Path(__file__).parent
 PROVENANCE = ("host", "devices", "commit", "clean", "command")

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from runner.report.columns import titles
-from runner.report.comparison import Comparison
-from runner.report.rows import Row
+from manyheads.runner.report.columns import titles
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.rows import Row
 
 BY_BACKEND = {
     "single": "#56646e",

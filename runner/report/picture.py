@@ -5,10 +5,10 @@ import math
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from runner.report.columns import number
-from runner.report.comparison import Comparison
-from runner.report.palette import DASHES, Look, look, rest_of, short
-from runner.report.rows import Row
+from manyheads.runner.report.columns import number
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.palette import DASHES, Look, look, rest_of, short
+from manyheads.runner.report.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

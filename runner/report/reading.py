@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from runner.run_folder import LOADER, RunFolder
+from manyheads.runner.run.run_folder import LOADER, RunFolder
 
 Columns = dict[str, list[float]]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.report.keys import parsed, value_of
-from runner.report.material import Job, Material
-from runner.report.measures import Measures, fold, measure
+from manyheads.runner.report.keys import parsed, value_of
+from manyheads.runner.report.material import Job, Material
+from manyheads.runner.report.measures import Measures, fold, measure
 
 ORDER = ("running", "interrupted", "failed", "skipped", "pending")  # of what is said of a job, none of it completed
 

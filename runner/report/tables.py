@@ -3,9 +3,9 @@
 import csv
 import io
 
-from runner.report.columns import Column, file_columns, shown_columns
-from runner.report.comparison import Comparison
-from runner.report.rows import Row
+from manyheads.runner.report.columns import Column, file_columns, shown_columns
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.rows import Row
 
 
 def as_csv(comparison: Comparison) -> str:

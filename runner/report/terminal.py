@@ -8,8 +8,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.columns import Column, median, shown_columns
-from runner.report.comparison import Comparison
+from manyheads.runner.report.columns import Column, median, shown_columns
+from manyheads.runner.report.comparison import Comparison
 
 SPREAD = "the spread of s/epoch"
 DISPENSABLE = (

@@ -1,5 +1,5 @@
 """Repeat a finished run from what it saved, and say whether it is the same."""
 
-from runner.reproduce.command import reproduce
+from manyheads.runner.reproduce.command import reproduce
 
 __all__ = ["reproduce"]

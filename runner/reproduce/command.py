@@ -10,24 +10,24 @@ from hydra import compose, initialize_config_dir
 from rich.console import Console
 from rich.text import Text
 
-from runner import saved
-from runner.code_state import code_at_start
-from runner.command_line import exit_code
-from runner.config import CONF
-from runner.errors import DIFFERS, ConfigurationError
-from runner.freeze import checked
-from runner.provenance import describe
-from runner.report.agreement import tolerance_of
-from runner.report.reading import read_run
-from runner.reproduce.differences import Difference, differences, overridden, show
-from runner.reproduce.past import Past, read_past
-from runner.reproduce.program import Program, recorded_program
-from runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, judge
-from runner.reproduce.windows import windows
-from runner.run_folder import RunFolder, fresh_folder
-from runner.trust.guard import recorded_values, typed_values
-from runner.trust.packages import Trust, split_typed, trusted_packages
-from runner.trust.targets import judge_with
+from manyheads.runner.config import saved
+from manyheads.runner.config.command_line import exit_code
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.schema import CONF
+from manyheads.runner.provenance.code_state import code_at_start
+from manyheads.runner.provenance.record import describe
+from manyheads.runner.report.agreement import tolerance_of
+from manyheads.runner.report.reading import read_run
+from manyheads.runner.reproduce.differences import Difference, differences, overridden, show
+from manyheads.runner.reproduce.recorded import Past, read_past
+from manyheads.runner.reproduce.replay import windows
+from manyheads.runner.reproduce.rerun import Program, recorded_program
+from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, judge
+from manyheads.runner.run.errors import DIFFERS, ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder, fresh_folder
+from manyheads.runner.trust.check import judge_with
+from manyheads.runner.trust.guard import recorded_values, typed_values
+from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
 RUN_DIR = "hydra.run.dir="
@@ -115,7 +115,7 @@ def _judge(past: Past, folder: RunFolder, program: Program, overrides: list[str]
     now = read_run(folder.path)
 
     def weights() -> Any:
-        from runner.reproduce.weights import farthest_weight
+        from manyheads.runner.reproduce.rank import farthest_weight
 
         return farthest_weight(past.folder, folder, step=past.result["steps"])
 

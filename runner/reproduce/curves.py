@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
-from runner.report.agreement import FIRST_ROWS, GROWTH, STEADY_STEPS
-from runner.report.reading import Columns
+from manyheads.runner.report.agreement import FIRST_ROWS, GROWTH, STEADY_STEPS
+from manyheads.runner.report.reading import Columns
 
 STEP_VALUES = ("loss", "grad_norm")
 EPOCH_VALUES = ("train_loss", "val_loss", "val_acc1", "val_acc5")
@@ -86,7 +86,7 @@ def departure(found: Iterable[Pair], *, tolerance: float) -> Pair | None:
 def is_early(pair: Pair, *, tolerance: float, since: int = 0) -> bool:
     """Whether a departure comes before rounding could have made it, as training amplifies it from step to step.
 
-    since: the step at which both runs had the same weights. Source of the bounds: runner.report.agreement.
+    since: the step at which both runs had the same weights. Source of the bounds: manyheads.runner.report.agreement.
     """
     growth = GROWTH ** min(max(0, pair.step - since - STEADY_STEPS), 200)
     return pair.row < FIRST_ROWS and pair.relative > tolerance * growth

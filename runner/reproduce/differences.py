@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.provenance import WITHOUT_EFFECT
-from runner.report.keys import config_value, text_of
-from runner.report.reading import flatten
+from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.report.keys import config_value, text_of
+from manyheads.runner.report.reading import flatten
 
 # Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.report.reading import Run
-from runner.reproduce.curves import Pair, departure, evaluated, farthest, is_early, pairs
-from runner.reproduce.past import Past
-from runner.reproduce.windows import Window
+from manyheads.runner.report.reading import Run
+from manyheads.runner.reproduce.curves import Pair, departure, evaluated, farthest, is_early, pairs
+from manyheads.runner.reproduce.recorded import Past
+from manyheads.runner.reproduce.replay import Window
 
 IDENTICAL, EQUAL, DIFFERENT = "identical", "equal within tolerance", "different"
 OTHER_RANKS = " With another number of ranks `python -m runner parity` tells why."

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from runner.config import check
-from runner.errors import ConfigurationError
-from runner.run_folder import RunFolder
-from runner.seal import is_sealed_here
-from runner.trust.packages import Trust, trusted_packages
-from runner.trust.targets import refuse_untrusted
+from manyheads.runner.config.schema import check
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import is_sealed_here
+from manyheads.runner.trust.check import refuse_untrusted
+from manyheads.runner.trust.packages import Trust, trusted_packages
 
 
 def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:

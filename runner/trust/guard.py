@@ -10,11 +10,11 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import CONF
-from runner.errors import ConfigurationError
-from runner.seal import is_sealed_here
-from runner.trust.packages import Trust, split_typed, trusted_packages
-from runner.trust.targets import judge_with, own_values
+from manyheads.runner.config.schema import CONF
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.seal import is_sealed_here
+from manyheads.runner.trust.check import judge_with, own_values
+from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 
 NO_RERUN = (
     "--experimental-rerun unpickles its file, which can run any code. Repeat a run from its folder: "
@@ -37,7 +37,7 @@ def guarded(arguments: list[str], *, home: Path) -> list[str]:
     if is_foreign(flags, home=home):
         own = (*typed_values(overrides), *recorded_values(_primary(flags, home=home)))
         judge_with(Trust(trusted_packages(typed), own))
-        from runner.trust.loader import guard_hydra
+        from manyheads.runner.trust.loader import guard_hydra
 
         guard_hydra(flags.config_path, overrides)
     return arguments

@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError
 
 Path = tuple[str, ...]
 SEARCHPATH = "hydra.searchpath"

@@ -7,10 +7,10 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_search_path import ConfigSearchPath
 from omegaconf import DictConfig, OmegaConf
 
-from runner.errors import ConfigurationError
-from runner.fresh_folder import FRESH_FOLDER, as_typed
-from runner.trust.hydra_section import SEARCHPATH, refused_keys
-from runner.trust.targets import complaint, judge_with, plain, refuse_untrusted, trust_in_force
+from manyheads.runner.config.fresh_folder import FRESH_FOLDER, as_typed
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust.check import complaint, judge_with, plain, refuse_untrusted, trust_in_force
+from manyheads.runner.trust.hydra_section import SEARCHPATH, refused_keys
 
 _typed: list[str] = []
 

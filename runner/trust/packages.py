@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from runner.errors import ConfigurationError
-from runner.seal import own_folder
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.seal import own_folder
 
 VARIABLE = "MANYHEADS_TRUST"
 FILE = "manyheads.yaml"

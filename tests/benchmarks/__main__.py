@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from runner import hardware
+from manyheads.runner.machine import hardware
 from tests.benchmarks import growth, photos
 from tests.benchmarks.bars import BARS, lines
 

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from runner.data.batches import Batches
-from runner.data.imagefolder import ImageFolder, class_names
-from runner.data.index import SETTLED, listed
-from runner.data.loader import Entrance, Loader
-from runner.data.memory import InMemory
-from runner.data.sampler import TrainingSampler
-from runner.fingerprint import _taken, fingerprint
-from runner.report.reading import read_columns
-from runner.run_folder import RunFolder
+from manyheads.runner.data.imagefolder.index import SETTLED, listed
+from manyheads.runner.data.imagefolder.option import ImageFolder, class_names
+from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.in_memory import InMemory
+from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.sampler import TrainingSampler
+from manyheads.runner.provenance.fingerprint import _taken, fingerprint
+from manyheads.runner.report.reading import read_columns
+from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.curve import Curve
 from tests.benchmarks.start import seconds
 from tests.report.sweep import Sweep
@@ -104,7 +104,7 @@ def by_jobs() -> Curve:
         for count in JOBS:
             sweep = _sweep(Path(scratch) / f"{count}", RunFolder(run), count)
             for command in found:
-                took = [seconds(sys.executable, "-m", "runner", command, str(sweep)) for _ in range(3)]
+                took = [seconds(sys.executable, "-m", "manyheads.runner", command, str(sweep)) for _ in range(3)]
                 found[command].append(median(took))
     return Curve("finished jobs of a sweep", "jobs", "seconds", list(JOBS), found)
 
@@ -140,7 +140,11 @@ def _image_folder(root: Path, count: int) -> dict[str, float]:
                 os.close(os.open(f"{folder}/{number:04d}_{file:08d}.jpg", os.O_CREAT | os.O_WRONLY))
     made = time.perf_counter() - began
     time.sleep(SETTLED / 1e9 + 0.1)  # what has changed just now is not kept
-    section = {"_target_": "runner.data.imagefolder.ImageFolder", "root": str(root), "fingerprint": "sizes"}
+    section = {
+        "_target_": "manyheads.runner.data.imagefolder.option.ImageFolder",
+        "root": str(root),
+        "fingerprint": "sizes",
+    }
     _taken.cache_clear()
     return {
         "making it": made,

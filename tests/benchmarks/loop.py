@@ -11,20 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from runner.data.batches import Batch, Batches
-from runner.data.loader import Entrance, Loader
-from runner.data.sampler import TrainingSampler
-from runner.display import Display
-from runner.heartbeat import Heartbeat
-from runner.parallel.base import Parallel
-from runner.parallel.single import Single
-from runner.precision.fp32 import FP32
-from runner.recorder import Files, Recorder
-from runner.replica import Update
-from runner.reporter import Reporter
-from runner.run_folder import RunFolder
-from runner.schedulers import Constant
-from runner.trainer import Settings, Trainer
+from manyheads.runner.data.rank.batches import Batch, Batches
+from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.sampler import TrainingSampler
+from manyheads.runner.logger.csv.rank import Files, Recorder
+from manyheads.runner.logger.terminal.rank import Display
+from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.trainer import Settings, Trainer
+from manyheads.runner.loop.update import Update
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.single.rank import Single
+from manyheads.runner.precision.fp32.rank import FP32
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.scheduler.rank import Constant
 from tests.benchmarks import peers
 from tests.benchmarks.measure import Comparison, compare
 

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from runner.data.batches import Batches
-from runner.data.loader import Entrance, Loader
-from runner.data.photos import Photos
-from runner.data.sampler import TrainingSampler
+from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.photos import Photos
+from manyheads.runner.data.rank.sampler import TrainingSampler
 from tests.benchmarks import photo_peers
 from tests.benchmarks.photo_peers import MEAN, SIZE, STD
 

@@ -18,9 +18,9 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from launchers.sweep.devices import on_cores, shares_of_cores
-from runner import hardware
-from runner.data.photos import Photos
+from manyheads.launchers.sweep.devices import on_cores, shares_of_cores
+from manyheads.runner.data.rank.photos import Photos
+from manyheads.runner.machine import hardware
 from tests.benchmarks import photo_loaders, photo_peers
 from tests.benchmarks.curve import Curve
 from tests.benchmarks.measure import Comparison, compare

@@ -13,8 +13,8 @@ from torch import nn
 from torch.multiprocessing import spawn  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
-from runner.instantiate import instantiate
-from runner.parallel.base import Parallel
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.run.locate import instantiate
 from tests.benchmarks.loop import OURS, Prebuilt, by_hand, model, ours
 from tests.benchmarks.measure import Comparison, compare
 from tests.in_process import config

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 
 BARE, ACCELERATE = "torchrun of a bare DDP script", "accelerate launch of the same script"

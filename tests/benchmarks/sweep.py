@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from runner.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 from tests.benchmarks.start import OURS_TORCHRUN, PROJECT, SPAWN, seconds
 

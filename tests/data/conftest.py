@@ -7,10 +7,10 @@ import skimage.data
 import torch
 from PIL import Image
 
-from runner.data.base import Dataset
-from runner.data.batches import Batches
-from runner.data.loader import Entrance, Loader
-from runner.data.sampler import EvaluationSampler, TrainingSampler
+from manyheads.runner.data.base.option import Dataset
+from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 
 SIDE = 24
 CPU = torch.device("cpu")

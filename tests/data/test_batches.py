@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from runner.data.batches import Batches
-from runner.data.sampler import Request
-from runner.errors import ConfigurationError
+from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.run.errors import ConfigurationError
 from tests.zoo import Noise
 
 

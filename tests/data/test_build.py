@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, opened, small
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from runner.data import digits
-from runner.data.build import build_dataset
-from runner.data.digits import Digits, read, split_indices
+from manyheads.runner.data.digits import option as digits
+from manyheads.runner.data.digits.option import Digits, read, split_indices
+from manyheads.runner.data.rank.build import build_dataset
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from runner.data.build import build_dataset
-from runner.data.imagefolder import ImageFolder
-from runner.data.memory import InMemory
-from runner.errors import ConfigurationError
+from manyheads.runner.data.imagefolder.option import ImageFolder
+from manyheads.runner.data.rank.build import build_dataset
+from manyheads.runner.data.rank.in_memory import InMemory
+from manyheads.runner.run.errors import ConfigurationError
 from tests.data.conftest import SIDE
 from tests.zoo import Drawing, Noise, Unreadable
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torchvision import datasets
 
-from runner.data.build import build_data, build_dataset
-from runner.data.torchvision import KNOWN
-from runner.data.torchvision_files import read
-from runner.errors import ConfigurationError
+from manyheads.runner.data.rank.build import build_data, build_dataset
+from manyheads.runner.data.torchvision.option import KNOWN
+from manyheads.runner.data.torchvision.rank import read
+from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config, small, train
 
 COUNTS = {True: 20, False: 10}

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from runner import hardware
-from runner.compatibility import unavailable
-from runner.run_folder import RunFolder
+from manyheads.runner.config.checks.complete import unavailable
+from manyheads.runner.machine import hardware
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
 
 Outcome = tuple[str, float, str]  # what came of a test, its seconds, what it measured

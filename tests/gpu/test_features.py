@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from runner.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
 from tests.gpu.conftest import RESNET, TINY
 
@@ -143,7 +143,7 @@ def test_deterministic(train, precision):
 )
 def test_reproduce(train, tmp_path, more, verdicts):
     past = train(*RESNET, *more, "checkpoint.keep=3")
-    done = execute(sys.executable, "-m", "runner", "reproduce", str(past.path), cwd=tmp_path, timeout=280)
+    done = execute(sys.executable, "-m", "manyheads.runner", "reproduce", str(past.path), cwd=tmp_path, timeout=280)
     assert done.code == 0, done.out + done.err
     (result,) = tmp_path.glob("outputs/*/*/result.json")
     assert json.loads(result.read_text())["reproduction"]["verdict"] in verdicts.split("|")
@@ -162,7 +162,7 @@ def test_named_operation(tmp_path):
 @pytest.mark.parametrize("precision", ["fp64", "fp32"])
 def test_parity(tmp_path, precision):
     options = ("parallel=dp,ddp", "launcher.nproc_per_node=1", "--steps", "5", f"precision={precision}")
-    done = execute(sys.executable, "-m", "runner", "parity", *options, cwd=tmp_path, timeout=280)
+    done = execute(sys.executable, "-m", "manyheads.runner", "parity", *options, cwd=tmp_path, timeout=280)
     assert done.code == 0, done.out + done.err
 
 
@@ -202,7 +202,7 @@ def test_resume(train, tmp_path, precision):
     rest = (o for o in TINY if not o.startswith("model."))
     command = (sys.executable, str(RUN), *options, *fault, *rest, f"hydra.run.dir={folder.path}")
     assert execute(*command, cwd=tmp_path).code == 1
-    done = execute(sys.executable, "-m", "runner", "resume", str(folder.path), cwd=tmp_path)
+    done = execute(sys.executable, "-m", "manyheads.runner", "resume", str(folder.path), cwd=tmp_path)
     assert done.code == 0, done.err
     assert digest(folder) == digest(whole)
 

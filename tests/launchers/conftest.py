@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.config import CONF, options
-from runner.horovod_compatibility import STARTS_HOROVOD
-from runner.run_folder import RunFolder
+from manyheads.runner.config.checks.horovod import STARTS_HOROVOD
+from manyheads.runner.config.schema import CONF, options
+from manyheads.runner.run.run_folder import RunFolder
 from tests import in_process
 from tests.in_process import config
 

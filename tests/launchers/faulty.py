@@ -10,7 +10,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from runner.model.small_cnn import SmallCNN
+from manyheads.runner.model.small_cnn.rank import SmallCNN
 
 SAVE = torch.save
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from runner.model.small_cnn import SmallCNN
+from manyheads.runner.model.small_cnn.rank import SmallCNN
 
 
 class Spy(SmallCNN):

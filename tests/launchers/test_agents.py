@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from launchers import horovodrun, mpirun, torchrun
-from launchers.base import Job, Launcher
-from launchers.horovodrun import Horovodrun
-from launchers.mpirun import Mpirun
-from launchers.terminal import VARIABLE, passed_on
-from launchers.torchrun import Torchrun
-from runner.heartbeat import Heartbeat
-from runner.run_folder import RunFolder
+from manyheads.launchers import horovodrun, mpirun, torchrun
+from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.horovodrun import Horovodrun
+from manyheads.launchers.mpirun import Mpirun
+from manyheads.launchers.stdout_relay import VARIABLE, passed_on
+from manyheads.launchers.torchrun import Torchrun
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
 
 EXITED = """\
 --------------------------------------------------------------------------
@@ -48,7 +48,7 @@ Exit code: {code}
 """
 TORCHRUN = """\
 ============================================================
-runner.worker FAILED
+manyheads.runner.loop.main FAILED
 ------------------------------------------------------------
 Failures:
 [1]:
@@ -144,7 +144,7 @@ def follows(command: list[str], name: str) -> list[str]:
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
 def test_an_agent_starts_the_worker_for_the_run_folder(started, tmp_path, kind):
     command, environment = started(launcher(kind, ranks=3))
-    assert command[-4:] == [sys.executable, "-m", "runner.worker", str(tmp_path / "run")]
+    assert command[-4:] == [sys.executable, "-m", "manyheads.runner.loop.main", str(tmp_path / "run")]
     assert follows(command, "-np") == ["3"]
     assert environment["OMP_NUM_THREADS"] == "3"
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"].isdigit()) == ("127.0.0.1", True)
@@ -186,7 +186,7 @@ def test_several_machines(started, monkeypatch, tmp_path, kind, listed):
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
 def test_further_arguments_come_before_the_worker_as_a_shell_would_split_them(started, kind):
     command, _ = started(launcher(kind, arguments="--verbose --tag 'two words'"))
-    at = command.index("runner.worker") - 2
+    at = command.index("manyheads.runner.loop.main") - 2
     assert command[at - 3 : at] == ["--verbose", "--tag", "two words"]
 
 
@@ -232,7 +232,7 @@ def test_an_outer_launchers_place_is_not_passed_on(started, monkeypatch, kind):
 def test_torchruns_command_line(job, tmp_path):
     command = torchrun.command(job(3))
     assert follows(command, "--nproc-per-node") == ["3"]
-    assert command[-3:] == ["-m", "runner.worker", str(tmp_path / "run")]
+    assert command[-3:] == ["-m", "manyheads.runner.loop.main", str(tmp_path / "run")]
     assert "--standalone" in command
 
 

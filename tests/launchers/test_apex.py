@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from launchers.base import launch
-from runner.config import options
-from runner.run_folder import RunFolder
+from manyheads.launchers.base import launch
+from manyheads.runner.config.schema import options
+from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, in_process
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("stand_in_for_ranks"), *apex_library.marks]

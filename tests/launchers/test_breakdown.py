@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from launchers.base import launch
-from runner.breakdown import TRAINING
-from runner.compatibility import ONE_PROCESS_STRATEGIES, unavailable
-from runner.config import options
+from manyheads.launchers.base import launch
+from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES, unavailable
+from manyheads.runner.config.schema import options
+from manyheads.runner.loop.breakdown import TRAINING
 from tests import in_process
 from tests.launchers.conftest import freeze
 

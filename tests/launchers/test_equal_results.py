@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from launchers.base import launch
-from runner import horovod_installation
-from runner.horovod_compatibility import STARTS_HOROVOD
+from manyheads.launchers.base import launch
+from manyheads.runner.config.checks.horovod import STARTS_HOROVOD
+from manyheads.runner.parallel.horovod import installation as horovod_installation
 from tests.launchers.conftest import LAUNCHERS, freeze, rows
 
 STEPS = ("trainer.max_steps=50", "trainer.log_every=1", "data.batch_size=48", "model.width=8")

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launchers.base import launch
-from runner.errors import ConfigurationError, RunFailed
+from manyheads.launchers.base import launch
+from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from tests.launchers.conftest import LAUNCHERS, by, freeze, survivors
 
 FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48")

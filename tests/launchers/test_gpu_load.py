@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from launchers import gpu_load as module
-from launchers.gpu_load import COLUMNS, gpu_load
+from manyheads.launchers import gpu_load as module
+from manyheads.launchers.gpu_load import COLUMNS, gpu_load
 
 MB = 1024 * 1024
 

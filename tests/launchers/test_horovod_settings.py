@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launchers.base import launch
+from manyheads.launchers.base import launch
 from tests.launchers.conftest import freeze, rows
 
 pytestmark = pytest.mark.processes

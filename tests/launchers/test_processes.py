@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from launchers.base import Job
-from launchers.processes import first_failure
-from runner.failure import Failure
-from runner.heartbeat import FAILED, FINISHED, Heartbeat
-from runner.run_folder import RunFolder
+from manyheads.launchers.base import Job
+from manyheads.launchers.processes import first_failure
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
 
 WENT = Failure(rank=0, exit_code=1, type="ConnectionError", message="peer closed", traceback="Traceback 0")
 BEGAN = Failure(rank=1, exit_code=1, type="OSError", message="disk full", traceback="Traceback 1")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from launchers.base import launch
-from runner.errors import RunFailed
-from runner.run_folder import RunFolder
+from manyheads.launchers.base import launch
+from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows
 
 # 29 updates an epoch; checkpoints in the middle of an epoch and of a log interval.
@@ -135,7 +135,7 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_completed_run_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from runner.__main__ import go_on
+    from manyheads.runner.__main__ import go_on
 
     folder = undisturbed(kept / "2", 2)
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}

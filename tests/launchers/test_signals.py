@@ -104,7 +104,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
     running.wait_for_step(8)
     running.process.send_signal(signal.SIGTERM)
     assert running.end()[0] == 143
-    again = parent(tmp_path / "cut", str(tmp_path / "cut"), command=("-m", "runner", "resume"))
+    again = parent(tmp_path / "cut", str(tmp_path / "cut"), command=("-m", "manyheads.runner", "resume"))
     assert again.end(seconds=120)[0] == 0
     assert again.folder.read_result()["weights_sha256"] == undisturbed.folder.read_result()["weights_sha256"]
     assert rows(again.folder.steps) == rows(undisturbed.folder.steps)

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launchers.base import launch
-from runner.errors import RunFailed
+from manyheads.launchers.base import launch
+from manyheads.runner.run.errors import RunFailed
 from tests.launchers.conftest import descendants, freeze, is_rank, survivors
 
 DDP = ("parallel=ddp", "launcher=torchrun")

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from runner.data.synthetic import Synthetic
-from runner.errors import ConfigurationError
-from runner.model.build import build_loss, build_model
-from runner.model.small_cnn import SmallCNN
+from manyheads.runner.data.synthetic.option import Synthetic
+from manyheads.runner.model.rank.build import build_loss, build_model
+from manyheads.runner.model.small_cnn.rank import SmallCNN
+from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config, small, train
 
 DATA = Synthetic(image_size=8, num_classes=3, train_samples=8, val_samples=8)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from runner.model.small_cnn import SmallCNN
+from manyheads.runner.model.small_cnn.rank import SmallCNN
 
 
 @pytest.mark.parametrize("size", [8, 9, 32, 65])

@@ -6,9 +6,9 @@ from torch import nn
 from torch.utils._device import DeviceContext
 from torchvision import models
 
-from runner.errors import ConfigurationError
-from runner.model.pretrained import load_weights
-from runner.model.torchvision import AUXILIARY, SIZED, SMALLEST, TorchvisionModel, names
+from manyheads.runner.model.rank.pretrained import load_weights
+from manyheads.runner.model.torchvision.rank import AUXILIARY, SIZED, SMALLEST, TorchvisionModel, names
+from manyheads.runner.run.errors import ConfigurationError
 
 TOO_SMALL_32 = {"alexnet": 63, "inception_v3": 75, "maxvit_t": 224, "vit_h_14": 28}
 SLIM = ("mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "mnasnet0_5")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from launchers.base import launch
-from runner import horovod_installation
-from runner.run_folder import RunFolder
+from manyheads.launchers.base import launch
+from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute
 from tests.in_process import rows, small, train
 from tests.parallel.horovod_ranks import ADASUM, CHANGED, NEUTRAL, PLAIN, SHARED, cases

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from runner.config import options, read_option
-from runner.errors import ConfigurationError
-from runner.instantiate import instantiate
-from runner.parallel.base import Parallel
+from manyheads.runner.config.schema import options, read_option
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import instantiate
 from tests.in_process import config, opened, small, train, weights
 
 NEEDS_A_GROUP = ("ddp", "apex", "horovod")
@@ -22,7 +22,7 @@ def strategy(name: str, *, rank: int = 0, ranks: int = 1, **changes) -> Parallel
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("name", options("parallel"))
 def test_every_option_has_a_class_of_its_name(name):
-    assert read_option("parallel", name)["_target_"].startswith(f"runner.parallel.{name}.")
+    assert read_option("parallel", name)["_target_"].startswith(f"manyheads.runner.parallel.{name}.")
     assert isinstance(strategy(name), Parallel)
 
 

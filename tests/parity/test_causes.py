@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.parity.causes import causes, unused_note
-from runner.parity.outcome import FAILED, Outcome, judged
+from manyheads.runner.parity.causes import causes, unused_note
+from manyheads.runner.parity.outcome import FAILED, Outcome, judged
 
 TOLERANCE = 1e-9
 USED = {"unused": [], "finite": True}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from runner.parity.difference import FLOOR, differences, digests, factor, unlike
+from manyheads.runner.parity.rank.difference import FLOOR, differences, digests, factor, unlike
 
 ONE = {"large": torch.tensor([4.0, -8.0]), "small": torch.tensor([1e-20])}
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.compatibility import unavailable
-from runner.config import options
-from runner.parity.command import parity
-from runner.run_folder import RunFolder
+from manyheads.runner.config.checks.complete import unavailable
+from manyheads.runner.config.schema import options
+from manyheads.runner.parity.command import parity
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, Done, execute
 from tests.in_process import SMALL
 from tests.launchers.conftest import descendants
@@ -53,7 +53,7 @@ def large_files(path: Path) -> list[Path]:
 def test_the_default_model_is_the_same_on_every_backend(tmp_path):
     """As a user would call it: the default model and data, all strategies, two ranks."""
     quick = ("model.width=8", "data.batch_size=24", "trainer.device=cpu", "launcher.threads_per_rank=1")
-    command = (sys.executable, "-m", "runner", "parity", *quick, "--steps", "2", "launcher.nproc_per_node=2")
+    command = (sys.executable, "-m", "manyheads.runner", "parity", *quick, "--steps", "2", "launcher.nproc_per_node=2")
     done = execute(*command, cwd=tmp_path)
     assert done.code == 0, done.out + done.err
     assert max(map(len, done.out.splitlines())) <= 80
@@ -182,14 +182,14 @@ def test_a_baseline_that_fails_is_a_failure(compare, tmp_path):
 @pytest.mark.processes
 def test_a_signal_leaves_nothing_behind(tmp_path):
     overrides = (*TINY, "trainer.epochs=1000", "parallel=ddp")
-    command = [sys.executable, "-m", "runner", "parity", *overrides, "--steps", "20000"]
+    command = [sys.executable, "-m", "manyheads.runner", "parity", *overrides, "--steps", "20000"]
     process = subprocess.Popen(
         command,
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".names")},
     )
     deadline = time.monotonic() + 60
     while not [*tmp_path.rglob("step_3.pt")]:
@@ -209,7 +209,7 @@ def test_a_signal_leaves_nothing_behind(tmp_path):
 
 
 def test_the_parent_s_side_imports_no_torch():
-    names = [f"runner.parity.{name}" for name in ("command", "plan", "task", "outcome", "causes", "terminal")]
+    names = [f"manyheads.runner.parity.{name}" for name in ("command", "plan", "task", "outcome", "causes", "terminal")]
     code = f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr

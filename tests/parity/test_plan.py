@@ -3,10 +3,10 @@
 import pytest
 from hydra.errors import HydraException
 
-from runner.config import options
-from runner.errors import ConfigurationError
-from runner.freeze import checked
-from runner.parity.plan import plan
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.schema import options
+from manyheads.runner.parity.plan import plan
+from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import SMALL
 
 

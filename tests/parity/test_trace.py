@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runner.parity.trace import Trace, culprit
+from manyheads.runner.parity.rank.trace import Trace, culprit
 from tests.parity import broken
 
 CPU = [torch.device("cpu")]

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from launchers.base import launch
-from runner.config import read_option
-from runner.precision.master_weights import MasterWeights
+from manyheads.launchers.base import launch
+from manyheads.runner.config.schema import read_option
+from manyheads.runner.precision.master_weights.rank import MasterWeights
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 from tests.launchers.conftest import freeze
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from runner.config import options
-from runner.errors import ConfigurationError
-from runner.precision.amp import check_autocast
+from manyheads.runner.config.schema import options
+from manyheads.runner.precision.amp.rank import check_autocast
+from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 
 # Of each option: what it says, and the dtype of weights, of images, of what a convolution puts out.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
 from tests.report.sweep import Sweep
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from runner.config import GROUPS
-from runner.ledger import Entry, Ledger
-from runner.report.comparison import Comparison, compare
-from runner.report.material import gather
-from runner.report.rows import Row
-from runner.run_folder import RunFolder
+from manyheads.runner.config.schema import GROUPS
+from manyheads.runner.report.comparison import Comparison, compare
+from manyheads.runner.report.material import gather
+from manyheads.runner.report.rows import Row
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
 
 FILES = ("run.yaml", "provenance.json", "steps.csv", "epochs.csv", "result.json")
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.report.agreement import departure
+from manyheads.runner.report.agreement import departure
 from tests.report.sweep import Sweep, set_column, set_config, set_result
 
 LOSSES = [2.0, 1.8, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7]

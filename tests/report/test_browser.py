@@ -10,7 +10,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
-from runner.report.command import write
+from manyheads.runner.report.write import write
 from tests.report.sweep import Sweep
 
 pytestmark = pytest.mark.slow

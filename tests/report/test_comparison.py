@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.report.comparison import compare
-from runner.report.material import gather
+from manyheads.runner.report.comparison import compare
+from manyheads.runner.report.material import gather
 from tests.report.sweep import Sweep, set_config
 
 

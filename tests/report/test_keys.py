@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.report.keys import parsed, swept_keys
-from runner.report.material import gather
-from runner.run_folder import RunFolder
+from manyheads.runner.report.keys import parsed, swept_keys
+from manyheads.runner.report.material import gather
+from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep, set_config
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import ConfigurationError
-from runner.report.material import gather
-from runner.run_folder import RunFolder
+from manyheads.runner.report.material import gather
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep
 
 

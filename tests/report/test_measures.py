@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.report.measures import fold, measure
-from runner.report.reading import read_columns, read_run
+from manyheads.runner.report.measures import fold, measure
+from manyheads.runner.report.reading import read_columns, read_run
 from tests.report.sweep import Sweep, set_column, set_config, set_result, set_seconds
 
 

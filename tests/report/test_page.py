@@ -2,8 +2,8 @@ import json
 import re
 from pathlib import Path
 
-from runner.report.charts import charts
-from runner.report.page import as_page, as_script, configs
+from manyheads.runner.report.charts import charts
+from manyheads.runner.report.page import as_page, as_script, configs
 from tests.report.sweep import Sweep, set_column
 
 EVIL = "</script><script>alert(1)</script><!--\"'&"

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.reproduce.command import last_step
-from runner.reproduce.past import read_past
-from runner.run_folder import RunFolder
+from manyheads.runner.reproduce.command import last_step
+from manyheads.runner.reproduce.recorded import read_past
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
 
 pytestmark = pytest.mark.processes
@@ -36,7 +36,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def reproduce(tmp_path: Path, *arguments: str) -> tuple[Done, dict]:
     """How the command ended, and the result.json of the one new run, {} where there is none."""
-    done = execute(sys.executable, "-m", "runner", "reproduce", *arguments, cwd=tmp_path)
+    done = execute(sys.executable, "-m", "manyheads.runner", "reproduce", *arguments, cwd=tmp_path)
     results = list(tmp_path.glob("outputs/*/*/result.json"))
     return done, json.loads(results[0].read_text()) if results else {}
 
@@ -116,7 +116,7 @@ def test_an_evaluation_is_compared_by_its_metrics(past, tmp_path):
 def test_a_config_from_elsewhere_is_refused_before_anything_is_said_of_it(past, tmp_path):
     folder = RunFolder(tmp_path / "theirs")
     shutil.copytree(past, folder.path)
-    text = folder.config.read_text().replace("runner.model.small_cnn.SmallCNN", "os.system")
+    text = folder.config.read_text().replace("manyheads.runner.model.small_cnn.rank.SmallCNN", "os.system")
     folder.config.write_text(text)
     folder.write_json(folder.result, {**folder.read_result(), "files": folder.digests()})
     for more in ((), ("--code",)):
@@ -163,7 +163,7 @@ def test_an_edited_run_is_refused(past, tmp_path):
 
 def environment(tree: Path) -> dict[str, str]:
     """That of a process that runs the project in ``tree``, although another copy is installed."""
-    return {**os.environ, "PYTHONPATH": f"{tree}:{tree / 'launchers'}"}
+    return {**os.environ, "PYTHONPATH": str(tree / ".names")}
 
 
 def in_tree(tree: Path, *arguments: str) -> Done:
@@ -187,7 +187,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(tree, "init", "-q")
     git(tree, "add", ".")
     git(tree, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
-    optimizers = tree / "runner" / "optimizers.py"
+    optimizers = tree / "runner" / "optimizer" / "rank.py"
     optimizers.write_text(optimizers.read_text().replace('section["lr"] *', '0.9 * section["lr"] *'))
     done = in_tree(tree, "run.py", *SMALL, "trainer.epochs=1", "hydra.run.dir=past")
     assert done.code == 0, done.err
@@ -199,23 +199,23 @@ class TestTheRecordedCode:
     """It is a commit and changes that were never committed; today's is another."""
 
     def test_todays_code_makes_another_run(self, clone):
-        done = in_tree(clone, "-m", "runner", "reproduce", "past")
+        done = in_tree(clone, "-m", "manyheads.runner", "reproduce", "past")
         assert done.code == 3, done.err
         assert " code " in done.out
 
     def test_the_recorded_code_makes_the_same(self, clone):
-        done = in_tree(clone, "-m", "runner", "reproduce", "past", "--code")
+        done = in_tree(clone, "-m", "manyheads.runner", "reproduce", "past", "--code")
         assert done.code == 0, done.err
         assert "identical" in done.out
         assert len(git(clone, "worktree", "list").splitlines()) == 1
-        assert "1.1 *" in (clone / "runner" / "optimizers.py").read_text()
+        assert "1.1 *" in (clone / "runner" / "optimizer" / "rank.py").read_text()
 
     def test_a_commit_that_is_not_here_is_named(self, clone):
         folder = RunFolder(clone / "foreign")
         shutil.copytree(clone / "past", folder.path)
         folder.write_json(folder.provenance, {**json.loads(folder.provenance.read_text()), "commit": "1" * 40})
         folder.write_json(folder.result, {**folder.read_result(), "files": folder.digests()})
-        done = in_tree(clone, "-m", "runner", "reproduce", "foreign", "--code")
+        done = in_tree(clone, "-m", "manyheads.runner", "reproduce", "foreign", "--code")
         assert done.code == 2
         assert "git fetch" in done.err
 
@@ -224,7 +224,7 @@ class TestTheRecordedCode:
 def test_a_signal_ends_it_with_all_its_processes(past, tmp_path, signum, code):
     """Ctrl-C reaches the command alone: the run's own process is in a group of its own."""
     long = ("trainer.epochs=9999", "parallel=ddp", "hydra.run.dir=new")
-    command = [sys.executable, "-m", "runner", "reproduce", str(past), *long]
+    command = [sys.executable, "-m", "manyheads.runner", "reproduce", str(past), *long]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 60
     while not (tmp_path / "new" / "steps.csv").exists():

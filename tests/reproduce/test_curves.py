@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.reproduce.curves import departure, farthest, is_early, pairs
+from manyheads.runner.reproduce.curves import departure, farthest, is_early, pairs
 
 
 def tables(losses, *, every=10, first=None, **epochs):

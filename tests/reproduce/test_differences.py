@@ -2,8 +2,8 @@ import copy
 
 import pytest
 
-from runner.provenance import describe
-from runner.reproduce.differences import differences, overridden, show
+from manyheads.runner.provenance.record import describe
+from manyheads.runner.reproduce.differences import differences, overridden, show
 from tests.in_process import config
 
 

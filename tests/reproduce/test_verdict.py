@@ -3,9 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.reproduce.curves import Pair
-from runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, judge
-from runner.reproduce.windows import Window
+from manyheads.runner.reproduce.curves import Pair
+from manyheads.runner.reproduce.replay import Window
+from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, judge
 
 NO_EPOCHS = {"step": []}
 

@@ -13,7 +13,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from launchers.sweep.options import Options
+from manyheads.launchers.sweep.options import Options
 
 
 @dataclass
@@ -27,7 +27,7 @@ ConfigStore.instance().store(group="hydra/launcher", name="manyheads", node=Many
 
 
 class Manyheads(Launcher):
-    """Plans all jobs, runs them, writes the ledger, ends in the comparison. The work is in ``launchers.sweep``."""
+    """Plans all jobs, runs them, writes the ledger, ends in the comparison. The work is in ``launchers/sweep``."""
 
     def __init__(self, **options: Any):
         exclude = options.pop("exclude", [])
@@ -39,8 +39,8 @@ class Manyheads(Launcher):
         self._context, self._task, self._config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """One result for each list of overrides, in their order; see ``launchers.sweep.batch``."""
-        from launchers.sweep.batch import Batch
+        """One result for each list of overrides, in their order; see ``manyheads.launchers.sweep.batch``."""
+        from manyheads.launchers.sweep.batch import Batch
 
         batch = Batch(self._context, self._task, self._config, self._options)
         return batch.run(job_overrides, initial_job_idx)

@@ -13,7 +13,7 @@ import torch
 import torchvision
 from rich.console import Console
 
-from runner import hardware
+from manyheads.runner.machine import hardware
 from tests.benchmarks.gpu import photos
 from tests.benchmarks.gpu.case import Case, Setup, cases
 from tests.benchmarks.gpu.measuring import look_at, measured

@@ -2,7 +2,7 @@
 
 from itertools import islice
 
-from runner.trainer import Trainer
+from manyheads.runner.loop.trainer import Trainer
 from tests.benchmarks.gpu.case import NO_MODEL, PHOTOS, WARM_UP, Case, Measured, Setup
 from tests.benchmarks.gpu.device import Stopwatch, peak_bytes
 from tests.benchmarks.gpu.ready import CLASSES, ReadyData

@@ -5,8 +5,9 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
 from hydra.test_utils.launcher_common_tests import IntegrationTestSuite, LauncherTestSuite
 from hydra.version import VersionBase
-from hydra_plugins.manyheads.launcher import Manyheads
 from packaging.version import Version
+
+from hydra_plugins.manyheads.launcher import Manyheads
 
 # The suites are written for the manners of Hydra 1.1, which Hydra warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Future Hydra versions will no longer change working directory")

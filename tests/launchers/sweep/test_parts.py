@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from launchers.sweep import slots as slots_module
-from launchers.sweep.console import Titles
-from launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
-from launchers.sweep.exclude import check_used, combinations, excluded_by
-from launchers.sweep.options import RULES, Options
-from launchers.sweep.run import Progress, run_jobs
-from launchers.sweep.states import settle, split
-from runner import command_line, hardware
-from runner.compatibility import gpus_used
-from runner.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
-from runner.failure import Failure
-from runner.ledger import Entry, Ledger
-from runner.run_folder import RunFolder
+from manyheads.launchers.sweep import slots as slots_module
+from manyheads.launchers.sweep.console import Titles
+from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
+from manyheads.launchers.sweep.exclude import check_used, combinations, excluded_by
+from manyheads.launchers.sweep.options import RULES, Options
+from manyheads.launchers.sweep.run import Progress, run_jobs
+from manyheads.launchers.sweep.states import settle, split
+from manyheads.runner.config import command_line
+from manyheads.runner.config.checks.complete import gpus_used
+from manyheads.runner.machine import hardware
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
 
 FAILURE = Failure(rank=1, exit_code=1, type="ValueError", message="no")
@@ -324,5 +325,6 @@ def test_a_failure_travels_between_processes():
 
 
 def test_no_torch_in_a_sweep():
-    code = "import sys, launchers.sweep.batch, launchers.sweep.resume; sys.exit('torch' in sys.modules)"
+    modules = "manyheads.launchers.sweep.batch, manyheads.launchers.sweep.resume"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0

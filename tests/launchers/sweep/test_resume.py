@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from launchers.sweep import resume as module
-from launchers.sweep.resume import resume
-from runner.ledger import Entry, Ledger
+from manyheads.launchers.sweep import resume as module
+from manyheads.launchers.sweep.resume import resume
+from manyheads.runner.run.ledger import Entry, Ledger
 
 
 @pytest.fixture

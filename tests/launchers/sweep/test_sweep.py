@@ -9,8 +9,8 @@ import psutil
 import pytest
 import yaml
 
-from runner.ledger import Ledger
-from runner.run_folder import RunFolder
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, ROOT, Done, execute
 from tests.launchers.conftest import descendants
 
@@ -26,7 +26,7 @@ def sweep(path: Path, *overrides: str) -> Done:
 
 
 def resume(path: Path) -> Done:
-    return execute(sys.executable, "-m", "runner", "resume", str(path), cwd=HERE, timeout=240)
+    return execute(sys.executable, "-m", "manyheads.runner", "resume", str(path), cwd=HERE, timeout=240)
 
 
 def states(path: Path) -> list[str]:

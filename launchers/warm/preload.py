@@ -1,0 +1,37 @@
+"""All that the warm process imports. See manyheads.launchers.warm.server."""
+
+import gc
+import importlib
+import os
+
+import setproctitle
+
+from manyheads.runner.run.parent_death import die_with_parent
+
+# Its ranks inherit the pipe by which the server would notice the parent's end, so that the pipe alone is not
+# enough; the kernel's parent-death signal is.
+die_with_parent()
+# It looks for its place in memory once, beside the environment as the process was given it.
+setproctitle.setproctitle("manyheads: where ranks are forked from")
+
+before = dict(os.environ)
+gc.disable()  # it takes a quarter of the time, and finds nothing: what is imported stays
+for name in (
+    "manyheads.runner.loop.main",
+    "manyheads.runner.loop.build",
+    # What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank.
+    "torch._inductor.config",
+    "manyheads.launchers.forked.rendezvous",  # of torchrun's agent
+    "torch.distributed.launcher.api",
+    "torch.utils.serialization",
+    "torchvision",
+    "manyheads.runner.data.digits.option",
+    "manyheads.runner.model.small_cnn.rank",
+    "manyheads.runner.parallel.ddp.rank",
+    "manyheads.runner.precision.fp32.rank",
+):
+    importlib.import_module(name)
+
+gc.freeze()  # ranks neither search what they share nor, by leaving marks in it, copy it
+gc.enable()
+SET_BY_IMPORTS = {name: value for name, value in os.environ.items() if before.get(name) != value}

@@ -1,0 +1,141 @@
+"""The warm process: it has imported torch and the worker's code once; ranks and torchrun's agent are forked from it.
+
+It is multiprocessing's forkserver (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods),
+one for each process that launches runs. It has no thread and no CUDA context, so that a fork of it is as good as a
+fresh process, and it starts no sooner than somebody asks for it.
+"""
+
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+from typing import Any, NoReturn
+
+from manyheads.launchers.base import variables_set
+from manyheads.launchers.signals import blocked_signals
+from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.parent_death import die_with_parent
+
+PRELOAD = "manyheads.launchers.warm.preload"
+# What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
+# gets the parent's own sys.path. Not CUDA_*: read when a rank begins to use the GPU.
+READ_AT_IMPORT = re.compile(
+    r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|NPY|ONEDNN|DNNL|ATEN|TORCH|PYTORCH|TORCHINDUCTOR|KINETO|TF|"
+    r"PROTOCOL_BUFFERS|MALLOC|LD)_\w+|GLIBC_TUNABLES|LOGLEVEL|PYTHON(?!PATH)\w+"
+)
+_server: Any = forkserver._forkserver  # there is no public way to end it, or to have another one
+_read: dict[str, str] = {}  # by the server that runs
+
+
+def start(environment: Mapping[str, str]) -> None:
+    """Let the server import in the background; returns at once. A server with another environment ends first.
+
+    ``environment``: what ranks get beside this process's own. Call it in the main thread, since the server dies with
+    the thread that started it, and only while no rank runs: ranks die with their server.
+    """
+    read = {name: value for name, value in {**os.environ, **environment}.items() if READ_AT_IMPORT.fullmatch(name)}
+    if read != _read:
+        stop()
+    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+    multiprocessing.set_forkserver_preload([PRELOAD])
+    with variables_set(dict(environment)), blocked_signals(), unburdened():
+        forkserver.ensure_running()
+    _read.clear()
+    _read.update(read)
+
+
+def stop() -> None:
+    """End the server, and with it whatever was forked from it; the next process starts a new one."""
+    if _server._forkserver_pid is not None:
+        # It would go on importing until it looks at the pipe by which it is asked to end.
+        os.kill(_server._forkserver_pid, signal.SIGKILL)
+        _server._stop()
+
+
+def fork(main: Callable[..., None], *arguments: Any, environment: Mapping[str, str]) -> BaseProcess:
+    """A process that calls ``main(*arguments)``, with SIGINT and SIGTERM blocked until it is ready to handle them.
+
+    ``environment``: what it gets beside this process's own variables, of which the server may have others. Waits for
+    the server's imports. Raises RunFailed when the server dies of them.
+    """
+    start(environment)
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_become, args=(main, arguments, {**os.environ, **environment}, cores)
+    )
+    try:
+        with blocked_signals(), unburdened():
+            process.start()
+    except (EOFError, OSError) as error:
+        message = "the process that ranks are forked from has died; see above why, or set launcher.warm=false"
+        raise RunFailed(Failure(type="ProcessDied", message=message)) from error
+    return process
+
+
+def _become(
+    main: Callable[..., None], arguments: tuple[Any, ...], environment: dict[str, str], cores: set[int] | None
+) -> None:
+    """Have of the parent what a process would have that the parent had started itself."""
+    from manyheads.launchers.warm.preload import SET_BY_IMPORTS
+
+    os.environ.clear()
+    os.environ.update(SET_BY_IMPORTS | environment)
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+    main(*arguments)
+
+
+@contextmanager
+def unburdened() -> Iterator[None]:
+    """Processes started meanwhile don't begin by importing this one's script again, Hydra and all: 0.2 s.
+
+    Nor do they take over the start method of a process that was started by a library of its own, such as joblib's.
+    """
+    main = sys.modules["__main__"]
+    default: Any = multiprocessing.context._default_context
+    method = default._actual_context
+    sys.modules["__main__"], default._actual_context = ModuleType("__main__"), multiprocessing.get_context("spawn")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"], default._actual_context = main, method
+
+
+@contextmanager
+def own_server() -> Iterator[None]:
+    """In a forked process that has no threads yet: it can have some, since its own children are forked from a copy.
+
+    They are this process's descendants, and die with it. The agent's own threads would be no place to fork from.
+    """
+    address = connection.arbitrary_address("AF_UNIX")  # type: ignore[attr-defined]
+    alive, held = os.pipe()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        pid = os.fork()
+        if pid == 0:
+            os.close(held)
+            _serve(listener.fileno(), alive)
+    os.close(alive)
+    os.close(_server._forkserver_alive_fd)
+    _server._forkserver_address, _server._forkserver_alive_fd, _server._forkserver_pid = address, held, pid
+    try:
+        yield
+    finally:
+        stop()
+
+
+def _serve(listener: int, alive: int) -> NoReturn:
+    try:
+        die_with_parent()
+        forkserver.main(listener, alive, preload=[])
+    finally:
+        os._exit(0)

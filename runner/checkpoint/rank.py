@@ -1,0 +1,130 @@
+"""Checkpoints: when they are due, and how they get to the disk and back without ever being half there."""
+
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from manyheads.runner.config.rules import EVERY
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder, whole_file
+
+VERSION = 1
+# Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
+KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
+PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
+
+
+class Checkpoints:
+    """``every``: "1epoch", "2epochs", ..., a number of updates, or 0; ``keep``: how many earlier ones stay."""
+
+    def __init__(self, folder: RunFolder, *, every: int | str, keep: int):
+        epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
+        self._every_epochs = int(epochs.group(1)) if epochs else 0
+        self._every_steps = 0 if epochs else int(every)
+        self.enabled = bool(self._every_epochs or self._every_steps)
+        self._folder, self._keep = folder, keep
+
+    def due_after_step(self, step: int) -> bool:
+        return self._every_steps > 0 and step % self._every_steps == 0
+
+    def due_after_epoch(self, epoch: int) -> bool:
+        return self._every_epochs > 0 and epoch % self._every_epochs == 0
+
+    def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
+        """Write last.pt and, with ``best``, give it the name best.pt as well."""
+        folder = self._folder.checkpoints
+        folder.mkdir(exist_ok=True)
+        with whole_file(self._folder.last_checkpoint) as file:
+            torch.save({"version": VERSION, **state}, file)
+        if best:
+            self._also_named(self._folder.best_checkpoint)
+        if self._keep:
+            self._also_named(folder / f"step_{step:08}.pt")
+            for old in sorted(folder.glob("step_*.pt"))[: -self._keep]:
+                old.unlink()
+
+    def last(self, *, otherwise: str | None = None) -> dict[str, Any] | None:
+        """The checkpoint that the run goes on from: its own last one, else ``otherwise``, another run's; or None."""
+        if self._folder.last_checkpoint.exists():
+            return complete(self._folder.last_checkpoint)
+        if otherwise is None:
+            return None
+        return complete(otherwise) | {"tables": {}}  # its tables stay with that run; this one's begin here
+
+    def _also_named(self, path: Path) -> None:
+        aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+        aside.unlink(missing_ok=True)
+        os.link(self._folder.last_checkpoint, aside)
+        os.replace(aside, path)
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if isinstance(state, dict) and "version" in state:  # one of ours
+            _compare_checksums(path)
+    except FileNotFoundError:
+        raise ConfigurationError(f"the checkpoint {path} is not there.") from None
+    except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}") from None
+    if not isinstance(state, dict):
+        raise ConfigurationError(f"the checkpoint {path} holds no weights by name.")
+    if state.get("version", VERSION) > VERSION:
+        raise ConfigurationError(f"the checkpoint {path} was written by a newer version of manyheads. Update it.")
+    return state
+
+
+def complete(path: str | Path) -> dict[str, Any]:
+    """A checkpoint that has all that a run needs to go on, and its ``source``. Raises ConfigurationError."""
+    state = load(path)
+    if missing := set(PARTS) - set(state):
+        raise ConfigurationError(f"the checkpoint {path} can't be gone on from: it lacks {', '.join(sorted(missing))}.")
+    return {**state, "source": str(path)}
+
+
+def _compare_checksums(path: str | Path) -> None:
+    """torch writes a checksum of each part, but does not compare it when it loads."""
+    with zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise ValueError(f"the checksum of {damaged} is wrong")
+
+
+def load_model(model: torch.nn.Module, weights: dict[str, Tensor], source: str | Path) -> None:
+    """Load all weights into the model. Raises ConfigurationError when they are another model's."""
+    own = model.state_dict()
+    unfit = sorted({*weights} ^ {*own} | {k for k in {*weights} & {*own} if weights[k].shape != own[k].shape})
+    if unfit:
+        raise ConfigurationError(
+            f"the checkpoint {source} is of another model: {len(unfit)} of its names or shapes don't fit "
+            f"({', '.join(unfit[:4])}{', ...' if len(unfit) > 4 else ''}). Set model= to the one it was trained with."
+        )
+    model.load_state_dict(weights)
+
+
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:
+    """Load the optimizer's state. Raises ConfigurationError when it is that of another kind."""
+    saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
+    if saved != own:
+        raise ConfigurationError(
+            f"the checkpoint {source} is of another optimizer, one with {', '.join(sorted(saved)) or 'other settings'} "
+            f"where this one has {', '.join(sorted(own)) or 'none'}. Set optimizer= to the one it was trained with."
+        )
+    optimizer.load_state_dict(state)
+
+
+def weights_sha256(weights: dict[str, Tensor]) -> str:
+    """Digest over name, dtype, shape and bytes in name order: equal if and only if two runs' weights are."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,74 @@
+"""A fresh folder for each run and sweep, settled before Hydra writes anything into one."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf, read_write
+
+from manyheads.runner.run.errors import complain
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder, fresh_folder
+
+FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=manyheads.runner.config.fresh_folder.FreshFolder"
+
+
+def with_fresh_folder(arguments: list[str]) -> list[str]:
+    """The command line with the callback among its overrides, which must stand together for argparse."""
+    overrides = get_args_parser().parse_known_args(arguments[1:])[0].overrides
+    at = arguments.index(overrides[0], 1) if overrides else len(arguments)
+    return [*arguments[:at], FRESH_FOLDER, *arguments[at:]]
+
+
+def as_typed(overrides: Any) -> list[str]:
+    """Overrides with their interpolations unresolved."""
+    return cast(list[str], OmegaConf.to_container(overrides, resolve=False))
+
+
+def refuse(message: str) -> NoReturn:
+    """End the process from within a callback, whose ordinary exceptions Hydra turns into warnings."""
+    complain(message)
+    sys.exit(2)
+
+
+class FreshFolder(Callback):
+    """Gives every run a folder of its own, before Hydra writes anything into one.
+
+    A folder that the user named and that holds a run already is refused; one that a clock named, in the same
+    second as another, gets a new name.
+    """
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        for override in as_typed(config.hydra.overrides.hydra):
+            if override.lstrip("+").startswith("hydra.launcher."):
+                refuse(f"{override} is for sweeps, and this is a single run. Add -m, or leave it out.")
+        self._settle(config, "run", lambda path: RunFolder(path).holds_run())
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        self._settle(config, "sweep", _holds_sweep)
+
+    @staticmethod
+    def _settle(config: DictConfig, kind: str, is_taken: Callable[[Path], bool]) -> None:
+        section = config.hydra[kind]
+        path = Path(section.dir)
+        named = any(override.startswith(f"hydra.{kind}.dir=") for override in as_typed(config.hydra.overrides.hydra))
+        try:
+            if named and is_taken(path):
+                refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
+            if named:
+                path.mkdir(parents=True, exist_ok=True)
+            else:
+                with read_write(config.hydra):
+                    section.dir = str(fresh_folder(path))
+        except OSError as error:
+            refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
+
+
+def _holds_sweep(path: Path) -> bool:
+    """One that was refused before its first job leaves multirun.yaml alone."""
+    if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
+        return True
+    return Ledger(path).exists() or (path / "0").exists()

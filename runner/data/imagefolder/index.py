@@ -1,0 +1,114 @@
+"""What a scan of class folders found, kept in the user's cache: a million files are found once, and by one process.
+
+An index holds as long as each class folder is the same, by inode, and has the same times of its last change: adding,
+removing or renaming a file changes these. Rewriting a file in place doesn't, and doesn't matter: only names are kept.
+"""
+
+import hashlib
+import os
+import struct
+import sys
+import tempfile
+import time
+import zlib
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import reduce
+from pathlib import Path
+
+from manyheads.runner.data.imagefolder.listing import EXTENSIONS, Listing, scan
+from manyheads.runner.run.seal import own_folder
+
+FEWEST_FILES = 10_000  # fewer are found within milliseconds
+FEWEST_IN_A_CLASS = 10  # on average: asking for a folder's times takes as long as reading a small one
+SETTLED = 2 * 10**9  # nanoseconds: FAT's clock ticks every two seconds, others' every few milliseconds
+MOUNTS = Path("/proc/self/mountinfo")
+HEADER = struct.Struct("=32sIQQQ")  # what was indexed; checksum of the rest; classes, files, bytes of names
+State = list[os.stat_result]
+
+
+def listed(folder: Path, classes: Sequence[str]) -> Listing:
+    """The image files of these class folders: from the cache if they are as they were, else by reading them."""
+    folders = [folder / name for name in classes]
+    now, state = time.time_ns(), [os.stat(each) for each in folders]  # before they are read
+    file, key = _file(folder), _key(folder, classes, state)
+    if file is not None and (known := _read(file, key)) is not None:
+        return known
+    listing = scan(folders)
+    is_worth_it = len(listing) >= max(FEWEST_FILES, FEWEST_IN_A_CLASS * len(classes))
+    if file is not None and is_worth_it and _is_settled(state, now) and not _is_fuse(state):
+        with suppress(OSError):  # the next start will have to scan again
+            _write(file, key, listing)
+    return listing
+
+
+def _file(folder: Path) -> Path | None:
+    """Where the index of a folder is kept; None for a user without a home."""
+    cache = own_folder("XDG_CACHE_HOME", ".cache")
+    name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:32]
+    return None if cache is None else cache / "manyheads" / "image_folders" / name
+
+
+def _key(folder: Path, classes: Sequence[str], state: State) -> bytes:
+    """All that an index depends on, in 32 bytes. The inode's own time can't be set back, as rsync sets the other."""
+    times = [(each.st_ino, each.st_mtime_ns, each.st_ctime_ns) for each in state]
+    about = (1, sys.byteorder, EXTENSIONS, str(folder.absolute()), list(classes), times)
+    return hashlib.sha256(repr(about).encode(errors="surrogateescape")).digest()
+
+
+def _is_settled(state: State, now: int) -> bool:
+    """Whether a change after the scan will get another time than the last one before it; git's "racy" entries.
+
+    Source: https://git-scm.com/docs/racy-git.
+    """
+    return all(max(each.st_mtime_ns, each.st_ctime_ns) < now - SETTLED for each in state)
+
+
+def _is_fuse(state: State) -> bool:
+    """Whether a folder is mounted by a program, such as a bucket of an object store: its times may never change."""
+    devices = {f"{os.major(each.st_dev)}:{os.minor(each.st_dev)}" for each in state}
+    try:
+        mounts = MOUNTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    kinds = [line.partition(" - ")[2] for line in mounts if line.split(" ", 3)[2] in devices]
+    return any(kind.startswith("fuse") for kind in kinds)
+
+
+def _read(file: Path, key: bytes) -> Listing | None:
+    """The listing if it is the one of ``key``, and undamaged."""
+    counts, ends = array("Q"), array("Q")
+    try:
+        with open(file, "rb") as source:
+            header = source.read(HEADER.size)
+            if len(header) < HEADER.size or header[: len(key)] != key:
+                return None
+            _, checksum, classes, files, size = HEADER.unpack(header)
+            if os.fstat(source.fileno()).st_size != HEADER.size + 8 * (classes + files) + size:
+                return None
+            parts = [source.read(8 * classes), source.read(8 * files), source.read()]
+    except OSError:
+        return None
+    counts.frombytes(parts[0])
+    ends.frombytes(parts[1])
+    return Listing(parts[2], ends, counts) if _checksum(parts) == checksum else None
+
+
+def _write(file: Path, key: bytes, listing: Listing) -> None:
+    """Whole or not at all, whoever else writes it at the same time; a power cut is found out by the checksum."""
+    parts = [listing.counts.tobytes(), listing.ends.tobytes(), listing.names]
+    header = HEADER.pack(key, _checksum(parts), len(listing.counts), len(listing.ends), len(listing.names))
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=file.parent)
+    try:
+        with open(handle, "wb") as target:
+            target.writelines([header, *parts])
+        os.replace(aside, file)
+    except BaseException:
+        os.unlink(aside)
+        raise
+
+
+def _checksum(parts: Sequence[bytes]) -> int:
+    return reduce(lambda checksum, part: zlib.crc32(part, checksum), parts, 0)

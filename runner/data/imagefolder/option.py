@@ -1,0 +1,68 @@
+"""data=imagefolder, imagenet: train/<class>/* and val/<class>/* image files, in the classic ImageNet recipe.
+
+Source: https://github.com/pytorch/examples/tree/main/imagenet.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.data.base.option import Data, ImageFiles
+from manyheads.runner.data.imagefolder.index import listed
+from manyheads.runner.data.imagefolder.listing import EXTENSIONS, Paths
+from manyheads.runner.run.errors import ConfigurationError
+
+SPLITS = {True: "train", False: "val"}
+
+
+class ImageFolder(Data):
+    """A class for each folder below ``root``/train, in alphabetical order; val must have the same."""
+
+    mean = (0.485, 0.456, 0.406)
+    std = (0.229, 0.224, 0.225)
+
+    def __init__(self, *, root: str, image_size: int):
+        self.root, self.image_size = Path(root), image_size
+        self.classes = class_names(self.root / "train")
+        self.num_classes = len(self.classes)
+
+    @staticmethod
+    def check(section: dict[str, Any]) -> None:
+        root = Path(section["root"])
+        train, val = (class_names(root / split) for split in SPLITS.values())
+        if train != val:
+            differing = ", ".join(sorted(set(train) ^ set(val)))
+            raise ConfigurationError(
+                f"data.root={root}: train/ and val/ must hold the same class folders, but differ in {differing}."
+            )
+        for split in SPLITS.values():
+            counts = listed(root / split, train).counts  # the ranks will find it in the cache
+            if empty := [name for name, count in zip(train, counts, strict=True) if not count]:
+                raise ConfigurationError(
+                    f"data.root={root}: the class folder {root / split / empty[0]} holds no image. Fill it, or "
+                    f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
+                )
+
+    @staticmethod
+    def sources(section: dict[str, Any]) -> dict[str, Path]:
+        return {split: Path(section["root"]) / split for split in SPLITS.values()}
+
+    def split(self, *, train: bool) -> ImageFiles:
+        folder = self.root / SPLITS[train]
+        listing = listed(folder, self.classes)
+        targets = listing.targets()
+        paths = Paths(folder, self.classes, listing, targets)
+        return ImageFiles(paths, targets, self.image_size, train)
+
+
+def class_names(folder: Path) -> list[str]:
+    """The class folders below ``folder``. Raises ConfigurationError when there are none."""
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"data.root={folder.parent}: the folder {folder} is not there. Expected: {folder.name}/<class>/<images>. "
+            "Set data.root to the folder that holds train/ and val/."
+        )
+    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    if not names:
+        raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folder.")
+    return names

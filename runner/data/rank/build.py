@@ -1,0 +1,79 @@
+"""The data of a run and its loaders, from the config's section."""
+
+import inspect
+from typing import Any
+
+import torch
+
+from manyheads.runner.data.base.option import Data, Dataset, ImageArrays, ImageFiles, TorchvisionFiles
+from manyheads.runner.data.custom.option import Custom
+from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.in_memory import InMemory
+from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
+from manyheads.runner.data.torchvision import rank as torchvision_files
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import call, locate
+
+# Every option's keys, not its class's.
+LOADING = ("_target_", "batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
+
+
+def build_data(section: dict[str, Any]) -> Data:
+    """The data option; a class of the user's own is wrapped in ``Custom``."""
+    kind = locate("data", section["_target_"])
+    options = {key: value for key, value in section.items() if key not in LOADING}
+    name = options.pop("name")
+    if not (isinstance(kind, type) and issubclass(kind, Data)):
+        return call("data", section["_target_"], Custom, kind, **options)
+    if "name" in inspect.signature(kind).parameters:
+        options["name"] = name
+    return call("data", section["_target_"], kind, **options)
+
+
+def build_dataset(data: Data, *, train: bool) -> Dataset:
+    """The samples of one split as a rank loads them. Raises ConfigurationError."""
+    samples = data.split(train=train)
+    if isinstance(samples, TorchvisionFiles):
+        samples = torchvision_files.read(samples)
+    if isinstance(samples, ImageArrays):
+        images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
+        return InMemory(images, targets, image_size=samples.image_size, augment=samples.augment)
+    if isinstance(samples, ImageFiles):
+        from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which takes its time
+
+        return Photos(samples.paths, samples.targets, image_size=samples.image_size, train=samples.train)
+    return samples
+
+
+def build_loaders(config: dict[str, Any], data: Data, parallel: Parallel, entrance: Entrance) -> tuple[Loader, Loader]:
+    """Training and evaluation batches of this rank. Raises ConfigurationError."""
+    section, seed = config["data"], config["seed"]
+    train, evaluation = build_dataset(data, train=True), build_dataset(data, train=False)
+    share: dict[str, Any] = {
+        "batch_size": section["batch_size"],
+        "rank": parallel.rank,
+        "world_size": parallel.world_size,
+    }
+    order = TrainingSampler(
+        len(train),
+        accumulation=config["trainer"]["grad_accumulation"],
+        seed=seed,
+        drop_last=section["drop_last"],
+        **share,
+    )
+    if not order.updates:
+        raise ConfigurationError(
+            f"data.batch_size={section['batch_size']} is more than the {len(train)} training samples, and "
+            "data.drop_last=true leaves out an incomplete batch. Lower data.batch_size, or set data.drop_last=false."
+        )
+    # Images in memory are never corrupt, so that their options have no such key.
+    loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
+    place: dict[str, Any] = {"entrance": entrance, "num_workers": section["num_workers"]}
+    return (
+        Loader(Batches(train, replace_corrupt=True, **loading), order, **place),
+        Loader(
+            Batches(evaluation, replace_corrupt=False, **loading), EvaluationSampler(len(evaluation), **share), **place
+        ),
+    )

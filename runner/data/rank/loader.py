@@ -1,0 +1,118 @@
+"""Batches on the device, ready for the model."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from manyheads.runner.data.rank.batches import Batch, Batches
+from manyheads.runner.data.rank.prefetch import ahead
+from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.parent_death import die_with_parent
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """How images enter the model: device, dtype, memory format, and for uint8 images mean and std of 0..1."""
+
+    device: torch.device
+    dtype: torch.dtype
+    channels_last: bool
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
+        mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (self.mean, self.std))
+        return (1 / (255 * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
+
+
+class Loader:
+    """One split, epoch after epoch, from any update on."""
+
+    def __init__(
+        self, batches: Batches, sampler: TrainingSampler | EvaluationSampler, *, entrance: Entrance, num_workers: int
+    ):
+        self.batches, self.sampler, self.entrance = batches, sampler, entrance
+        self._scale, self._shift = entrance.scale_and_shift()
+        self._requests = _Requests()
+        self._workers = _workers(batches, self._requests, num_workers, entrance.device) if num_workers else None
+
+    @property
+    def updates(self) -> int:
+        """Updates in one epoch."""
+        return self.sampler.updates
+
+    @property
+    def samples(self) -> int:
+        return len(self.batches.dataset)
+
+    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
+        """This rank's micro-batches of one epoch, images (B, C, H, W) on the device."""
+        requests = self.sampler.epoch(epoch, first_update)
+        if self._workers is None:
+            fetched: Iterator[Batch | ConfigurationError] = map(self.batches.fetch, requests)
+        else:
+            self._requests.current = requests
+            fetched = iter(self._workers)
+        yield from self._entered(map(_sound, fetched))
+
+    def example(self) -> Batch:
+        """A micro-batch of the first epoch, taken without moving anything on."""
+        return self._enter(_sound(self.batches.fetch(next(self.sampler.epoch(0)))))
+
+    def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        if self.entrance.device.type == "cuda":
+            return ahead(batches, self._enter, self.entrance.device)
+        return map(self._enter, batches)
+
+    def _enter(self, batch: Batch) -> Batch:
+        entrance = self.entrance
+        inputs = batch.inputs.to(entrance.device, non_blocking=True)
+        if inputs.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
+            inputs = inputs.to(entrance.dtype).mul_(self._scale).add_(self._shift)
+        elif inputs.is_floating_point():
+            inputs = inputs.to(entrance.dtype)
+        if entrance.channels_last and inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        batch.inputs = inputs
+        batch.targets = batch.targets.to(entrance.device, non_blocking=True)
+        return batch
+
+
+def _sound(batch: Batch | ConfigurationError) -> Batch:
+    if isinstance(batch, ConfigurationError):
+        raise batch
+    return batch
+
+
+class _Requests:
+    """The sampler that the loader processes see: whatever epoch is the current one."""
+
+    current: Iterator[Request]
+
+    def __iter__(self) -> Iterator[Request]:
+        return self.current
+
+
+def _workers(batches: Batches, requests: _Requests, count: int, device: torch.device) -> DataLoader:
+    return DataLoader(
+        batches,  # type: ignore[arg-type]
+        sampler=requests,
+        batch_size=None,  # a request is a whole batch
+        num_workers=count,
+        # Children of a rank that a server has forked would by default come from a server of their own, whose death
+        # nobody notices.
+        multiprocessing_context="fork",
+        persistent_workers=True,
+        pin_memory=device.type == "cuda",
+        worker_init_fn=_enter_worker,
+        generator=torch.Generator(),  # or each epoch would draw from the model's random numbers
+    )
+
+
+def _enter_worker(_: int) -> None:
+    die_with_parent()
+    torch.set_num_threads(1)

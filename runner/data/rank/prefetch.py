@@ -1,0 +1,45 @@
+"""Batches reach the GPU while it is busy with the ones before them."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import torch
+
+from manyheads.runner.data.rank.batches import Batch
+
+
+def ahead(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:
+    """``enter(batch)`` of each, begun on a stream of its own before the batch in front of it is handed out.
+
+    What it makes may be used on the stream that is the current one where it is handed out.
+
+    Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams.
+    """
+    stream = side_stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))  # on which the loader has made its constants
+
+    def start(batch: Batch) -> tuple[Batch, torch.cuda.Event]:
+        with torch.cuda.stream(stream):
+            return enter(batch), stream.record_event()
+
+    coming: tuple[Batch, torch.cuda.Event] | None = None
+    for batch in batches:
+        arriving, coming = coming, start(batch)
+        if arriving is not None:
+            yield _arrived(*arriving, torch.cuda.current_stream(device))
+    if coming is not None:
+        yield _arrived(*coming, torch.cuda.current_stream(device))
+
+
+@cache
+def side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all loaders, since memory that was freed on one stream is not used again on another."""
+    return torch.cuda.Stream(device)
+
+
+def _arrived(batch: Batch, event: torch.cuda.Event, current: torch.cuda.Stream) -> Batch:
+    """The batch, for the current stream: its memory is not used again before that has done with it."""
+    current.wait_event(event)
+    for tensor in (batch.inputs, batch.targets):
+        tensor.record_stream(current)
+    return batch

@@ -1,0 +1,63 @@
+"""Which samples a rank takes, in which order: from the seed, the epoch and the step alone."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from manyheads.runner.random.rank.rng import permutation
+
+
+class Request(NamedTuple):
+    """One micro-batch of one rank.
+
+    ``count``: how many of the indices count; 0 where the rank has none and only keeps step with the others.
+    ``weight``: the factor of its mean loss that makes the ranks' averaged gradients those of the global batch.
+    """
+
+    epoch: int
+    indices: np.ndarray
+    count: int  # type: ignore[assignment]  # tuple.count is of no use here
+    weight: float
+
+
+class TrainingSampler:
+    """Shuffled samples in global batches; each is cut into micro-batches, each of these into the ranks' shares."""
+
+    def __init__(
+        self, size: int, *, batch_size: int, rank: int, world_size: int, accumulation: int, seed: int, drop_last: bool
+    ):
+        self.size, self.batch_size = size, batch_size
+        self.rank, self.world_size, self.accumulation = rank, world_size, accumulation
+        self.seed = seed
+        self.updates = size // batch_size if drop_last else -(-size // batch_size)
+
+    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
+        """``accumulation`` requests for each update from ``first_update`` on."""
+        order = permutation(self.size, seed=self.seed, epoch=epoch)
+        for update in range(first_update, self.updates):
+            batch = order[update * self.batch_size : (update + 1) * self.batch_size]
+            for micro in range(self.accumulation):
+                yield self._share(epoch, batch, micro)
+
+    def _share(self, epoch: int, batch: np.ndarray, micro: int) -> Request:
+        part, parts = micro * self.world_size + self.rank, self.accumulation * self.world_size
+        share = batch[len(batch) * part // parts : len(batch) * (part + 1) // parts]
+        if len(share) == 0:  # the rank still takes part in the exchange of gradients, with weight 0
+            return Request(epoch, batch[:1], 0, 0.0)
+        return Request(epoch, share, len(share), len(share) * self.world_size / len(batch))
+
+
+class EvaluationSampler:
+    """Every sample once, in order; all ranks have the same number of batches, of which some may be empty."""
+
+    def __init__(self, size: int, *, batch_size: int, rank: int, world_size: int):
+        self.size, self.batch_size, self.rank, self.world_size = size, batch_size, rank, world_size
+        self.updates = -(-size // batch_size)
+
+    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
+        for start in range(first_update * self.batch_size, self.size, self.batch_size):
+            length = min(self.batch_size, self.size - start)
+            low = start + length * self.rank // self.world_size
+            high = start + length * (self.rank + 1) // self.world_size
+            yield Request(epoch, np.arange(low, high), high - low, 1.0)

@@ -1,0 +1,154 @@
+"""Assembly of a rank from the run config, in the one order that satisfies every backend."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from manyheads.runner.data.base.option import Data
+from manyheads.runner.data.rank.build import build_data, build_loaders
+from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.logger.csv.rank import Files, Recorder
+from manyheads.runner.logger.terminal.rank import Display, Terminal
+from manyheads.runner.loop.header import header
+from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.trainer import Settings, Trainer
+from manyheads.runner.loop.update import Update
+from manyheads.runner.model.rank.build import build_loss, build_model
+from manyheads.runner.optimizer.rank import build_optimizer
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.random.rank.determinism import set_deterministic
+from manyheads.runner.random.rank.rng import seed_everything
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.locate import instantiate, locate
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.scheduler.rank import Schedule
+
+Config = dict[str, Any]
+
+
+def join(config: Config, *, rank: int, local_rank: int, world_size: int) -> Parallel:
+    """This rank's strategy, with all ranks met. Raises ConfigurationError."""
+    set_process(config)
+    device = config["trainer"]["device"]
+    if device == "cuda" and torch.cuda.device_count() <= local_rank:
+        raise ConfigurationError(
+            f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank {rank} "
+            f"wants number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
+        )
+    place = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
+    parallel: Parallel = instantiate("parallel", config["parallel"], **place)
+    parallel.join()
+    return parallel
+
+
+def build(
+    config: Config,
+    parallel: Parallel,
+    folder: RunFolder,
+    heartbeat: Heartbeat,
+    state: dict[str, Any] | None = None,
+    *,
+    on_model: Callable[[nn.Module], None] | None = None,
+    is_silent: bool = False,
+) -> Trainer:
+    """Everything that trains, in place; ``Trainer.close`` takes it down.
+
+    ``state``: the checkpoint that will be resumed from. ``on_model``: is given the model before anything has changed
+    it. ``is_silent``: the run shows and records nothing.
+    """
+    seed_everything(config["seed"])  # the same initial weights on every rank
+    data = build_data(config["data"])
+    precision: Precision = instantiate("precision", config["precision"], parallel)
+    try:
+        model = build_model(config, data, dtype=precision.dtype)
+        if on_model is not None:
+            on_model(model)
+        parameters = sum(p.numel() for p in model.parameters())
+        update, loaders, settings = _assemble(config, parallel, precision, data, model)
+        reporter = build_reporter(config, parallel, folder, state, is_silent=is_silent)
+    except BaseException:
+        precision.close()
+        raise
+    train, evaluation = loaders
+    samples = (train.samples, evaluation.samples)
+    reporter.display.header(
+        header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
+    )
+    return Trainer(
+        update=update, train=train, evaluation=evaluation, settings=settings, reporter=reporter, heartbeat=heartbeat
+    )
+
+
+def _assemble(
+    config: Config, parallel: Parallel, precision: Precision, data: Data, model: nn.Module
+) -> tuple[Update, tuple[Loader, Loader], Settings]:
+    """The update, the loaders of training and evaluation, and the loop's settings."""
+    channels_last = config["trainer"]["channels_last"]
+    model = precision.convert(model)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last)
+    model = parallel.place(model)
+    kind = locate("optimizer", config["optimizer"]["_target_"])
+    optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=config["data"]["batch_size"])
+    optimizer = parallel.wrap_optimizer(optimizer, model)
+    model, optimizer = precision.prepare(model, optimizer)
+    model = parallel.wrap_model(model)
+    if (mode := config["trainer"]["compile"]) != "none":
+        model.compile(mode=mode)  # in place, so that the weights keep their names
+    loss = build_loss(config).to(device=parallel.device, dtype=precision.dtype)
+    entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
+    train, evaluation = build_loaders(config, data, parallel, entrance)
+    settings = build_settings(config["trainer"], train.updates)
+    schedule: Schedule = instantiate(
+        "scheduler", config["scheduler"], optimizer, updates_per_epoch=train.updates, total_updates=settings.total_steps
+    )
+    update = Update(
+        model=model,
+        loss=loss,
+        optimizer=optimizer,
+        schedule=schedule,
+        parallel=parallel,
+        precision=precision,
+        clip_norm=config["trainer"]["clip_norm"],
+        on_nan=config["trainer"]["on_nan"],
+    )
+    return update, (train, evaluation), settings
+
+
+def build_reporter(
+    config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None, *, is_silent: bool = False
+) -> Reporter:
+    """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
+    recorder, display = Recorder(), Display()
+    if parallel.rank == 0 and not is_silent:
+        display = Terminal()
+        if not config["trainer"]["evaluate_only"]:
+            position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
+            recorder = Files(folder, position=position, step=step)
+    epochs, monitor = config["trainer"]["epochs"], config["checkpoint"]["monitor"]
+    return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, monitor=monitor)
+
+
+def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
+    total = trainer["epochs"] * updates_per_epoch
+    total = min(total, trainer["max_steps"] or total)
+    return Settings(
+        epochs=trainer["epochs"],
+        total_steps=total,
+        last_step=min(total, trainer["stop_after"] or total),
+        evaluate_every=trainer["evaluate_every"],
+        grad_accumulation=trainer["grad_accumulation"],
+        log_every=trainer["log_every"],
+    )
+
+
+def set_process(config: Config) -> None:
+    """Settings of the whole process; all are set each time, since a sweep's jobs may share one."""
+    trainer = config["trainer"]
+    torch.set_num_threads(config["launcher"]["threads_per_rank"])
+    torch.autograd.set_detect_anomaly(trainer["detect_anomaly"])
+    set_deterministic(trainer["deterministic"])

@@ -1,0 +1,57 @@
+"""The first lines that a user sees: what is run, on what, and how the global batch comes about."""
+
+from typing import Any
+
+import torch
+
+from manyheads.runner.config.checks.complete import batch_per_rank
+from manyheads.runner.optimizer.rank import scaled_lr
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.run.layout import ranks
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def header(
+    config: dict[str, Any],
+    folder: RunFolder,
+    parallel: Parallel,
+    precision: Precision,
+    *,
+    parameters: int,
+    samples: tuple[int, int],
+    classes: int,
+) -> dict[str, str]:
+    """Names and texts. parameters: of the model; samples: of training and evaluation."""
+    batch_size, share = config["data"]["batch_size"], batch_per_rank(config)
+    micro_batches = counted(config["trainer"]["grad_accumulation"], "micro-batch", "micro-batches")
+    threads = counted(config["launcher"]["threads_per_rank"], "CPU thread")
+    sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
+    return {
+        "run": str(folder),
+        "model": f"{config['model']['name']}, {parameters:,} parameters",
+        "data": f"{config['data']['name']}, {sizes}, {classes} classes",
+        "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
+        "device": f"{device_name(parallel.device)}, {threads} per rank",
+        "precision": f"{config['precision']['name']}, {precision.summary}",
+        "batch": " x ".join([f"{batch_size} = {counted(ranks(config), 'rank')}", f"{share} samples", micro_batches]),
+        "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
+    }
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def learning_rate(config: dict[str, Any]) -> str:
+    """The learning rate, and how it was fitted to the batch."""
+    section, batch_size = config["optimizer"], config["data"]["batch_size"]
+    lr = scaled_lr(section, batch_size)
+    if section["lr_scaling"] == "none":
+        return f"lr {lr:g}"
+    ratio = f"{batch_size}/{section['base_batch_size']}"
+    return f"lr {lr:g} = {section['lr']:g} scaled by {ratio}, {section['lr_scaling']}"

@@ -1,0 +1,86 @@
+"""The log windows: closed one by one, and exchanged between the ranks several at once.
+
+A small model's updates take less time than an exchange does, so that one for each window would be most of its cost.
+"""
+
+import time
+from typing import NamedTuple
+
+from torch import Tensor
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.loop.breakdown import Breakdown
+from manyheads.runner.loop.clock import Clock, Lap
+from manyheads.runner.loop.meter import Meter, Sums
+from manyheads.runner.loop.update import Made
+from manyheads.runner.parallel.base.rank import Parallel
+
+COLLECT_SECONDS = 0.1  # at least, between two exchanges, unless a window takes longer
+MOST = 16  # windows at once
+AT_ONCE = "at_once"
+
+
+class Row(NamedTuple):
+    """What a row of steps.csv says besides sums; ``norm``: of the last update's gradients."""
+
+    step: int
+    lr: float
+    norm: Tensor | float
+
+
+class Window(NamedTuple):
+    """A window over all ranks. ``lap``: this rank's times; ``row``: of the row that it ends with, if it does."""
+
+    sums: Sums
+    lap: Lap
+    row: Row | None
+
+
+class LogWindows:
+    """Counts and times of the training updates on this rank, and what all ranks' come to."""
+
+    def __init__(self, *, parallel: Parallel, breakdown: Breakdown):
+        self.meter, self.clock, self.breakdown = Meter(parallel), Clock(parallel.device), breakdown
+        self._parallel = parallel
+        self.updates = 0  # in the open window
+        self._closed: list[tuple[Lap, Row | None]] = []
+        self._at_once, self._collected_at = 1, time.perf_counter()
+
+    def add(self, batches: list[Batch], made: Made) -> None:
+        """Count an update."""
+        self.updates += 1
+        for batch, (loss, outputs) in zip(batches, made.passes, strict=True):
+            if batch.count and not made.is_skipped:
+                self.meter.add(loss, outputs, batch.targets, batch.count)
+            if batch.corrupt:
+                self.meter.note_corrupt(len(batch.corrupt))
+
+    def close(self, row: Row | None = None) -> None:
+        """A window ends, with a row of steps.csv or in the middle of one."""
+        lap = self.clock.lap()
+        times = {"seconds": lap.seconds, "data_seconds": lap.waited, "logging_seconds": lap.logged}
+        self.meter.close(**times, **self.breakdown.take())
+        self._closed.append((lap, row))
+        self.updates = 0
+        self.clock.logged()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough windows wait to be collected; alike on all ranks."""
+        return len(self._closed) >= self._at_once
+
+    def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[Window], dict[str, float]]:
+        """The closed windows with the sums of all ranks, and ``flags`` added up over all ranks.
+
+        ``whole``: accuracies too, which may otherwise follow with a later call.
+        """
+        found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, judge=whole)
+        self._at_once = int(heard[AT_ONCE])
+        closed, self._closed = self._closed, []
+        return [Window(sums, lap, row) for (lap, row), sums in zip(closed, found, strict=True)], heard
+
+    def _next_at_once(self) -> float:
+        """How many windows to wait for next; rank 0's word alone, or the ranks would not meet."""
+        now, count = time.perf_counter(), max(1, len(self._closed))
+        seconds, self._collected_at = (now - self._collected_at) / count, now
+        return float(max(1, min(MOST, COLLECT_SECONDS // max(seconds, 1e-9)))) if self._parallel.rank == 0 else 0.0

@@ -1,0 +1,132 @@
+"""The main of each rank, ``python -m manyheads.runner.loop.main <folder>``: read run.yaml, join, train, leave."""
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from manyheads.runner.loop.stop import SIGNALS
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
+from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.rank_env import NAMES, place
+from manyheads.runner.run.run_folder import RunFolder
+
+Run = Callable[[dict[str, Any], Any, RunFolder, Heartbeat], None]  # of a config, the strategy, the folder, the beats
+
+
+def main(path: str, *, run: Run | None = None) -> NoReturn:
+    """Be one rank, in a process of its own, as the environment says which. Ends the process.
+
+    ``run``: what it does; None to train.
+    """
+    os._exit(work(path, run=run))  # whatever threads a broken collective has left behind
+
+
+def work(path: str, *, run: Run | None = None) -> int:
+    """Be one rank as ``main`` is, but return the exit code."""
+    folder = RunFolder(path)
+    rank, local_rank, world_size = place()
+    os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
+    _become_rank(folder, rank, world_size)
+    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    for signum in SIGNALS:  # a cluster may signal the ranks themselves
+        signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
+    code = 0
+    try:
+        run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, run=run)
+    except BaseException as error:
+        code = _report(error, folder, rank)
+        heartbeat.leave(FAILED)
+    sys.stdout.flush()
+    logging.shutdown()
+    return code
+
+
+def run_rank(
+    folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool, run: Run | None = None
+) -> None:
+    """Train, or do what ``run`` does, as rank ``rank`` of ``world_size``.
+
+    ``apart``: in a process of its own, not the parent's.
+    """
+    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    heartbeat.enter()
+    with _logging_to(folder.rank_log(rank), apart=apart):
+        from manyheads.runner.loop import build
+        from manyheads.runner.loop import session as attempt
+
+        config = folder.read_config()
+        parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
+        try:
+            (run or attempt.run)(config, parallel, folder, heartbeat)
+        except BaseException:
+            if not apart:  # a process of its own says first what happened, before others fail for want of it
+                parallel.leave()
+            raise
+        parallel.leave()
+    heartbeat.leave(FINISHED)
+
+
+def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
+    """Leave the terminal's process group, say in the title who this is, write to the rank's own log."""
+    import setproctitle
+
+    die_with_parent()
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    setproctitle.setproctitle(f"manyheads: rank {rank}/{world_size} {folder.path}")
+    log = os.open(folder.rank_log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, sys.stderr.fileno())
+    if rank > 0:  # rank 0 speaks on the terminal
+        os.dup2(log, sys.stdout.fileno())
+    elif terminal := os.environ.get("MANYHEADS_TERMINAL"):
+        _speak_on(terminal)
+    os.close(log)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # the parent asks for it when the run stalls
+
+
+def _speak_on(terminal: str) -> None:
+    """Write standard output there, and not to the launcher's agent, where it is on this machine."""
+    with suppress(OSError):
+        descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
+        os.dup2(descriptor, sys.stdout.fileno())
+        os.close(descriptor)
+
+
+@contextmanager
+def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
+    """Python's log messages and warnings go to the rank's log file meanwhile."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    if apart:
+        root.setLevel(logging.INFO)
+        logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
+    """Write what happened for the parent to read; returns this process's exit code."""
+    code = error.exit_code if isinstance(error, ConfigurationError) else 1
+    failure = Failure.of(error, rank=rank, exit_code=code)
+    print(failure.traceback, file=sys.stderr)
+    folder.write_failure(rank, failure)
+    return failure.exit_code or 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

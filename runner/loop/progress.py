@@ -1,0 +1,72 @@
+"""How far a run has come: all that a checkpoint must hold besides weights and optimizer."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from manyheads.runner.loop.breakdown import parts
+from manyheads.runner.loop.clock import Lap
+from manyheads.runner.loop.meter import Sums
+
+
+@dataclass
+class Progress:
+    """Counted over all attempts at this run. ``epoch``: complete ones, evaluation included."""
+
+    epoch: int = 0
+    epoch_step: int = 0  # updates of the current epoch; all of them while its evaluation is still to come
+    step: int = 0
+    samples: int = 0
+    corrupt: int = 0
+    skipped: int = 0
+    started: float = 0.0  # the current epoch's, in seconds since 1970
+    seconds: float = 0.0  # of training in the current epoch
+    train_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0  # since the last epoch's row
+    spent: dict[str, float] = field(default_factory=dict)  # seconds of each part, in complete epochs
+    timed_samples: float = 0.0  # those that count for the throughput
+    timed_seconds: float = 0.0
+    interval: Sums = field(default_factory=Sums)
+    sums: Sums = field(default_factory=Sums)  # of the current epoch
+    metrics: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] | None = None
+
+    def count(self, sums: Sums, lap: Lap) -> None:
+        """A window of updates is over. ``sums``: of all ranks; ``lap``: this rank's times."""
+        self.samples += int(sums.count)
+        self.corrupt += int(sums.corrupt)
+        self.seconds += lap.seconds
+        if lap.is_warm:
+            self.timed_samples += sums.count
+            self.timed_seconds += lap.seconds
+        self.interval.add(sums)
+        self.sums.add(sums)
+
+    def end_epoch(self, seconds: float, *, evaluation: float) -> None:
+        """``seconds``: of its training on the slowest rank."""
+        self.spent = self.time(seconds, evaluation=evaluation)
+        self.checkpoint_seconds = 0.0
+        self.train_seconds += seconds
+        self.epoch += 1
+        self.epoch_step = 0
+        self.started = self.seconds = 0.0
+        self.sums = Sums()
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Without warm-up, evaluation and checkpoints; of a run that was all warm-up, over everything."""
+        if self.timed_seconds:
+            return self.timed_samples / self.timed_seconds
+        total = self.train_seconds + self.seconds
+        return self.samples / total if total else None
+
+    def time(self, seconds: float, *, evaluation: float = 0.0) -> dict[str, float]:
+        """Seconds of each part in all epochs; in the current one training took ``seconds``."""
+        now = parts(self.sums, seconds) | {"evaluation": evaluation, "checkpoint": self.checkpoint_seconds}
+        return {part: self.spent.get(part, 0.0) + value for part, value in now.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Progress":
+        return cls(**{**state, "interval": Sums(**state["interval"]), "sums": Sums(**state["sums"])})

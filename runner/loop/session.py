@@ -1,0 +1,148 @@
+"""One session of a run: resume from its last checkpoint if there is one, train or evaluate, record the result."""
+
+from contextlib import closing
+from typing import Any
+
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
+from manyheads.runner.loop.build import build
+from manyheads.runner.loop.header import device_name
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.reporter import peak_memory_mb
+from manyheads.runner.loop.summary import summary
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.random.rank.determinism import operations_named
+from manyheads.runner.random.rank.rng import get_state, seed_everything, set_state
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+
+
+class Session:
+    """A trainer with the run folder that it works for."""
+
+    def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
+        self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
+        self.update, self.parallel = trainer.update, trainer.update.parallel
+
+    def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
+        """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
+        trainer, reporter = self.trainer, self.trainer.reporter
+        seed_everything(seed + 1 + self.parallel.rank)  # what the model draws, as for dropout, differs between ranks
+        try:
+            trainer.prime()
+            if state is not None:
+                self.restore(state, seed=seed)
+                reporter.display.say(f"resuming from step {trainer.progress.step}")
+            trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
+        finally:
+            reporter.close()
+        self.conclude()
+
+    def evaluate(self) -> None:
+        """Evaluate the loaded weights, train nothing."""
+        trainer = self.trainer
+        measured = trainer.evaluate()
+        if measured is not None:
+            trainer.progress.metrics = measured
+        self.conclude()
+
+    def restore(self, state: dict[str, Any], *, seed: int) -> None:
+        """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""
+        trainer = self.trainer
+        self.load(state)
+        trainer.progress = Progress.from_state(state["progress"])
+        if len(state["rng"]) == self.parallel.world_size:
+            set_state(state["rng"][self.parallel.rank])
+        else:  # other ranks than before: new streams, the same in every such attempt
+            seed_everything(seed + 1 + self.parallel.rank + trainer.progress.step)
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
+        update, precision = self.update, self.update.precision
+        model = self.parallel.unwrap(update.model)
+        load_model(model, state["model"], state["source"])
+        precision.weights_loaded(model, state["model"])
+        load_optimizer(update.optimizer, state["optimizer"], state["source"])
+        self.parallel.restored(update.model, update.optimizer)
+        if state["precision"].keys() == precision.state_dict().keys():  # else it was of another precision
+            precision.load_state_dict(state["precision"])
+
+    def learned(self) -> dict[str, Any]:
+        """All that updates have changed, but for how far they have come."""
+        return {
+            "model": self.weights(),
+            "optimizer": self.update.optimizer.state_dict(),
+            "precision": self.update.precision.state_dict(),
+        }
+
+    def save(self, *, best: bool) -> None:
+        """A checkpoint, when one is due: by the settings, because it is the best, or because the run ends here."""
+        trainer, progress = self.trainer, self.trainer.progress
+        at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
+        if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
+            return
+        rng = self.parallel.gather(get_state())
+        if self.parallel.rank == 0:
+            state = {
+                **self.learned(),
+                "scheduler": {"step": progress.step},  # learning rates are a function of the update's number
+                "progress": progress.state_dict(),
+                "rng": rng,
+                "tables": trainer.reporter.recorder.position(),
+            }
+            self.checkpoints.save(state, step=progress.step, best=best)
+        trainer.heartbeat.beat()
+
+    def conclude(self, **findings: Any) -> None:
+        """Rank 0 writes result.json, ``findings`` included, and shows the table."""
+        progress, stopped = self.trainer.progress, self.trainer.stop.signal
+        memory = self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()])
+        if self.parallel.rank > 0:
+            return
+        result = {
+            "status": "completed" if stopped is None else "interrupted",
+            "signal": stopped,
+            "epochs": progress.epoch,
+            "steps": progress.step,
+            "samples_seen": progress.samples,
+            "device": device_name(self.parallel.device),
+            "train_seconds": progress.train_seconds + progress.seconds,
+            "time": progress.time(progress.seconds),
+            "samples_per_second": progress.samples_per_second,
+            "peak_memory_mb": [peak for rank in memory for peak in rank],
+            "metrics": progress.metrics,
+            "objective": self.objective(),
+            "best": progress.best,
+            "weights_sha256": weights_sha256(self.weights()),
+            "corrupt_samples": progress.corrupt,
+            "skipped_steps": progress.skipped,
+            **findings,
+        }
+        self.folder.write_json(self.folder.result, result)
+        self.trainer.reporter.display.table(*summary(result, self.folder))
+
+    def weights(self) -> dict[str, Tensor]:
+        """What was trained, under the user's own names."""
+        return self.update.precision.weights(self.parallel.unwrap(self.update.model))
+
+    def objective(self) -> float | None:
+        """The monitored metric of the best epoch, or of the evaluation."""
+        monitor = self.trainer.reporter.monitor
+        return (self.trainer.progress.best or self.trainer.progress.metrics).get(monitor)
+
+
+@operations_named()
+def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """What a rank does: train, or only evaluate, as the config says. Raises ConfigurationError."""
+    checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
+    evaluate_only = config["trainer"]["evaluate_only"]
+    state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"])
+    trainer = build(config, parallel, folder, heartbeat, state)
+    session = Session(trainer, checkpoints=checkpoints, folder=folder)
+    with closing(trainer):
+        if evaluate_only:
+            session.evaluate()
+        else:
+            session.train(seed=config["seed"], state=state)

@@ -1,0 +1,50 @@
+"""The table at the end of a run."""
+
+import signal
+from typing import Any
+
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, str]]:
+    """Title and rows of the table at the end."""
+    title = (
+        "completed" if result["status"] == "completed" else f"interrupted by {signal.Signals(result['signal']).name}"
+    )
+    rows = {}
+    if result["best"]:
+        rows["best"] = f"epoch {result['best']['epoch']}: {_measured(result['best'])}"
+    rows["last" if result["best"] else "metrics"] = _measured(result["metrics"])
+    if result["samples_per_second"]:
+        rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
+    if any(result["time"].values()):
+        rows["time"] = shares(result["time"])
+    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
+    kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
+    if skipped := [f"{count:,} {kind}" for kind, count in kinds.items() if count]:
+        rows["skipped"] = ", ".join(skipped)
+    rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
+    rows["results"] = str(folder)
+    if result["status"] == "interrupted":
+        rows["resume"] = f"python -m runner resume {folder}"
+    return title, rows
+
+
+def shares(seconds: dict[str, float]) -> str:
+    """What took most first, in percent of the whole; what took less than half a percent is left out."""
+    whole = sum(seconds.values())
+    found = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
+    return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)
+
+
+def _measured(metrics: dict[str, Any]) -> str:
+    parts = []
+    for split in ("val", "train"):
+        if metrics.get(f"{split}_loss") is not None:
+            parts.append(f"{split} loss {metrics[f'{split}_loss']:.4f}")
+            if metrics.get(f"{split}_acc1") is not None:
+                parts.append(f"accuracy {metrics[f'{split}_acc1']:.2f}% (top-5 {metrics[f'{split}_acc5']:.2f}%)")
+            break
+    if metrics.get("val_samples") is not None:
+        parts.append(f"on {metrics['val_samples']:,} samples")
+    return ", ".join(parts) or "nothing measured"

@@ -1,0 +1,237 @@
+"""The only training loop. It knows no backend: what differs hides behind the bases of parallel and precision."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.loop.evaluation import Evaluation
+from manyheads.runner.loop.log_windows import LogWindows, Row, Window
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.stop import Stop
+from manyheads.runner.loop.update import Made, Update, restore_buffers
+from manyheads.runner.random.rank.rng import get_state, set_state
+from manyheads.runner.run.heartbeat import Heartbeat
+
+LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop together
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The trainer section of the run config, as far as the loop needs it.
+
+    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule.
+    """
+
+    epochs: int
+    total_steps: int
+    last_step: int
+    evaluate_every: int
+    grad_accumulation: int
+    log_every: int
+
+
+class Trainer:
+    """Trains one rank's model. ``stop``: says whether, and by which signal, the run was ended early."""
+
+    def __init__(
+        self,
+        *,
+        update: Update,
+        train: Loader,
+        evaluation: Loader,
+        settings: Settings,
+        reporter: Reporter,
+        heartbeat: Heartbeat,
+    ):
+        self.update, self.train, self.settings = update, train, settings
+        self.reporter, self.heartbeat = reporter, heartbeat
+        self.progress = Progress()
+        self.stop = Stop(heartbeat)
+        self.windows = LogWindows(parallel=update.parallel, breakdown=update.breakdown)
+        self.evaluation = Evaluation(
+            model=update.model,
+            loss=update.loss,
+            loader=evaluation,
+            parallel=update.parallel,
+            precision=update.precision,
+            reporter=reporter,
+            heartbeat=heartbeat,
+            stop=self.stop,
+        )
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    def fit(self, save: Callable[..., None], *, due_after_step: Callable[[int], bool]) -> None:
+        """Train until all updates are done, or a signal asks to stop. Raises FloatingPointError for a NaN loss.
+
+        save: writes a checkpoint if one is due, when called with ``best``; due_after_step: says so of a step.
+        """
+        self.reporter.start(self.progress, total=self.settings.last_step)
+        save = self._timed(save)
+        while not self.done and self.stop.signal is None:
+            self.train_epoch(save, due_after_step)
+            if self.stop.signal is None and not self.is_cut:
+                self.end_epoch(save)
+        if self.stop.signal is not None or self.is_cut:
+            save(best=False)
+
+    @property
+    def done(self) -> bool:
+        progress = self.progress
+        return self.is_cut or (progress.step >= self.settings.last_step and progress.epoch_step == 0)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the run ends here in the middle of an epoch, as if it had been interrupted."""
+        progress, settings = self.progress, self.settings
+        at_end = progress.step == settings.last_step < settings.total_steps
+        return at_end and 0 < progress.epoch_step < self.train.updates
+
+    def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
+        """The rest of the current epoch, from where the progress says on."""
+        progress, windows, last = self.progress, self.windows, self._last_step_of_epoch()
+        progress.started = progress.started or time.time()
+        self.update.model.train()
+        batches = self.updates(self.train.epoch(progress.epoch, progress.epoch_step))
+        windows.clock.resume()
+        self.update.breakdown.enter_epoch()
+        for update in islice(windows.clock.waiting(batches), max(0, last - progress.step)):
+            step = progress.step + 1
+            is_logged = step % self.settings.log_every == 0 or step == last
+            norm = self.make(update, wants_norm=is_logged)
+            if is_logged:
+                windows.close(Row(step, self.update.schedule.lr, norm))
+            elif windows.updates == LONGEST_WINDOW:
+                windows.close()
+            if windows.is_due or step == last:
+                self.collect(whole=step == last)
+            if due_after_step(step):
+                self.collect_all()
+                save(best=False)
+                windows.clock.resume()
+            if self.stop.signal is not None:
+                self.collect_all()
+                return
+
+    def make(self, batches: list[Batch], *, wants_norm: bool) -> Any:
+        """One update of these micro-batches, counted; returns the norm of its gradients where that is wanted."""
+        breakdown = self.update.breakdown
+        is_sampled = self.windows.clock.now >= breakdown.next
+        if is_sampled:
+            breakdown.start()
+        made = self.update(batches, number=self.progress.step, wants_norm=wants_norm)
+        self.count(batches, made)
+        if is_sampled:
+            breakdown.end()
+        self.heartbeat.beat()
+        self.reporter.update(self.progress.step)
+        return made.norm
+
+    def end_epoch(self, save: Callable[..., None]) -> None:
+        """Evaluate when it is time, write the epoch's row, and leave a checkpoint."""
+        progress, settings, parallel = self.progress, self.settings, self.update.parallel
+        is_last = progress.step >= settings.total_steps
+        wanted = settings.evaluate_every and ((progress.epoch + 1) % settings.evaluate_every == 0 or is_last)
+        measured = self.evaluate() if wanted else {}
+        if measured is None:
+            return
+        slowest = torch.tensor([progress.seconds], dtype=torch.float64, device=parallel.device)
+        seconds = parallel.reduce(slowest, "max").item()
+        is_best = self.reporter.epoch(progress, seconds, measured)
+        progress.end_epoch(seconds, evaluation=measured.get("val_seconds", 0.0))
+        save(best=is_best)
+
+    def evaluate(self) -> dict[str, Any] | None:
+        """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
+        measured = self.evaluation.run()
+        if measured is None:
+            return None
+        columns, corrupt = measured
+        self.progress.corrupt += corrupt
+        return columns
+
+    def prime(self) -> None:
+        """Let the strategy's wrapper settle by steps that leave no trace."""
+        model = self.update.model
+        state, before = get_state(), [b.clone() for b in model.buffers()]
+
+        def throw_away() -> None:
+            model.train()
+            self.update.throw_away(self.train.example())
+
+        self.update.parallel.prime(throw_away)
+        restore_buffers(model, before)
+        set_state(state)
+
+    def close(self) -> None:
+        """Complete the files, and take back what the run has changed of torch itself."""
+        self.reporter.close()
+        self.update.precision.close()
+
+    def updates(self, batches: Iterator[Batch]) -> Iterator[list[Batch]]:
+        """The micro-batches of each update."""
+        while update := list(islice(batches, self.settings.grad_accumulation)):
+            yield update
+
+    # -- what comes of it ----------------------------------------------------------------------------
+
+    def count(self, batches: list[Batch], made: Made) -> None:
+        """An update is made: count it, its samples, and those that could not be read."""
+        self.windows.add(batches, made)
+        for batch in batches:
+            if batch.corrupt:
+                self.reporter.corrupt(batch.corrupt)
+        self.progress.skipped += made.is_skipped
+        self.progress.step += 1
+        self.progress.epoch_step += 1
+
+    def collect(self, *, whole: bool) -> None:
+        """Exchange the closed windows, report them, and hear whether a rank was asked to stop.
+
+        ``whole``: with accuracies, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
+        """
+        windows, flags = self.windows.collect(self.stop.flags(), whole=whole)
+        self.stop.hear(flags)
+        for window in windows:
+            self._report(window)
+        self.windows.clock.logged()
+
+    def collect_all(self) -> None:
+        """Bring the progress to where training is, also in the middle of a window."""
+        self.windows.close()
+        self.collect(whole=True)
+
+    def _report(self, window: Window) -> None:
+        sums, lap, row = window
+        self.progress.count(sums, lap)
+        if not math.isfinite(sums.loss):
+            step = self.progress.step if row is None else row.step
+            raise FloatingPointError(
+                f"the loss became {sums.loss} between step {max(0, step - self.settings.log_every)} and step {step}. "
+                "Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; trainer.detect_anomaly=true "
+                "finds the operation, trainer.on_nan=skip leaves such updates out."
+            )
+        if row is not None:
+            self.reporter.interval(self.progress, step=row.step, lr=row.lr, grad_norm=float(row.norm))
+
+    def _timed(self, save: Callable[..., None]) -> Callable[..., None]:
+        """``save``, with the seconds that it takes counted as checkpoint_seconds."""
+
+        def timed(*, best: bool) -> None:
+            start = time.perf_counter()
+            save(best=best)
+            self.progress.checkpoint_seconds += time.perf_counter() - start
+
+        return timed
+
+    def _last_step_of_epoch(self) -> int:
+        rest = self.train.updates - self.progress.epoch_step
+        return min(self.progress.step + rest, self.settings.last_step)

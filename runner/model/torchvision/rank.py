@@ -1,0 +1,89 @@
+"""model=torchvision and its recommended names: any classification model of torchvision.models.
+
+Source: https://pytorch.org/vision/stable/models.html.
+"""
+
+from typing import Any
+from urllib.error import URLError
+
+import torch
+import torchvision
+from torch import nn
+from torchvision import models
+
+from manyheads.runner.config.schema import nearest
+from manyheads.runner.model.rank.pretrained import load_weights
+from manyheads.runner.run.errors import ConfigurationError
+
+# Models that are built for one size of image, and the argument that says which.
+SIZED = {"vit_": "image_size", "maxvit_": "input_size"}
+# Models whose nets need less than the images that their weights are meant for.
+SMALLEST = {"swin_": 4, "efficientnet_v2_": 1}
+# In training these return outputs of auxiliary classifiers too, which no plain loss takes.
+AUXILIARY = {
+    "googlenet": {"aux_logits": False, "init_weights": True},
+    "inception_v3": {"aux_logits": False, "init_weights": True},
+}
+
+
+def names() -> list[str]:
+    """All classification models of the installed torchvision."""
+    return models.list_models(module=torchvision.models)
+
+
+class TorchvisionModel:
+    """Builds the model of that name; calling the class returns torchvision's own module."""
+
+    def __new__(cls, *, name: str, num_classes: int, image_size: int | None, weights: str | None = None) -> nn.Module:  # type: ignore[misc]
+        if name not in names():
+            raise ConfigurationError(
+                f"model.name={name}: torchvision {torchvision.__version__} has no such classification model."
+                f"{nearest(name, names())} `python -m runner doctor --models` lists them."
+            )
+        options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
+        if options and weights is not None:  # these two's weights were trained on images normalised in another way
+            options["transform_input"] = True
+        if image_size is not None:
+            options |= _size_options(name, image_size)
+        try:
+            model = models.get_model(name, weights=None, num_classes=num_classes, **options)
+        except (ValueError, AssertionError) as error:
+            raise ConfigurationError(
+                f"model.name={name} can't be built for data.image_size={image_size}: {error}"
+            ) from None
+        if weights is not None:
+            load_weights(model, pretrained_state(name, weights), weights)
+        return model
+
+
+def _size_options(name: str, image_size: int) -> dict[str, Any]:
+    for prefix, argument in SIZED.items():
+        if name.startswith(prefix):
+            return {argument: (image_size, image_size) if argument == "input_size" else image_size}
+    own = [size for prefix, size in SMALLEST.items() if name.startswith(prefix)]
+    smallest = own[0] if own else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
+    if image_size < smallest:
+        raise ConfigurationError(
+            f"model.name={name} takes images from {smallest}x{smallest} pixels on; the data has "
+            f"{image_size}x{image_size}. Set data.image_size={smallest} or more, or choose another model."
+        )
+    return {}
+
+
+def pretrained_state(name: str, weights: str) -> dict[str, torch.Tensor]:
+    """torchvision's own weights, by the name of their enum entry; downloaded once per machine."""
+    known = models.get_model_weights(name)
+    entry = weights.rpartition(".")[2]
+    if entry not in known.__members__:
+        allowed = ", ".join(known.__members__)
+        raise ConfigurationError(
+            f"model.pretrained={weights} is neither a local file nor weights of {name}. Allowed: {allowed}, "
+            "or a .pt file."
+        )
+    try:
+        return known[entry].get_state_dict(progress=False, check_hash=True)
+    except (URLError, OSError) as error:
+        raise ConfigurationError(
+            f"model.pretrained={weights}: {known[entry].url} can't be downloaded ({error}). Fetch it on a machine "
+            f"with a network and set model.pretrained=<that file>, or model.pretrained=null."
+        ) from None

@@ -1,0 +1,44 @@
+"""The optimizer of a run, with its learning rate fitted to the global batch."""
+
+import math
+from typing import Any
+
+from torch import nn
+from torch.optim import SGD, Optimizer
+
+from manyheads.runner.run.errors import ConfigurationError
+
+SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
+
+
+def scaled_lr(section: dict[str, Any], batch_size: int) -> float:
+    """``optimizer.lr`` by the policy ``optimizer.lr_scaling``.
+
+    Sources: linear, Goyal et al. 2017 (https://arxiv.org/abs/1706.02677); sqrt, Krizhevsky 2014
+    (https://arxiv.org/abs/1404.5997).
+    """
+    return section["lr"] * SCALING[section["lr_scaling"]](batch_size / section["base_batch_size"])
+
+
+def build_optimizer(kind: type, section: dict[str, Any], model: nn.Module, *, batch_size: int) -> Optimizer:
+    """An optimizer of class ``kind`` over the parameters that are to be trained."""
+    own = ("_target_", "name", "lr", "lr_scaling", "base_batch_size")
+    options = {key: value for key, value in section.items() if key not in own}
+    if not options.get("fused"):  # given as false it would switch torch's own choice off, several at once on GPUs
+        options.pop("fused", None)
+    if "betas" in options:
+        options["betas"] = tuple(options["betas"])
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    try:
+        optimizer = kind(parameters, lr=scaled_lr(section, batch_size), **options)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if "fused" in options and "fused" in str(error):
+            raise ConfigurationError(
+                f"optimizer.fused=true: {section['_target_']} can't be fused here ({error}). Set it to false."
+            ) from None
+        raise ConfigurationError(f"optimizer._target_={section['_target_']} refuses its arguments: {error}.") from None
+    if isinstance(optimizer, SGD) and options.get("fused"):
+        # Told of an overflow in the first update, its kernel leaves as momentum memory that was never written (torch
+        # 2.15, _fused_sgd). So the gradient scaler shall leave out such a step itself, as it does without fused.
+        optimizer._step_supports_amp_scaling = False
+    return optimizer

@@ -1,0 +1,74 @@
+"""parallel=ddp: a rank for each device, gradients averaged in buckets while the backward pass goes on.
+
+Source: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html.
+"""
+
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+from manyheads.runner.parallel.process_group.rank import ProcessGroup
+from manyheads.runner.run.errors import ConfigurationError
+
+HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
+
+
+class DistributedDataParallel(ProcessGroup):
+    """torch's DistributedDataParallel; the options are its own arguments.
+
+    ``compression``: gradients travel as "fp16" or "bf16", or "none". ``sync_batchnorm``: GPUs only.
+    """
+
+    def __init__(
+        self,
+        *,
+        bucket_cap_mb: float,
+        gradient_as_bucket_view: bool,
+        static_graph: bool,
+        find_unused_parameters: bool,
+        broadcast_buffers: bool,
+        sync_batchnorm: bool,
+        compression: str,
+        **place: Any,
+    ):
+        super().__init__(**place)
+        self.sync_batchnorm, self.compression = sync_batchnorm, compression
+        self.options: dict[str, Any] = {
+            "bucket_cap_mb": bucket_cap_mb,
+            "gradient_as_bucket_view": gradient_as_bucket_view,
+            "static_graph": static_graph,
+            "find_unused_parameters": find_unused_parameters,
+        }
+        if not broadcast_buffers:  # newer versions of torch have another name for it
+            names = inspect.signature(nn.parallel.DistributedDataParallel).parameters
+            self.options["forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"] = False
+
+    def place(self, model: nn.Module) -> nn.Module:
+        if self.sync_batchnorm:
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return super().place(model)
+
+    def wrap_model(self, model: nn.Module) -> nn.Module:
+        if not any(p.requires_grad for p in model.parameters()):
+            raise ConfigurationError("parallel=ddp: the model has no parameter to train. Use parallel=single.")
+        ids = [self.local_rank] if self.device.type == "cuda" else None
+        wrapped = nn.parallel.DistributedDataParallel(model, device_ids=ids, **self.options)
+        if self.compression != "none":
+            wrapped.register_comm_hook(None, HOOKS[self.compression])
+        return wrapped
+
+    def prime(self, step: Callable[[], None]) -> None:
+        # Buckets are rebuilt in the order of the first backward, when the second forward begins; another
+        # bucket is another order of summation, so that a resumed run would differ from an undisturbed one.
+        step()
+        step()
+
+    def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
+        return self._nothing if last else model.no_sync()  # type: ignore[operator]
+
+    def unwrap(self, model: nn.Module) -> nn.Module:
+        return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model

@@ -1,0 +1,120 @@
+"""What a rank does for parity: a few updates of the trainer's, each looked at before it is applied and after."""
+
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from itertools import islice
+from typing import Any, NoReturn
+
+from torch import Tensor, nn
+
+from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.loop import main as worker
+from manyheads.runner.loop.build import build
+from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parity.rank.difference import digests
+from manyheads.runner.parity.rank.sides import Baseline, Compared, Digests, Taken
+from manyheads.runner.parity.rank.trace import Trace
+from manyheads.runner.parity.task import Task, read_task
+from manyheads.runner.random.rank.determinism import operations_named
+from manyheads.runner.random.rank.rng import seed_everything
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def main(path: str) -> NoReturn:
+    """Be one rank of a run that takes parity's steps instead of training. Ends the process."""
+    worker.main(path, run=run)
+
+
+@operations_named()
+def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Take the steps that the folder's task asks for. Raises ConfigurationError."""
+    made: list[Digests] = []
+
+    def look(model: nn.Module) -> None:
+        """The rank's own model as it was made, before a strategy has given all ranks the same weights."""
+        made.append(digests(model))
+
+    trainer = build(config, parallel, folder, heartbeat, on_model=look, is_silent=True)
+    session = Session(trainer, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    with closing(trainer):
+        take_steps(session, read_task(folder), made[0], seed=config["seed"])
+
+
+def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> None:
+    """Take the task's steps, and write result.json with what was found under ``parity``.
+
+    ``made``: digests of the model's initial weights on this rank.
+    """
+    trainer, parallel = session.trainer, session.parallel
+    side = Baseline(session, task) if task.baseline is None else Compared(session, task)
+    side.start(made)
+    seed_everything(seed + 1 + parallel.rank)
+    trainer.prime()
+    steps = min(task.steps, trainer.settings.last_step)
+    for step, batches in enumerate(islice(_updates(trainer), steps)):
+        side.before(step)
+        seed_everything(seed + 1 + parallel.rank)
+        trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if step == 0 and task.trace else None
+        with trace.following() if trace else nullcontext():
+            taken = take(session, batches)
+        if trace is not None:
+            side.traced(trace, _samples(trainer))
+        side.after(step, taken)
+        trainer.heartbeat.beat()
+        if trainer.stop.signal is not None:
+            break
+    session.conclude(parity={"steps": trainer.progress.step, "ranks": parallel.world_size, **side.findings()})
+
+
+def take(session: Session, batches: list[Batch]) -> Taken:
+    """One update of the trainer's, and what it computed. Waits for the device."""
+    trainer, update = session.trainer, session.update
+    model = session.parallel.unwrap(update.model)
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    gradients: dict[str, Tensor | None] = {}
+
+    def look() -> None:
+        owned = zip(names, update.precision.parameters(update.optimizer), strict=True)
+        gradients.update((name, None if p.grad is None else _copy(p.grad)) for name, p in owned)
+
+    update.model.train()
+    made = update(batches, number=trainer.progress.step, wants_norm=False, on_gradients=look)
+    trainer.count(batches, made)
+    trainer.windows.close()
+    windows, flags = trainer.windows.collect(trainer.stop.flags())
+    trainer.stop.hear(flags)
+    (sums,) = (window.sums for window in windows)
+    trainer.progress.samples += int(sums.count)
+    weights = session.weights()
+    return Taken(
+        loss=sums.loss / sums.count if sums.count else float("nan"),
+        gradients=gradients,
+        weights={name: _copy(weights[name]) for name, _ in model.named_parameters()},
+        buffers={name: _copy(buffer) for name, buffer in model.named_buffers()},
+    )
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _updates(trainer: Trainer) -> Iterator[list[Batch]]:
+    """The micro-batches of each update of the run, epoch after epoch."""
+    for epoch in range(trainer.settings.epochs):
+        yield from trainer.updates(trainer.train.epoch(epoch))
+
+
+def _samples(trainer: Trainer) -> list[list[int]]:
+    """Which samples the micro-batches of the first update hold; none where they only keep step with other ranks."""
+    requests = islice(trainer.train.sampler.epoch(0), trainer.settings.grad_accumulation)
+    return [request.indices.tolist() if request.count else [] for request in requests]
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1])

@@ -1,0 +1,164 @@
+"""The two sides of the comparison: the baseline writes what its steps computed, the others hold theirs against it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.loop.session import Session
+from manyheads.runner.parity.rank.difference import differences, digest, factor, unlike
+from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronised
+from manyheads.runner.parity.task import StepFiles, Task
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+
+Digests = dict[str, dict[str, str]]
+KINDS = ("loss", "gradient", "weight", "buffer")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one step computed, on the CPU: the loss over the global batch; the rest by the user's own names."""
+
+    loss: float
+    gradients: dict[str, Tensor | None]
+    weights: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+
+    def by_kind(self) -> dict[str, dict[str, Tensor | None]]:
+        loss = torch.tensor(self.loss, dtype=torch.float64)
+        return {
+            "loss": {"loss": loss},
+            "gradient": {**self.gradients},
+            "weight": {**self.weights},
+            "buffer": {**self.buffers},
+        }
+
+
+class Baseline:
+    """Keeps everything in files."""
+
+    def __init__(self, session: Session, task: Task):
+        self._session, self._files = session, StepFiles.of(session.folder)
+        self._gradients: dict[str, bool] = {}  # by name, whether any step has had one
+        self._finite = True
+        self._files.folder.mkdir(exist_ok=True)
+
+    def start(self, digests: Digests) -> None:
+        torch.save({"state": self._session.learned(), "digests": digests}, self._files.start)
+
+    def before(self, step: int) -> None:
+        """The baseline's next step begins where its last one ended."""
+
+    def after(self, step: int, taken: Taken) -> None:
+        state = self._session.learned()
+        state["model"].update(taken.weights)  # the same tensors, which torch then writes once
+        kinds = taken.by_kind()
+        torch.save({"state": state, "loss": taken.loss, "kinds": kinds}, self._files.step(step))
+        self._finite &= finite(kinds["loss"]) and finite(kinds["weight"])
+        for name, gradient in taken.gradients.items():
+            self._gradients[name] = self._gradients.get(name, False) or gradient is not None
+
+    def traced(self, trace: Trace, samples: list[list[int]]) -> None:
+        torch.save(trace.samples(samples), self._files.trace)
+
+    def findings(self) -> dict[str, Any]:
+        return {"unused": [name for name, used in self._gradients.items() if not used], "finite": self._finite}
+
+
+class Compared:
+    """Begins each step where the baseline began it, and compares what comes of it."""
+
+    def __init__(self, session: Session, task: Task):
+        assert task.baseline is not None
+        self._session, self._task, self._parallel = session, task, session.parallel
+        self._files = StepFiles.of(RunFolder(task.baseline))
+        self._largest: dict[tuple[str, str], dict[str, Any]] = {}
+        self._seen: dict[str, Any] = {"culprit": None, "outputs_agree": None}
+        self._loss: list[float] | None = None  # the baseline's and the own, where they first differ
+        self._factor: float | None = None
+        self._apart: list[str] = []  # weights that were not the same on all ranks after a step
+
+    def start(self, digests: Digests) -> None:
+        self._seen["initial"] = unlike(load(self._files.start)["digests"], digests)
+
+    def before(self, step: int) -> None:
+        path = self._files.step(step - 1) if step else self._files.start
+        try:
+            self._session.load({**load(path)["state"], "source": path})
+        except ConfigurationError:
+            names = ", ".join(self._seen["initial"]["parameter"][:4])
+            raise RuntimeError(f"the model is not made as the baseline's is: {names} and others differ") from None
+
+    def after(self, step: int, taken: Taken) -> None:
+        kept = load(self._files.step(step))
+        theirs, ours = kept["kinds"], taken.by_kind()
+        if self._session.update.precision.skips_overflow and not finite(theirs["gradient"]):
+            theirs["gradient"], ours["gradient"] = {}, {}  # an overflow; what counts is that its update is left out
+        found = {kind: differences(theirs[kind], ours[kind]) for kind in KINDS}
+        for rank in self._parallel.gather(found):
+            for kind, tensors in rank.items():
+                for name, size in tensors.items():
+                    self._note(kind, name, size, step)
+        if self._loss is None and found["loss"]["loss"] > self._task.tolerance:
+            self._loss = [kept["loss"], taken.loss]
+        if step == 0:
+            self._factor = factor(theirs["gradient"], ours["gradient"], self._task.tolerance)
+        ranks = self._parallel.gather({name: digest(weight) for name, weight in taken.weights.items()})
+        apart = {name for rank in ranks for name, its in rank.items() if its != ranks[0].get(name)}
+        self._apart += sorted(apart - {*self._apart})
+
+    def _note(self, kind: str, name: str, size: float, step: int) -> None:
+        entry = self._largest.setdefault((kind, name), {"kind": kind, "name": name, "largest": 0.0, "step": step})
+        if size > entry["largest"]:
+            entry |= {"largest": size, "step": step}
+        if size > self._task.tolerance:
+            entry.setdefault("first", step)
+
+    def traced(self, trace: Trace, samples: list[list[int]]) -> None:
+        found, agree = culprit(load(self._files.trace), trace.samples(samples), self._task.tolerance)
+        self._seen["outputs_agree"] = agree
+        if found is not None:
+            number, name = found
+            self._seen["culprit"] = {"number": number, **self._described(name, trace)}
+
+    def _described(self, name: str, trace: Trace) -> dict[str, Any]:
+        """The module and why it may compute otherwise: statistics, random, buffer, or batch where nothing is known."""
+        model = self._parallel.unwrap(self._session.update.model)
+        module, buffers, alike = model.get_submodule(name), [], 0
+        below = [drew for drew in trace.drew if drew == name or not name or drew.startswith(f"{name}.")]
+        own = {f"{name}.{buffer}".lstrip(".") for buffer, _ in module.named_buffers(recurse=False)}
+        if unsynchronised(module):
+            reason, alike = "statistics", sum(map(unsynchronised, model.modules()))
+        elif below:
+            reason, name = "random", below[0]
+            module = model.get_submodule(name)
+            alike = sum(type(model.get_submodule(drew)) is type(module) for drew in trace.drew)
+        elif buffers := sorted(own & {*self._seen["initial"]["buffer"]}):
+            reason = "buffer"
+        else:
+            reason = "batch"
+        return {"module": name, "kind": type(module).__name__, "reason": reason, "buffers": buffers, "alike": alike}
+
+    def findings(self) -> dict[str, Any]:
+        """The same on every rank."""
+        ranks = self._parallel.gather(self._seen)
+        culprits = [{**seen["culprit"], "rank": n} for n, seen in enumerate(ranks) if seen["culprit"]]
+        agree = [seen["outputs_agree"] for seen in ranks]
+        return {
+            "differences": list(self._largest.values()),
+            "initial": [
+                {"rank": n, **seen["initial"]} for n, seen in enumerate(ranks) if any(seen["initial"].values())
+            ],
+            "apart": self._apart,
+            "culprit": min(culprits, key=lambda found: found["number"], default=None),
+            "outputs_agree": next((known for known in (False, True) if known in agree), None),
+            "loss": self._loss,
+            "factor": self._factor,
+        }
+
+
+def finite(tensors: dict[str, Tensor | None]) -> bool:
+    return all(tensor is None or bool(tensor.isfinite().all()) for tensor in tensors.values())

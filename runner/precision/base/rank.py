@@ -1,0 +1,85 @@
+"""Plain single precision: every hook that a precision may need, doing nothing."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from manyheads.runner.parallel.base.rank import Parallel
+
+
+class Precision:
+    """How a step computes. ``dtype``: of weights and of images when they enter the model."""
+
+    dtype = torch.float32
+    tf32 = False
+    skips_overflow = False  # whether step() itself leaves out updates that are not finite
+
+    def __init__(self, parallel: Parallel):
+        self.parallel = parallel
+        self.device_type = parallel.device.type
+        # Also where there is no GPU: these are settings of the process, which a sweep's jobs may share.
+        torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = self.tf32
+        self._nothing = nullcontext()
+
+    @property
+    def summary(self) -> str:
+        """What the run's header says of this precision."""
+        return str(self.dtype).removeprefix("torch.")
+
+    def convert(self, model: nn.Module) -> nn.Module:
+        """Bring the weights to the formats in which they are trained, on the CPU, before anything holds on to them."""
+        return model.to(dtype=self.dtype)
+
+    def prepare(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        """Change model and optimizer after the strategy's place and wrap_optimizer, before its wrap_model."""
+        return model, optimizer
+
+    def autocast(self) -> AbstractContextManager:
+        """Around forward pass and loss."""
+        return self._nothing
+
+    def scaling(self, loss: Tensor, optimizer: Optimizer, *, last: bool) -> AbstractContextManager[Tensor]:
+        """Around the backward pass and the exchange of gradients: the loss to differentiate.
+
+        ``last``: an update follows.
+        """
+        return nullcontext(loss)
+
+    def unscale(self, optimizer: Optimizer) -> None:
+        """Bring the gradients to their true size, before clipping."""
+
+    def parameters(self, optimizer: Optimizer) -> list[nn.Parameter]:
+        """The parameters that the optimizer owns, whose gradients are clipped."""
+        return [p for group in optimizer.param_groups for p in group["params"]]
+
+    def step(self, optimizer: Optimizer) -> None:
+        optimizer.step()
+
+    def zero_grad(self, optimizer: Optimizer) -> None:
+        """Forget the gradients of the last update."""
+        if getattr(optimizer.zero_grad, "__func__", None) is not Optimizer.zero_grad:  # a library's own
+            optimizer.zero_grad()
+            return
+        for group in optimizer.param_groups:  # as torch's own does it, without the 8 µs of its profiler
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def weights(self, model: nn.Module) -> dict[str, Tensor]:
+        """The user's own model's state as checkpoints hold it, which any precision can go on from."""
+        return model.state_dict()
+
+    def weights_loaded(self, model: nn.Module, weights: dict[str, Tensor]) -> None:
+        """Follow the user's own model, which has just been loaded from ``weights``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold of this precision besides the weights."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    def close(self) -> None:
+        """The run is over: take back what this precision has changed of torch itself."""

@@ -1,0 +1,100 @@
+"""The code that runs: the project's commit and what differs from it, and how to have a recorded one again."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.cfg", "*.sh", "*.c", "*.cc", "*.cpp", "*.cu", "*.h")
+
+
+@cache
+def code_at_start() -> tuple[str | None, bytes]:
+    """``code_state`` as it was for the first run that this process starts; warm ranks of later ones run that too."""
+    return code_state()
+
+
+def code_state() -> tuple[str | None, bytes]:
+    """The project's commit and what differs from it, untracked code files included; without git (None, b"")."""
+    commit = _git("rev-parse", "HEAD").decode().strip() or None
+    index = _git("rev-parse", "--git-path", "index").decode().strip()
+    if commit is None or not (ROOT / index).exists():
+        return commit, b""
+    with tempfile.TemporaryDirectory() as scratch:  # a scratch index, so that the user's own is not touched
+        env = {"GIT_INDEX_FILE": shutil.copy(ROOT / index, scratch)}
+        untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
+        if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
+            _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, env=env)
+        return commit, _git("diff", "--binary", "HEAD", env=env)
+
+
+def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        return b""
+    return done.stdout if done.returncode == 0 else b""
+
+
+@contextmanager
+def checkout(commit: str, diff: bytes) -> Iterator[Path]:
+    """The project at ``commit`` with ``diff`` applied, in a folder of its own meanwhile. Raises ConfigurationError."""
+    if not _git("cat-file", "-t", commit):
+        raise ConfigurationError(f"the recorded commit {commit} is not in {ROOT}. Fetch it: git fetch --all.")
+    with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
+        tree = Path(scratch) / "code"
+        try:
+            _git("worktree", "add", "--detach", str(tree), commit)
+            applied = subprocess.run(["git", "apply", "-"], cwd=tree, input=diff, capture_output=True, check=False)
+            if diff and applied.returncode:
+                reason = applied.stderr.decode(errors="replace").strip().splitlines()[-1]
+                raise ConfigurationError(f"the recorded changes don't fit commit {commit}: {reason}.")
+            yield tree
+        finally:
+            _git("worktree", "remove", "--force", str(tree))
+
+
+def own_code(config: dict[str, Any]) -> dict[str, str]:
+    """sha256 of the code behind each ``_target_`` that is neither this project's nor an installed library's.
+
+    By top-level package; nothing is imported. A package that can't be found has no digest here, the run its error.
+    """
+    sections = [section for section in config.values() if isinstance(section, dict)]
+    packages = {section["_target_"].partition(".")[0] for section in sections if "_target_" in section}
+    found = {}
+    for package in sorted(packages):
+        if files := _files_of(package):
+            digest = hashlib.sha256()
+            for path in files:
+                digest.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
+            found[package] = digest.hexdigest()
+    return found
+
+
+def _files_of(package: str) -> list[Path]:
+    """The code of a package, unless it lies in this project or among the installed ones, which say more of theirs."""
+    spec = PathFinder.find_spec(package, [*sys.path, os.getcwd()])
+    if spec is None:
+        return []
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    if not folders:
+        module = Path(spec.origin or "")
+        return [module] if module.suffix == ".py" and _is_own(module) else []
+    return sorted(path for folder in folders if _is_own(folder) for path in folder.rglob("*.py"))
+
+
+def _is_own(path: Path) -> bool:
+    return not path.is_relative_to(ROOT) and not {"site-packages", "dist-packages"} & set(path.parts)

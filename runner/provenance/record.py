@@ -1,0 +1,121 @@
+"""Where a run came from: command, code, versions, devices, host, data. Written before the ranks start."""
+
+import getpass
+import hashlib
+import json
+import os
+import platform
+import shlex
+import socket
+import sys
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from manyheads.runner.config import saved
+from manyheads.runner.config.fresh_folder import FRESH_FOLDER
+from manyheads.runner.machine import apex as apex_installation
+from manyheads.runner.machine import hardware
+from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.provenance.code_state import code_at_start, own_code
+from manyheads.runner.provenance.fingerprint import fingerprint
+from manyheads.runner.run.layout import ranks
+from manyheads.runner.run.run_folder import RunFolder, write_whole
+from manyheads.runner.run.seal import sealed
+
+FORMAT = 1  # of what a run folder holds; raised when older programs would misread it
+ENVIRONMENT = (
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "GLOO_", "HOROVOD_", "TORCH_", "PYTORCH_", "SLURM_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
+)
+# Keys that cannot change a run's results.
+WITHOUT_EFFECT = (
+    ("data", "root"),
+    ("data", "num_workers"),
+    ("data", "fingerprint"),
+    ("trainer", "log_every"),
+    ("checkpoint", "every"),
+    ("checkpoint", "keep"),
+    ("launcher", "stall_timeout"),
+    ("launcher", "timeout"),
+    ("launcher", "warm"),
+    ("parallel", "timeout"),
+)
+
+
+def record(folder: RunFolder, config: dict[str, Any]) -> None:
+    """Write provenance.json, and code.diff where the code differs from its commit."""
+    if diff := code_at_start()[1]:
+        write_whole(folder.code_diff, sealed(diff, name=folder.code_diff.name))
+    folder.write_json(folder.provenance, describe(config))
+
+
+def describe(config: dict[str, Any]) -> dict[str, Any]:
+    """What provenance.json would say of a run of this config that is started here and now."""
+    commit, diff = code_at_start()
+    packages = installed_packages()
+    return {
+        "format": FORMAT,
+        "command": shlex.join(["python", *(a for a in sys.argv if a != FRESH_FOLDER)]),
+        "directory": os.getcwd(),
+        "composed_from": saved.source(),
+        "signature": signature(config),
+        "commit": commit,
+        "clean": commit is not None and not diff,
+        "own_code": own_code(config),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": packages.get("torch"),
+            "torchvision": packages.get("torchvision"),
+            "horovod": horovod_installation.version(),
+            "apex": apex_installation.description(),
+            "cuda": hardware.torch_cuda_version(),
+            "cudnn": _of_nvidia(packages, "cudnn"),
+            "nccl": _of_nvidia(packages, "nccl"),
+            "driver": hardware.driver_version() or None,
+        },
+        "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
+        "devices": hardware.gpu_names(),
+        "cpu": {
+            "model": hardware.cpu_model(),
+            "cores": hardware.cpu_cores(),
+            "threads_per_rank": config["launcher"]["threads_per_rank"],
+        },
+        "host": socket.gethostname(),
+        "user": user(),
+        "system": platform.platform(),
+        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(ENVIRONMENT)},
+        "ranks": ranks(config),
+        "launcher": config["launcher"]["name"],
+        "data": fingerprint(config["data"]),
+    }
+
+
+@cache
+def installed_packages() -> dict[str, str]:
+    """Versions by name; those of this process, for all the runs that it starts."""
+    return {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+
+
+def signature(config: dict[str, Any]) -> str:
+    """Digest of all that can change a run's results: equal signatures ask for equal results."""
+    kept = {
+        group: {k: v for k, v in section.items() if (group, k) not in WITHOUT_EFFECT}
+        if isinstance(section, dict)
+        else section
+        for group, section in config.items()
+    }
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def user() -> str:
+    """The name of whoever runs this process, or the number of a user without one, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _of_nvidia(packages: dict[str, str], library: str) -> str | None:
+    """The version of the library that torch brought along as a package of its own."""
+    return next((version for name, version in packages.items() if name.startswith(f"nvidia-{library}-cu")), None)

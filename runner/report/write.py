@@ -1,0 +1,93 @@
+"""``python -m runner report``: gather, compare, show, and leave the files."""
+
+import logging
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from manyheads.runner.report.comparison import Comparison, compare
+from manyheads.runner.report.material import gather
+from manyheads.runner.report.page import as_page
+from manyheads.runner.report.picture import draw
+from manyheads.runner.report.tables import as_csv, as_markdown
+from manyheads.runner.report.terminal import show
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import fresh_folder, whole_file, write_whole
+
+log = logging.getLogger(__name__)
+COMPARISONS = Path("outputs") / "comparisons"
+
+
+class NothingToCompare(ConfigurationError):
+    """No job completed, and none is running; the table was shown all the same."""
+
+    exit_code = 1
+
+
+def report(paths: list[str], *, baseline: str | None = None, to: str | None = None) -> None:
+    """Print the comparison of these sweeps or runs, and write it into the sweep's folder, or into ``to``.
+
+    ``baseline``: a job's number, or values such as parallel=dp,precision=fp32. Raises ConfigurationError for a
+    folder that holds no run, NothingToCompare when no job completed and none will.
+    """
+    comparison = compare(gather(paths), baseline=baseline)
+    show(comparison)
+    if not comparison.rows:
+        if comparison.active:
+            return
+        raise NothingToCompare(f"{comparison.title}: there is nothing to compare.")
+    by_clock = COMPARISONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")
+    folder = Path(to) if to else comparison.folder or fresh_folder(by_clock)
+    for path in write(comparison, folder):
+        Console(highlight=False, soft_wrap=True).print(Text(f"wrote {path}"))
+    if not (comparison.completed or comparison.active):
+        raise NothingToCompare(f"{comparison.title}: there is nothing to compare, since no job completed.")
+
+
+def refresh(sweep: Path, *, quiet: bool) -> None:
+    """Bring one sweep's comparison up to date. Never fails: a finished sweep must not be lost to its report."""
+    try:
+        comparison = compare(gather([str(sweep)]))
+        if comparison.rows:
+            write(comparison, sweep)
+        if not quiet:
+            show(comparison)
+            print(f"results in {sweep}")
+    except Exception as error:
+        log.warning("no comparison of %s: %s", sweep, error, exc_info=True)
+        if not quiet:
+            print(f"no comparison: {error}. `python -m runner report {sweep}` tries again.", file=sys.stderr)
+
+
+def is_current(ledger: Path) -> bool:
+    """Whether the comparison was written after the last change of a job's state."""
+    try:
+        changed = ledger.stat().st_mtime_ns
+        return all(
+            (ledger.parent / f"comparison.{form}").stat().st_mtime_ns >= changed for form in ("csv", "md", "html")
+        )
+    except OSError:
+        return False
+
+
+def write(comparison: Comparison, folder: Path) -> list[Path]:
+    """comparison.csv, .md, .png and .html, each whole or not at all. Raises ConfigurationError where it can't."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": as_page(comparison, folder)}
+        for suffix, text in contents.items():
+            write_whole(folder / f"comparison.{suffix}", text)
+        picture = folder / "comparison.png"
+        if image := draw(comparison):
+            with whole_file(picture) as file:
+                file.write(image)
+        else:
+            picture.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder}: the comparison can't be written: {error.strerror}. Name another folder with --to."
+        ) from None
+    return [path for suffix in ("csv", "md", "png", "html") if (path := folder / f"comparison.{suffix}").exists()]

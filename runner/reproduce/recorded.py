@@ -1,0 +1,91 @@
+"""A finished run as it was recorded; whatever makes it no base for a comparison is an error."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.config.schema import GROUPS
+from manyheads.runner.provenance.record import FORMAT
+from manyheads.runner.report.reading import Columns, read_columns
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import unsealed
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a completed run left. ``config`` as it was frozen; tables by column."""
+
+    folder: RunFolder
+    config: dict[str, Any]
+    result: dict[str, Any]
+    provenance: dict[str, Any]
+    steps: Columns
+    epochs: Columns
+
+    @property
+    def code_diff(self) -> bytes:
+        """What differed from the commit."""
+        path = self.folder.code_diff
+        return unsealed(path.read_bytes()) if path.exists() else b""
+
+
+def read_past(path: str | Path) -> Past:
+    """Raises ConfigurationError for a folder that is missing, no run's, unfinished, newer than this program, edited."""
+    folder = RunFolder(path)
+    if folder.path.is_file():
+        raise ConfigurationError(f"{folder} is a file. Name the run's folder, such as {folder.path.parent}.")
+    if not folder.path.is_dir():
+        raise ConfigurationError(f"{folder} is no folder. Name that of a finished run, such as outputs/<date>/<time>.")
+    if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
+        raise ConfigurationError(f"{folder} is a sweep. Name one of its runs, such as {folder}/0.")
+    config = folder.read_config()
+    if missing := [name for name in (*GROUPS, "trainer") if not isinstance(config.get(name), dict)]:
+        raise ConfigurationError(f"{folder.config} is no run config: it lacks {', '.join(missing)}.")
+    provenance = _read_json(folder.provenance, f"{folder} was never started. Go on with it: {_resume(folder)}")
+    if not isinstance(written_by := provenance.get("format", 0), int) or written_by > FORMAT:
+        raise ConfigurationError(
+            f"{folder} was written by a newer version of manyheads (format {written_by}; this one reads up to "
+            f"{FORMAT}). Update manyheads."
+        )
+    result = _read_json(folder.result, f"{folder} has not ended. Wait for it, or go on with it: {_resume(folder)}")
+    if result.get("status") != "completed":
+        raise ConfigurationError(
+            f"{folder} is not complete: {result.get('status')} after {result.get('steps', 0)} steps. "
+            f"Go on with it: {_resume(folder)}"
+        )
+    _check_unedited(folder, result)
+    return Past(folder, config, result, provenance, read_columns(folder.steps), read_columns(folder.epochs))
+
+
+def _resume(folder: RunFolder) -> str:
+    return f"python -m runner resume {folder}"
+
+
+def _read_json(path: Path, missing: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigurationError(missing) from None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}. Restore it from a copy.") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path} cannot be read: it holds no mapping. Restore it from a copy.")
+    return content
+
+
+def _check_unedited(folder: RunFolder, result: dict[str, Any]) -> None:
+    now, recorded = folder.digests(), result.get("files")
+    if not isinstance(recorded, dict):
+        raise ConfigurationError(f"{folder.result} has no digests of the run's files. Restore it from a copy.")
+    if changed := sorted(name for name in {*now, *recorded} if now.get(name) != recorded.get(name)):
+        how = {
+            name: "is missing" if name not in now else "was added" if name not in recorded else "" for name in changed
+        }
+        named = ", ".join(f"{name} {how[name]}".strip() for name in changed)
+        raise ConfigurationError(
+            f"{folder} was edited since it ended ({named}; by the digests in {folder.result.name}), so that nothing "
+            "can be said of it. Restore it from a copy."
+        )

@@ -1,0 +1,47 @@
+"""The machines of a run, as ``launcher.hosts`` or ``launcher.hostfile`` names them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError
+
+_LISTED = re.compile(r"([^\s:]+):(\d+)")  # as in -H of horovodrun and mpirun
+_LINE = re.compile(r"(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
+
+
+def ranks(config: dict[str, Any]) -> int:
+    """The number of ranks of a run config on all its machines."""
+    return config["launcher"]["nproc_per_node"] * max(1, len(machines(config)))
+
+
+def machines(config: dict[str, Any]) -> dict[str, int]:
+    """Ranks on each host; empty: this machine alone. Raises ConfigurationError."""
+    return read_hosts(config["launcher"].get("hosts"), config["launcher"].get("hostfile"))
+
+
+def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:
+    """Ranks on each host, in order; empty: this machine alone. Raises ConfigurationError."""
+    if hosts is not None and hostfile is not None:
+        raise ConfigurationError(f"launcher.hostfile={hostfile}: launcher.hosts is set too. Set one of them to null.")
+    if hosts is not None:
+        return _parse("launcher.hosts", hosts, _LISTED, "[name:slots,name:slots]")
+    if hostfile is None:
+        return {}
+    try:
+        text = Path(hostfile).expanduser().read_text(errors="replace")
+    except OSError as error:
+        raise ConfigurationError(f"launcher.hostfile={hostfile}: {error.strerror}. Name a file.") from None
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    return _parse(f"launcher.hostfile={hostfile}", list(filter(None, lines)), _LINE, "lines of the form: name slots=2")
+
+
+def _parse(key: str, entries: list[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:
+    found = [form.fullmatch(entry.strip()) for entry in entries]
+    slots = {match[1]: int(match[2]) for match in found if match}
+    if len(slots) < len(entries) or not slots or len(set(slots.values())) > 1 or 0 in slots.values():
+        raise ConfigurationError(
+            f"{key}: {', '.join(entries) or 'nothing'} is not allowed. Allowed: {allowed}, with each machine once "
+            "and the same number of ranks on every machine."
+        )
+    return slots

@@ -1,0 +1,112 @@
+"""The ledger of a sweep: one line of JSON for each change of a job's state, on disk before anything else happens."""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import exclusive, write_whole
+
+NAME = "ledger.jsonl"
+STATES = ("pending", "running", "completed", "failed", "skipped", "interrupted")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One job of a sweep, or one repeat of it, as it stands. ``folder`` is relative to the sweep's."""
+
+    job: int
+    folder: str
+    overrides: list[str]  # as the sweeper chose them, such as parallel=ddp
+    repeat: int = 1
+    signature: str | None = None  # of the run config; None for one that was refused
+    state: str = "pending"
+    reason: str | None = None  # why it was skipped, how it failed
+    out_of_memory: bool = False
+    split: int = 1  # micro-batches that one micro-batch was split into, for want of memory
+    objective: float | None = None
+    time: float = field(default_factory=time.time)  # of this line, in seconds since 1970
+
+    def now(self, state: str, **changes: Any) -> "Entry":
+        """The same job in another state."""
+        return replace(self, **{"reason": None, "out_of_memory": False, "time": time.time(), **changes, "state": state})
+
+
+class Ledger:
+    """``<sweep>/ledger.jsonl``: a first line with the sweep's options, then entries; a job's last entry counts."""
+
+    def __init__(self, sweep: str | Path):
+        self.sweep = Path(sweep).absolute()
+        self.path = self.sweep / NAME
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def create(self, options: dict[str, Any], *entries: Entry) -> None:
+        """Begin it. ``options``: how the sweep runs its jobs, for whoever goes on with it."""
+        self.sweep.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, json.dumps({"options": options}) + "\n" + _lines_of(entries))
+
+    def write(self, *entries: Entry) -> None:
+        """Append lines, durably, after cutting off what a killed writer left of one."""
+        with open(self.path, "r+b") as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+                    file.seek(0, os.SEEK_END)
+            file.write(_lines_of(entries).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def options(self) -> dict[str, Any]:
+        return self._lines()[0].get("options", {})
+
+    def entries(self) -> list[Entry]:
+        """Each job as it stands, in the order in which they were planned."""
+        known = {entry.name for entry in fields(Entry)}
+        found: dict[tuple[int, int], Entry] = {}
+        for line in self._lines()[1:]:
+            try:
+                entry = Entry(**{key: value for key, value in line.items() if key in known})
+            except TypeError as error:
+                raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
+            found[entry.job, entry.repeat] = entry
+        return list(found.values())
+
+    def is_active(self) -> bool:
+        """Whether a process is working on the sweep."""
+        try:
+            with self.locked():
+                return False
+        except ConfigurationError:
+            return True
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time may work on a sweep. Raises ConfigurationError when another one does."""
+        with exclusive(self.path, of=self.sweep):
+            yield
+
+    def _lines(self) -> list[dict[str, Any]]:
+        try:
+            text = self.path.read_text()
+        except FileNotFoundError:
+            raise ConfigurationError(f"{self.sweep} holds no sweep: {NAME} is not there.") from None
+        try:
+            lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        except json.JSONDecodeError as error:
+            raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
+        if not lines or not all(isinstance(line, dict) for line in lines):
+            raise ConfigurationError(f"{self.path} cannot be read: it holds no sweep.")
+        return lines
+
+
+def _lines_of(entries: Iterable[Entry]) -> str:
+    return "".join(json.dumps(asdict(entry), default=str) + "\n" for entry in entries)

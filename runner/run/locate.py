@@ -1,0 +1,47 @@
+"""From names in the run config to objects; what does not fit is the config's fault and is said so."""
+
+import importlib
+import inspect
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError
+
+
+def locate(group: str, target: str) -> Any:
+    """The class that the dotted name ``<group>._target_`` means. Raises ConfigurationError."""
+    module, _, name = target.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{group}._target_={target} can't be imported: {error}. Install the package, or start where it is."
+        ) from None
+    except (AttributeError, ValueError):
+        raise ConfigurationError(
+            f"{group}._target_={target}: {module or 'it'} has no {name}. Check the name."
+        ) from None
+
+
+def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
+    """Call ``kind``. Raises ConfigurationError when its arguments don't fit."""
+    try:
+        signature(kind).bind(*arguments, **options)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{group}._target_={target} refuses its arguments: {error}. Set them below {group}."
+        ) from None
+    return kind(*arguments, **options)
+
+
+def signature(kind: Any) -> inspect.Signature:
+    """What ``kind`` takes; of a class written in C, which does not say, anything."""
+    try:
+        return inspect.signature(kind)
+    except ValueError:
+        return inspect.signature(lambda *_, **__: None)
+
+
+def instantiate(group: str, section: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+    """The object that a section of the run config describes."""
+    own = {key: value for key, value in section.items() if key not in ("_target_", "name")}
+    return call(group, section["_target_"], locate(group, section["_target_"]), *arguments, **own, **options)

@@ -1,0 +1,75 @@
+"""result.json: what a run came to. Rank 0 writes what it knows, the parent completes it, however the run ended."""
+
+import csv
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.layout import ranks
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def finish(
+    folder: RunFolder, config: dict[str, Any], wall_seconds: float, reason: BaseException | None = None
+) -> dict[str, Any]:
+    """Write the final result.json and return its content. ``reason``: why the run did not complete."""
+    known = folder.read_result() or last_known(folder)
+    failure = as_failure(reason)
+    status = known.get("status", "failed")
+    if isinstance(reason, Interrupted) and status != "completed":
+        status = "interrupted"
+    elif failure:
+        status = "failed"
+    result = {
+        "status": status,
+        "error": failure.to_json() if failure else None,
+        "epochs": known.get("epochs", 0),
+        "steps": known.get("steps", 0),
+        "samples_seen": known.get("samples_seen", 0),
+        "world_size": ranks(config),
+        "device": known.get("device", config["trainer"]["device"]),
+        "parallel": config["parallel"]["name"],
+        "precision": config["precision"]["name"],
+        "launcher": config["launcher"]["name"],
+        "train_seconds": known.get("train_seconds"),
+        "wall_seconds": round(wall_seconds, 3),
+        "samples_per_second": known.get("samples_per_second"),
+        "peak_memory_mb": known.get("peak_memory_mb"),
+        "metrics": known.get("metrics", {}),
+        "objective": known.get("objective"),
+        "best": known.get("best"),
+        "weights_sha256": known.get("weights_sha256"),
+        "files": folder.digests(),
+    }
+    if isinstance(reason, Interrupted):
+        result["signal"] = reason.signum
+    extra = {key: value for key, value in known.items() if key not in result and key != "signal"}
+    folder.write_json(folder.result, {**result, **extra})
+    return result
+
+
+def as_failure(reason: BaseException | None) -> Failure | None:
+    """The failure that ended a run; None where it completed or was interrupted."""
+    if isinstance(reason, RunFailed):
+        return reason.failure
+    if isinstance(reason, ConfigurationError):  # its traceback would lead into this project, and away from the key
+        return Failure(exit_code=reason.exit_code, type=type(reason).__name__, message=str(reason))
+    return None
+
+
+def last_known(folder: RunFolder) -> dict[str, Any]:
+    """How far a run got that could not say so itself: the last rows of its tables."""
+    step, epoch = _last_row(folder.steps), _last_row(folder.epochs)
+    return {
+        "epochs": int(epoch.get("epoch", 0)),
+        "steps": int(step.get("step", 0)),
+        "samples_seen": int(step.get("samples", 0)),
+    }
+
+
+def _last_row(path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    with open(path, newline="") as file:
+        rows = [row for row in csv.DictReader(file) if None not in row.values()]
+    return rows[-1] if rows else {}

@@ -1,0 +1,192 @@
+"""The run folder: one class that knows every path in it, and writes files whole or not at all."""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.old_configs import renewed
+from manyheads.runner.run.seal import sealed
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+    try:
+        with open(aside, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # the new name survives a power cut too
+    finally:
+        os.close(directory)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write ``path`` so that it holds the old or the new content at any instant."""
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def exclusive(path: Path, *, of: object) -> Iterator[None]:
+    """Hold the lock on a file. Raises ConfigurationError, which names whose it is, when another process does."""
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.") from None
+        yield
+
+
+def fresh_folder(path: Path) -> Path:
+    """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
+    candidate, number = path, 1
+    while True:
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError:
+            number += 1
+            candidate = path.with_name(f"{path.name}_{number}")
+
+
+class RunFolder:
+    """Where one run keeps everything; "What a run leaves" in the README says what each file holds."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path).absolute()
+        self.config = self.path / "run.yaml"
+        self.composed = self.path / ".hydra" / "config.yaml"
+        self.provenance = self.path / "provenance.json"
+        self.code_diff = self.path / "code.diff"
+        self.log = self.path / "run.log"
+        self.logs = self.path / "logs"
+        self.heartbeat = self.logs / "heartbeat"
+        self.steps = self.path / "steps.csv"
+        self.epochs = self.path / "epochs.csv"
+        self.gpu = self.path / "gpu.csv"
+        self.tensorboard = self.path / "tensorboard"
+        self.checkpoints = self.path / "checkpoints"
+        self.last_checkpoint = self.checkpoints / "last.pt"
+        self.best_checkpoint = self.checkpoints / "best.pt"
+        self.parity = self.path / "parity"
+        self.result = self.path / "result.json"
+
+    def __str__(self) -> str:
+        """The folder as a person would type it: relative where it lies below the working directory."""
+        try:
+            return str(self.path.relative_to(Path.cwd()))
+        except ValueError:
+            return str(self.path)
+
+    def holds_run(self) -> bool:
+        return self.config.exists() or (self.path / ".hydra").exists()
+
+    def clear_refused(self) -> None:
+        """Remove what Hydra wrote for a run that was then refused, so that the corrected one may have the folder."""
+        if self.config.exists():
+            return
+        shutil.rmtree(self.path / ".hydra", ignore_errors=True)
+        for log in self.path.glob("*.log"):
+            if not log.stat().st_size:
+                log.unlink()
+        with suppress(OSError):  # it holds something else
+            self.path.rmdir()
+
+    def is_planned(self) -> bool:
+        """Whether a run was frozen here that has never been started, as a sweep does with all its jobs."""
+        return self.config.exists() and not self.provenance.exists()
+
+    def refuse_second_run(self) -> None:
+        """Raises ConfigurationError when a run was frozen here already, as when a sweep's jobs share a folder."""
+        if self.config.exists():
+            raise ConfigurationError(
+                f"{self} holds a run already. Give each run a folder of its own: hydra.run.dir, hydra.sweep.subdir."
+            )
+
+    def rank_log(self, rank: int) -> Path:
+        return self.logs / f"rank_{rank}.log"
+
+    def rank_error(self, rank: int) -> Path:
+        return self.logs / f"rank_{rank}.error.json"
+
+    def write_config(self, config: dict) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode()
+        write_whole(self.config, sealed(content, name=self.config.name))
+
+    def read_config(self) -> dict:
+        """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""
+        try:
+            config = yaml.load(self.config.read_text(), Loader=LOADER)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{self.config} cannot be read: {error}") from None
+        if not isinstance(config, dict):
+            raise ConfigurationError(f"{self.config} cannot be read: it holds no run config.")
+        return renewed(config)
+
+    def write_json(self, path: Path, content: dict) -> None:
+        write_whole(path, json.dumps(content, indent=2, default=str) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time may work on a run. Raises ConfigurationError when another one does."""
+        if not self.config.exists():
+            raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.")
+        with exclusive(self.config, of=self):
+            yield
+
+    def read_result(self) -> dict[str, Any] | None:
+        """result.json, or None while the run has not ended."""
+        try:
+            return json.loads(self.result.read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write_failure(self, rank: int, failure: Failure) -> None:
+        """Leave for the parent how a rank failed, and when."""
+        self.write_json(self.rank_error(rank), {**failure.to_json(), "time": time.time()})
+
+    def read_failures(self) -> list[Failure]:
+        """How ranks failed, the earliest first. A file that cannot be read is left out."""
+        found = []
+        for path in self.logs.glob("rank_*.error.json"):
+            with suppress(OSError, ValueError):
+                content = json.loads(path.read_text())
+                if failure := Failure.from_json(content):
+                    written = content.get("time")
+                    found.append((written if isinstance(written, (int, float)) else math.inf, failure))
+        return [failure for _, failure in sorted(found, key=lambda each: each[0])]
+
+    def clear_attempt(self) -> None:
+        """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for path in [self.result, *self.logs.glob("rank_*.error.json"), *self.path.rglob(".*.aside")]:
+            path.unlink(missing_ok=True)
+
+    def digests(self) -> dict[str, str]:
+        """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
+        paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs]
+        return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths if p.exists()}

@@ -1,0 +1,143 @@
+"""The check of a run config: what in it could run code, and whether the user trusts that."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from manyheads.runner.config.schema import option_of
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust import packages
+from manyheads.runner.trust.allowed_classes import PACKAGES, is_harmless
+from manyheads.runner.trust.packages import Trust
+
+TARGET = "_target_"
+# Free text that becomes part of a launcher's command line, names machines to log in to, or a file to write.
+STEERING = (
+    "launcher.arguments",
+    "launcher.hosts",
+    "launcher.hostfile",
+    "launcher.network_interface",
+    "parallel.timeline",
+)
+_judging: list[Trust] = []  # of this process; none: its configs are the user's own
+
+
+def judge_with(trust: Trust) -> None:
+    """From now on this process's run configs are somebody else's."""
+    _judging[:] = [trust]
+
+
+def trust_in_force() -> Trust | None:
+    """What the user trusts in this process's configs; None: all of them, for they are his own."""
+    return _judging[-1] if _judging else None
+
+
+def judge(config: dict[str, Any]) -> None:
+    """Raises ConfigurationError for what this process may not run of the config."""
+    if (trust := trust_in_force()) is not None:
+        refuse_untrusted(config, trust)
+
+
+def refuse_untrusted(config: dict[str, Any], trust: Trust) -> None:
+    """Raises ConfigurationError that lists what the user does not trust yet, and how he can."""
+    if "trust" in config:
+        raise ConfigurationError(
+            "trust: no config can say what is trusted, only the user: trust=[my_package] on the command line, "
+            f"{packages.VARIABLE}, or {_shown_file()}. Remove it from the config."
+        )
+    if found := untrusted(config, trust):
+        raise ConfigurationError(complaint(found))
+
+
+def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
+    """Keys with their values that could run anything."""
+    found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
+    for key in STEERING:
+        group, _, name = key.partition(".")
+        section = config.get(group)
+        value = section.get(name) if isinstance(section, dict) else None
+        said = value is None or trust.is_own(key, value) or key in trust.packages
+        if not said and value != _own_value(group, name, section):
+            found.append((key, value))
+    return found
+
+
+def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every ``_target_`` that is set, with its dotted key, wherever it is."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        inner = f"{key}.{name}".lstrip(".")
+        if name == TARGET and item is not None and item != "???":
+            yield inner, item
+        yield from targets(item, inner)
+
+
+def own_values(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """All that would need trust in a config of the user's own."""
+    yield from targets(config)
+    for key in STEERING:
+        group, _, name = key.partition(".")
+        if isinstance(config.get(group), dict) and config[group].get(name) is not None:
+            yield key, config[group][name]
+
+
+def plain(composed: DictConfig) -> dict[str, Any]:
+    """A composed config, resolved as far as it can be already."""
+    task = {key: value for key, value in _container(composed, resolve=False).items() if key != "hydra"}
+    try:
+        return _container(OmegaConf.create(task), resolve=True)
+    except OmegaConfBaseException:  # such as for a key that is still to be set; freezing it will look again
+        return task
+
+
+def complaint(found: list[tuple[str, Any]]) -> str:
+    """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
+    listed = ", ".join(f"{key}={_shown(value)}" for key, value in found)
+    needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
+    names = ",".join(name for name in needed if packages.NAME.fullmatch(name))
+    return (
+        "this config is not from here, and these are no classes that it may choose there, and can run any code: "
+        f"{listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the command line, "
+        f"{packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
+    )
+
+
+def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
+    if not isinstance(value, str):
+        return False
+    group = key.removesuffix(f".{TARGET}")
+    return trust.covers(value) or trust.is_own(key, value) or is_harmless(None if "." in group else group, value)
+
+
+def _own_value(group: str, name: str, section: Any) -> Any:
+    """What the project's own option says."""
+    try:
+        return (option_of(group, section) or {}).get(name)
+    except ConfigurationError:
+        return None
+
+
+def _to_trust(key: str, value: Any) -> str:
+    """A package of somebody's as a whole; of what is installed everywhere that one thing only."""
+    if key in STEERING:
+        return key
+    package = str(value).partition(".")[0]
+    return str(value) if package in (*PACKAGES, *sys.stdlib_module_names) else package
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
+
+
+def _shown_file() -> str:
+    path = packages.file()
+    return "~/.config/manyheads.yaml" if path is None else str(path).replace(f"{Path.home()}/", "~/", 1)
+
+
+def _container(config: Any, *, resolve: bool) -> dict[str, Any]:
+    return OmegaConf.to_container(config, resolve=resolve)  # type: ignore[return-value]

@@ -1,0 +1,228 @@
+"""Checkpoints: what they hold, when they are written, how damage is noticed."""
+
+import os
+import random
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads.runner.checkpoint.rank import PARTS, Checkpoints, load, load_model, load_optimizer, weights_sha256
+from manyheads.runner.model.small_cnn.rank import SmallCNN
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import attempt, rows, small, train
+
+WHOLE = dict.fromkeys(PARTS)
+
+
+@pytest.fixture
+def folder(tmp_path) -> RunFolder:
+    return RunFolder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("every", "steps", "epochs"),
+    [
+        ("1epoch", [], [1, 2, 3, 4, 5, 6]),
+        ("2epochs", [], [2, 4, 6]),
+        (2, [2, 4, 6], []),
+        (0, [], []),
+    ],
+)
+def test_when_a_checkpoint_is_due(folder, every, steps, epochs):
+    checkpoints = Checkpoints(folder, every=every, keep=0)
+    assert [n for n in range(1, 7) if checkpoints.due_after_step(n)] == steps
+    assert [n for n in range(1, 7) if checkpoints.due_after_epoch(n)] == epochs
+    assert checkpoints.enabled == (every != 0)
+
+
+def test_last_best_and_keep(folder):
+    checkpoints = Checkpoints(folder, every=1, keep=2)
+    assert checkpoints.last() is None
+    for step in range(1, 6):
+        checkpoints.save({**WHOLE, "mark": step}, step=step, best=step == 3)
+    assert checkpoints.last()["mark"] == 5
+    assert load(folder.best_checkpoint)["mark"] == 3
+    names = sorted(path.name for path in folder.checkpoints.iterdir())
+    assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
+
+
+def test_own_checkpoint_comes_before_another_run_s(folder, tmp_path):
+    other = Checkpoints(RunFolder(tmp_path / "other"), every=1, keep=0)
+    (tmp_path / "other").mkdir()
+    other.save({**WHOLE, "mark": "other", "tables": {"steps": 100}}, step=1, best=False)
+    path = str(tmp_path / "other" / "checkpoints" / "last.pt")
+    checkpoints = Checkpoints(folder, every=1, keep=0)
+    state = checkpoints.last(otherwise=path)
+    assert (state["mark"], state["source"], state["tables"]) == ("other", path, {})
+    checkpoints.save({**WHOLE, "mark": "own"}, step=2, best=False)
+    assert checkpoints.last(otherwise=path)["mark"] == "own"
+
+
+def test_another_optimizer_s_state_is_refused():
+    model = nn.Linear(2, 2)
+    state = torch.optim.AdamW(model.parameters()).state_dict()
+    sgd = torch.optim.SGD(model.parameters())
+    wanted = "a.pt is .* one with betas where this one has momentum. Set optimizer="
+    with pytest.raises(ConfigurationError, match=wanted):
+        load_optimizer(sgd, state, "a.pt")
+    load_optimizer(sgd, torch.optim.SGD(model.parameters(), lr=0.5).state_dict(), "a.pt")
+    assert sgd.param_groups[0]["lr"] == 0.5
+
+
+@pytest.mark.parametrize("precision", [["precision=amp", "precision.dtype=float16"], ["precision=fp64"], []])
+def test_goes_on_in_another_precision(tmp_path, precision):
+    first = train(tmp_path / "first", small("trainer.epochs=1"))
+    second = small(f"checkpoint.resume={first.folder.last_checkpoint}", *precision)
+    folder = RunFolder(tmp_path / "second")
+    state = Checkpoints(folder, every=0, keep=0).last(otherwise=second["checkpoint"]["resume"])
+    run = attempt(folder.path, second, state=state)
+    run.train(seed=second["seed"], state=state)
+    assert run.trainer.progress.step == 40
+    assert [row["epoch"] for row in rows(folder.epochs)] == ["2"]
+
+
+def test_what_lacks_a_part_is_not_gone_on_from(folder):
+    checkpoints = Checkpoints(folder, every=1, keep=0)
+    checkpoints.save({"model": {}}, step=1, best=False)
+    with pytest.raises(ConfigurationError, match="lacks optimizer"):
+        checkpoints.last()
+
+
+def test_a_checkpoint_that_fails_half_way_leaves_the_one_before(folder):
+    checkpoints = Checkpoints(folder, every=1, keep=0)
+    checkpoints.save({**WHOLE, "mark": 1}, step=1, best=False)
+    with pytest.raises(Exception, match="pickle"):
+        checkpoints.save({"big": torch.zeros(1000), "mark": lambda: None}, step=2, best=True)
+    assert checkpoints.last()["mark"] == 1
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["last.pt"]
+
+
+def test_a_run_s_checkpoint_holds_everything_and_is_plain_data(tmp_path):
+    run = train(tmp_path, small("checkpoint.keep=3", "precision=amp", "precision.dtype=float16"))
+    state = torch.load(run.folder.last_checkpoint, weights_only=True)
+    assert set(state) == {"version", "model", "optimizer", "scheduler", "precision", "progress", "rng", "tables"}
+    assert weights_sha256(state["model"]) == run.folder.read_result()["weights_sha256"]
+    assert state["optimizer"]["state"][0]["momentum_buffer"].shape == (2, 3, 3, 3)
+    assert state["precision"]["scale"] == 65536.0
+    assert state["scheduler"] == {"step": 40}
+    assert (state["progress"]["epoch"], state["progress"]["step"], state["progress"]["epoch_step"]) == (2, 40, 0)
+    assert [set(rng) for rng in state["rng"]] == [{"torch", "random", "numpy"}]
+    assert state["tables"]["steps"] == run.folder.steps.stat().st_size
+    assert sorted(path.name for path in run.folder.checkpoints.glob("step_*")) == [
+        "step_00000020.pt",
+        "step_00000040.pt",
+    ]
+
+
+def test_best_is_the_epoch_that_the_monitor_says(tmp_path):
+    config = small("checkpoint.monitor=val_loss", "trainer.epochs=4", "optimizer.lr=0.5", "data.train_samples=48")
+    run = train(tmp_path, config)
+    losses = {int(row["epoch"]): float(row["val_loss"]) for row in rows(run.folder.epochs)}
+    best = min(losses, key=losses.__getitem__)
+    assert torch.load(run.folder.best_checkpoint, weights_only=True)["progress"]["epoch"] == best
+    result = run.folder.read_result()
+    assert result["best"]["epoch"] == best
+    assert result["best"]["val_loss"] == result["objective"] == losses[best]
+
+
+def test_checkpoint_every_0_writes_none(tmp_path):
+    run = train(tmp_path, small("checkpoint.every=0"))
+    assert not run.folder.checkpoints.exists()
+
+
+@pytest.fixture
+def saved(folder) -> RunFolder:
+    torch.manual_seed(3)
+    state = {"model": SmallCNN(num_classes=3, width=2).state_dict(), "progress": {"step": 3}}
+    Checkpoints(folder, every=1, keep=0).save(state, step=3, best=False)
+    return folder
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_checkpoint_is_refused(saved, share):
+    path = saved.last_checkpoint
+    os.truncate(path, int(path.stat().st_size * share))
+    with pytest.raises(ConfigurationError, match=rf"{path} is damaged"):
+        load(path)
+
+
+@pytest.mark.parametrize("content", [b"not a checkpoint", b"\x80\x02.", b"PK\x03\x04", bytes(4096), b"\x89PNG\r\n"])
+def test_another_kind_of_file_is_refused(tmp_path, content):
+    path = tmp_path / "last.pt"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"{path} is damaged or no checkpoint"):
+        load(path)
+
+
+def test_a_damaged_checkpoint_is_noticed_or_changes_nothing(saved):
+    """Bytes overwritten anywhere: an error of ours, or (in padding and names) no change of the weights."""
+    path = saved.last_checkpoint
+    whole = path.read_bytes()
+    before = weights_sha256(load(path)["model"])
+    draws, refused = random.Random(0), 0
+    for _ in range(300):
+        at = draws.randrange(len(whole) - 8)
+        path.write_bytes(whole[:at] + bytes(b ^ 0xFF for b in whole[at : at + 8]) + whole[at + 8 :])
+        try:
+            content = load(path)
+            model = SmallCNN(num_classes=3, width=2)
+            load_model(model, content.get("model", content), path)
+        except ConfigurationError:
+            refused += 1
+        else:
+            assert weights_sha256(model.state_dict()) == before, at
+    assert refused > 100
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(tmp_path):
+    path, witness = tmp_path / "evil.pt", tmp_path / "witness"
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(witness),)
+
+    torch.save({"model": Evil()}, path)
+    with pytest.raises(ConfigurationError, match="damaged or no checkpoint"):
+        load(path)
+    assert not witness.exists()
+
+
+def test_absent_newer_and_nameless_checkpoints_are_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"none\.pt is not there"):
+        load(tmp_path / "none.pt")
+    torch.save({"version": 99}, tmp_path / "newer.pt")
+    with pytest.raises(ConfigurationError, match="newer version"):
+        load(tmp_path / "newer.pt")
+    torch.save([torch.zeros(2)], tmp_path / "list.pt")
+    with pytest.raises(ConfigurationError, match="no weights by name"):
+        load(tmp_path / "list.pt")
+
+
+@pytest.mark.parametrize("other", [SmallCNN(num_classes=3, width=4), SmallCNN(num_classes=4, width=2), nn.Linear(2, 2)])
+def test_another_model_s_weights_are_refused_and_leave_the_model_alone(saved, other):
+    before = weights_sha256(other.state_dict())
+    with pytest.raises(ConfigurationError, match=r"last\.pt is of another model: \d+ of its names .* Set model="):
+        load_model(other, load(saved.last_checkpoint)["model"], saved.last_checkpoint)
+    assert weights_sha256(other.state_dict()) == before
+
+
+def test_the_digest_is_that_of_names_dtypes_shapes_and_bytes():
+    weights = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.tensor(3)}
+    digest = weights_sha256(weights)
+    assert digest == "6aa3f4970321fd569409afa9f67d9fa959eacf7be1583c64d40e9dac788c3617"
+    assert weights_sha256(dict(reversed(weights.items()))) == digest
+    assert weights_sha256({**weights, "b": weights["b"].t().contiguous().t()}) == digest
+    for other in (
+        {**weights, "b": weights["b"].double()},
+        {**weights, "b": weights["b"].reshape(3, 2)},
+        {**weights, "b": weights["b"].nextafter(torch.tensor(9.0))},
+        {"c": weights["b"], "a": weights["a"]},
+    ):
+        assert weights_sha256(other) != digest
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.int64, torch.uint8])
+def test_the_digest_takes_every_dtype(dtype):
+    assert len(weights_sha256({"a": torch.ones(3).to(dtype), "empty": torch.empty(0, 2).to(dtype)})) == 64

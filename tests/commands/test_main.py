@@ -1,0 +1,86 @@
+"""python -m runner, as a process."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import execute
+
+
+@pytest.fixture
+def command(tmp_path):
+    def run(*arguments, cwd=tmp_path):
+        return execute(sys.executable, "-m", "manyheads.runner", *arguments, cwd=cwd)
+
+    return run
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+
+
+def test_doctor(command):
+    done = command("doctor")
+    assert done.code == 0, done.err
+    assert "parallel=ddp" in done.out
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["docter"], ["resume"]])
+def test_a_wrong_command_is_refused(command, arguments):
+    done = command(*arguments)
+    assert done.code == 2
+    assert "usage: python -m runner" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_resuming_a_complete_run_changes_nothing(command, finished_run):
+    before = contents(finished_run)
+    done = command("resume", str(finished_run.path))
+    assert done.code == 0, done.err
+    assert "is complete already: 2 steps" in done.out
+    assert contents(finished_run) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "holds no run: run.yaml is not there"),
+        ("", "run.yaml cannot be read"),
+        ("a: [", "run.yaml cannot be read"),
+        ("text", "run.yaml cannot be read"),
+    ],
+)
+def test_a_folder_without_a_readable_run_is_refused(command, tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "run.yaml").write_text(content)
+    done = command("resume", str(tmp_path))
+    assert done.code == 2
+    assert done.err.startswith("error: ")
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_a_run_that_is_running_is_refused(command, finished_run, tmp_path):
+    folder = RunFolder(tmp_path / "copy")
+    shutil.copytree(finished_run.path, folder.path)
+    folder.result.unlink()
+    code = (
+        "import sys; from manyheads.runner.run.run_folder import RunFolder\n"
+        "with RunFolder(sys.argv[1]).locked(): print('locked', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout.readline() == "locked\n"
+        before = contents(folder)
+        done = command("resume", str(folder.path))
+        assert contents(folder) == before
+        holder.stdin.close()
+    assert done.code == 2
+    assert done.err == "error: copy is being run by another process. Wait for it, or end it.\n"

@@ -1,0 +1,189 @@
+from functools import cache
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from manyheads.runner.config.checks.complete import batch_per_rank, complete, unavailable
+from manyheads.runner.config.schema import CONF, check, options
+from manyheads.runner.machine import hardware
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.layout import ranks
+
+
+@cache
+def composed(*overrides):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", list(overrides))
+
+
+def config(*overrides):
+    return check(composed(*overrides))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Decide as on a machine with so many GPUs and cores."""
+
+    def pretend(*, gpus: int, cores: int = 8) -> None:
+        monkeypatch.setattr(hardware, "gpu_names", lambda: ["Some GPU"] * gpus)
+        monkeypatch.setattr(hardware, "cpu_cores", lambda: cores)
+
+    pretend(gpus=0)
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("gpus", "overrides", "device", "count", "threads"),
+    [
+        (0, [], "cpu", 1, 8),
+        (0, ["parallel=dp"], "cpu", 1, 8),
+        (0, ["parallel=ddp"], "cpu", 2, 4),
+        (0, ["parallel=ddp", "launcher=inline"], "cpu", 1, 8),
+        (0, ["parallel=ddp", "launcher=torchrun", "launcher.nproc_per_node=3", "data.batch_size=9"], "cpu", 3, 2),
+        (0, ["parallel=ddp", "launcher.nproc_per_node=16"], "cpu", 16, 1),
+        (4, [], "cuda", 1, 8),
+        (4, ["parallel=ddp"], "cuda", 4, 2),
+        (4, ["parallel=ddp", "trainer.device=cpu"], "cpu", 2, 4),
+        (4, ["parallel=ddp", "launcher.nproc_per_node=2"], "cuda", 2, 4),
+        (4, ["parallel=ddp", "launcher.threads_per_rank=7"], "cuda", 4, 7),
+        (4, ["precision=tf32"], "cuda", 1, 8),
+        (4, ["parallel=dp", "parallel.device_ids=[0,3]", "parallel.output_device=3"], "cuda", 1, 8),
+    ],
+)
+def test_auto_is_decided(machine, gpus, overrides, device, count, threads):
+    machine(gpus=gpus)
+    done = complete(config(*overrides))
+    assert (done["trainer"]["device"], ranks(done), done["launcher"]["threads_per_rank"]) == (device, count, threads)
+    assert "auto" not in (done["trainer"]["device"], *done["launcher"].values())
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "accumulation", "nearest"),
+    [(65, 2, 1, "64 or 66"), (10, 3, 1, "9 or 12"), (10, 2, 3, "6 or 12"), (1, 2, 1, "2"), (3, 2, 2, "4")],
+)
+def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size, count, accumulation, nearest):
+    overrides = [
+        f"data.batch_size={size}",
+        f"launcher.nproc_per_node={count}",
+        f"trainer.grad_accumulation={accumulation}",
+    ]
+    with pytest.raises(ConfigurationError, match=rf"^data\.batch_size={size} .* data\.batch_size={nearest}[.;]"):
+        complete(config("parallel=ddp", *overrides))
+    for fitting in nearest.split(" or "):
+        done = complete(config("parallel=ddp", *overrides, f"data.batch_size={fitting}"))
+        assert batch_per_rank(done) * count * accumulation == int(fitting)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "overrides", "message"),
+    [
+        (0, ["trainer.device=cuda"], r"^trainer\.device=cuda: .* no NVIDIA GPU .* Set trainer\.device=cpu or auto"),
+        (0, ["precision=tf32"], r"^precision=tf32: .* Use precision=fp32"),
+        (2, ["precision=tf32", "trainer.device=cpu"], r"^precision=tf32 .* Set trainer\.device=cuda or precision=fp32"),
+        (0, ["launcher.nproc_per_node=2"], r"^launcher\.nproc_per_node=2: parallel=single .* or parallel=ddp"),
+        (0, ["parallel=dp", "launcher=spawn", "launcher.nproc_per_node=2"], r"=2: parallel=dp runs in one process"),
+        (0, ["parallel=ddp", "launcher=inline", "launcher.nproc_per_node=2"], r"=2: launcher=inline .* launcher=spawn"),
+        (2, ["parallel=ddp", "launcher.nproc_per_node=3"], r"_node=3: there are more ranks than GPUs \(2 visible\)"),
+        (0, ["parallel=ddp", "parallel.backend=nccl"], r"^parallel\.backend=nccl needs GPUs\. Set .*gloo or auto"),
+        (0, ["parallel=ddp", "parallel.sync_batchnorm=true"], r"^parallel\.sync_batchnorm=true: .* Set it to false"),
+        (0, ["parallel=dp", "trainer.compile=default"], r"^trainer\.compile=default: .* Set trainer\.compile=none"),
+        (0, ["parallel=dp", "parallel.device_ids=[0]"], r"^parallel\.device_ids=\[0\].* 0 GPUs can be used"),
+        (2, ["parallel=dp", "parallel.device_ids=[0,2]"], r"^parallel\.device_ids=\[0, 2\].* 2 GPUs can be used"),
+        (2, ["parallel=dp", "precision=bf16"], r"^precision=bf16: .*float16 on its replicas.* or parallel=ddp"),
+        (2, ["parallel=dp", "precision=amp", "precision.dtype=bfloat16"], r"^precision=amp: .* Set .*dtype=float16"),
+        (2, ["parallel=dp", "parallel.output_device=2"], r"parallel\.output_device=2: 2 GPUs can be used"),
+        (0, ["trainer.evaluate_only=true"], r"^trainer\.evaluate_only=true .* Set checkpoint\.load="),
+        (0, ["checkpoint.load=/nowhere/best.pt"], r"^checkpoint\.load=/nowhere/best\.pt: there is no such file"),
+        (0, ["checkpoint.resume=/nowhere/last.pt"], r"^checkpoint\.resume=/nowhere/last\.pt: there is no such file"),
+        (0, ["checkpoint.resume=a.pt", "checkpoint.load=b.pt"], r"^checkpoint\.resume=a\.pt .* checkpoint\.load=b\.pt"),
+        (
+            0,
+            ["trainer.evaluate_only=true", "checkpoint.load=b.pt", "checkpoint.resume=a.pt"],
+            r"^checkpoint\.resume=a\.pt .* trainer\.evaluate_only=true does not\. Set one",
+        ),
+        (
+            0,
+            ["data._target_=manyheads.runner.data.digits.option.Digit"],
+            r"^data\._target_=runner\.data\.digits\.Digit: .* no such class",
+        ),
+        (0, ["data=mnist", "data.download=false", "data.root=/nowhere"], r"^data=mnist: /nowhere/.* set data\.root"),
+        (0, ["data=mnist", "data.name=mnits"], r"^data\.name=mnits: allowed are mnist, "),
+    ],
+)
+def test_is_refused(machine, gpus, overrides, message):
+    machine(gpus=gpus)
+    with pytest.raises(ConfigurationError, match=message):
+        complete(config(*overrides))
+
+
+def test_paths_become_absolute_for_ranks_elsewhere(machine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "best.pt").touch()
+    for key in ("load", "resume"):
+        done = complete(config("data=mnist", "data.root=photos", f"checkpoint.{key}=best.pt"))
+        assert done["data"]["root"] == str(tmp_path / "photos")
+        assert done["checkpoint"][key] == str(tmp_path / "best.pt")
+
+
+def test_home_is_understood(machine, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "best.pt").touch()
+    done = complete(config("data=mnist", "data.root='~/photos'", "checkpoint.load='~/best.pt'"))
+    assert done["data"]["root"] == str(tmp_path / "photos")
+    assert done["checkpoint"]["load"] == str(tmp_path / "best.pt")
+
+
+@pytest.mark.parametrize(
+    ("group", "option"), [(g, o) for g in ("parallel", "precision", "launcher") for o in options(g)]
+)
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_what_is_unavailable_says_why_and_everything_else_completes(machine, group, option, gpus):
+    machine(gpus=gpus)
+    if reason := unavailable(group, option):
+        with pytest.raises(ConfigurationError) as caught:
+            complete(config(f"{group}={option}"))
+        assert reason in str(caught.value)
+    else:
+        complete(config(f"{group}={option}"))
+
+
+def image_folder(root, *, train, val):
+    for split, classes in (("train", train), ("val", val)):
+        for name, files in classes.items():
+            (root / split / name).mkdir(parents=True)
+            for file in files:
+                (root / split / name / file).touch()
+    return f"data.root={root}"
+
+
+GOOD = {"cat": ["1.jpg"], "dog": ["1.PNG"]}
+
+
+@pytest.mark.parametrize(
+    ("train", "val", "message"),
+    [
+        ({}, {}, r"^data\.root=\S+: the folder \S+/train is not there"),
+        (GOOD, {}, r"the folder \S+/val is not there"),
+        (GOOD, {"cat": ["1.jpg"]}, r"must hold the same class folders, but differ in dog\."),
+        (GOOD, {**GOOD, "emu": ["1.jpg"]}, r"must hold the same class folders, but differ in emu\."),
+        ({"cat": [], "dog": ["1.jpg"]}, GOOD, r"the class folder \S+/train/cat holds no image"),
+    ],
+)
+def test_an_image_folder_with_something_amiss_is_refused(machine, tmp_path, train, val, message):
+    root = image_folder(tmp_path, train=train, val=val)
+    with pytest.raises(ConfigurationError, match=message):
+        complete(config("data=imagefolder", root))
+
+
+def test_an_image_folder_without_classes_is_refused(machine, tmp_path):
+    (tmp_path / "train").mkdir()
+    with pytest.raises(ConfigurationError, match=r"/train holds no class folder"):
+        complete(config("data=imagefolder", f"data.root={tmp_path}"))
+
+
+@pytest.mark.parametrize(("size", "count", "ranks"), [(64, 3, "2 or 4"), (9, 2, "3"), (64, 5, "4 or 8"), (7, 2, None)])
+def test_and_with_the_numbers_of_ranks_that_do(size, count, ranks):
+    overrides = ("parallel=ddp", f"launcher.nproc_per_node={count}", f"data.batch_size={size}", "trainer.device=cpu")
+    expected = rf"launcher\.nproc_per_node={ranks}\.$" if ranks else r"data\.batch_size=\d+ or \d+\.$"
+    with pytest.raises(ConfigurationError, match=expected):
+        complete(config(*overrides))

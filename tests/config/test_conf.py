@@ -1,0 +1,131 @@
+"""Every file in conf/ is what the others are: described, complete, and understood by the code that it names."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from manyheads.runner.config.schema import CONF, GROUPS, check, options, read_option
+
+FILES = sorted(CONF.rglob("*.yaml"))
+OPTIONS = [(group, option) for group in GROUPS for option in options(group)]
+PACKAGE = {"parallel": "manyheads.runner.parallel", "precision": "manyheads.runner.precision", "launcher": "launchers"}
+OURS = [(group, option) for group in PACKAGE for option in options(group)]
+REQUIRED = {"data.root": "/somewhere", "_target_": "my_package.Thing"}
+LOADING = {
+    "batch_size",
+    "num_workers",
+    "drop_last",
+    "on_corrupt",
+    "fingerprint",
+}  # understood by the loaders, for every kind of data
+FITTING = {"lr_scaling", "base_batch_size"}  # understood by the optimizers' own module, for every class
+
+
+def composed(group, option):
+    """The config with that option, and whatever it leaves to the user."""
+    content = read_option(group, option) if group in GROUPS else {}
+    missing = [f"{group}.{key}" for key, value in content.items() if value == "???"]
+    given = [f"{key}={REQUIRED.get(key) or REQUIRED[key.rpartition('.')[2]]}" for key in missing]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", [f"{group}={option}", *given])
+
+
+def class_of(group, option):
+    module, _, name = read_option(group, option)["_target_"].rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def arguments(kind):
+    """Names that the class can be given: its own and, where it passes others on, those of its bases."""
+    names = set()
+    for base in kind.__mro__:
+        method = base.__dict__.get("__new__" if "__new__" in base.__dict__ else "__init__")
+        parameters = inspect.signature(method).parameters.values() if method is not None else []
+        names |= {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+        if method is not None and not any(p.kind == p.VAR_KEYWORD for p in parameters):
+            break
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_begins_with_a_line_that_says_what_it_is(path):
+    first, second, *_ = path.read_text().splitlines()
+    if first.startswith("# @package"):  # Hydra wants this one to be the first
+        first = second
+    assert re.fullmatch(r"# \S.{20,}", first), first
+    assert not first.startswith("# @")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_has_no_key_twice(path):
+    class Strict(yaml.SafeLoader):
+        def construct_mapping(self, node, deep=False):
+            keys = [self.construct_object(key) for key, _ in node.value]
+            assert len(keys) == len(set(keys)), keys
+            return super().construct_mapping(node, deep)
+
+    assert isinstance(yaml.load(path.read_text(), Strict), dict)
+
+
+# The name of model=torchvision is the model's, which the user chooses.
+@pytest.mark.parametrize(("group", "option"), [each for each in OPTIONS if each != ("model", "torchvision")])
+def test_is_called_by_its_name(group, option):
+    assert read_option(group, option)["name"] == option
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_starts_with_its_class_and_its_name(group, option):
+    assert list(read_option(group, option))[:2] == ["_target_", "name"]
+
+
+@pytest.mark.parametrize(("group", "option"), OURS)
+def test_its_code_has_the_same_name(group, option):
+    assert read_option(group, option)["_target_"].rpartition(".")[0] == f"{PACKAGE[group]}.{option}"
+
+
+@pytest.mark.parametrize(("group", "option"), [*OPTIONS, *(("experiment", name) for name in options("experiment"))])
+def test_composes_and_is_a_valid_run_config(group, option):
+    config = check(composed(group, option))
+    if group in GROUPS:
+        assert config[group]["name"] == read_option(group, option)["name"]
+        assert set(config[group]) == set(read_option(group, option))
+
+
+@pytest.mark.parametrize("option", options("experiment"))
+def test_an_experiment_changes_something(option):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert check(compose("config", [f"experiment={option}"])) != check(compose("config", ["~experiment"]))
+
+
+@pytest.mark.parametrize("option", options("parallel"))
+def test_a_launcher_on_the_command_line_wins(option):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", [f"parallel={option}", "launcher=torchrun"])
+    assert config.launcher.name == "torchrun"
+
+
+@pytest.mark.parametrize("option", options("data"))
+def test_every_data_option_has_the_shared_keys(option):
+    assert {"batch_size", "num_workers", "drop_last"} <= set(read_option("data", option))
+
+
+@pytest.mark.parametrize("option", options("launcher"))
+def test_every_launcher_has_the_shared_keys(option):
+    assert {"nproc_per_node", "threads_per_rank", "stall_timeout"} <= set(read_option("launcher", option))
+
+
+@pytest.mark.parametrize("option", options("scheduler"))
+def test_every_scheduler_has_a_warm_up(option):
+    assert "warmup_epochs" in read_option("scheduler", option)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(("group", "option"), [(g, o) for g, o in OPTIONS if read_option(g, o)["_target_"] != "???"])
+def test_its_keys_are_what_its_class_takes(group, option):
+    keys = set(read_option(group, option)) - {"_target_", "name"}
+    keys -= {"data": LOADING, "optimizer": FITTING, "model": {"pretrained"}}.get(group, set())
+    assert keys - arguments(class_of(group, option)) == set()

@@ -1,0 +1,116 @@
+"""A saved run config under new overrides: composed by Hydra for real, as ``run.py --config-path`` does."""
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+from manyheads.runner.config.saved import NAME, offer, with_saved_config
+from manyheads.runner.config.schema import CONF, GROUPS, check, options, read_option
+from manyheads.runner.run.errors import ConfigurationError
+from tests.in_process import config
+
+EVERY_OPTION = [(group, option) for group in GROUPS for option in options(group)]
+
+
+@pytest.fixture(autouse=True)
+def own_store(monkeypatch):
+    """What a test offers is gone after it."""
+    monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
+
+
+def over(saved, *overrides):
+    """The run config that ``overrides`` make of the saved one."""
+    offer(saved, chosen={override.partition("=")[0] for override in overrides})
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return check(compose(NAME, list(overrides)))
+
+
+@pytest.mark.parametrize(
+    "typed", [(), ("parallel=ddp", "trainer.device=cpu"), ("model=custom", "model._target_=a.B", "+model.width=2")]
+)
+def test_without_overrides_it_stays_the_same(typed):
+    saved = config(*typed)
+    assert over(saved) == saved
+
+
+@pytest.mark.parametrize(("group", "option"), EVERY_OPTION)
+def test_an_option_is_looked_up(group, option):
+    expected = read_option(group, option)
+    if missing := [key for key, value in expected.items() if value == "???"]:
+        with pytest.raises(ConfigurationError, match=f"^{group}.{missing[0]} is not set"):
+            over(config(), f"{group}={option}")
+    else:
+        assert over(config(), f"{group}={option}")[group] == expected
+
+
+def test_keys_of_a_new_option_can_be_set():
+    changed = over(config("optimizer=sgd"), "optimizer=adamw", "optimizer.lr=0.5")
+    assert (changed["optimizer"]["name"], changed["optimizer"]["lr"]) == ("adamw", 0.5)
+
+
+def test_a_new_strategy_brings_its_launcher_which_takes_keys():
+    changed = over(config(), "parallel=ddp", "launcher.nproc_per_node=3")
+    assert changed["launcher"] == {**read_option("launcher", "spawn"), "nproc_per_node": 3}
+
+
+def test_a_strategy_of_one_process_does_not_keep_the_ranks_of_another():
+    assert over(config("parallel=ddp"), "parallel=single")["launcher"]["name"] == "inline"
+
+
+def test_unless_the_launcher_was_named_too():
+    assert over(config(), "parallel=ddp", "launcher=torchrun")["launcher"]["name"] == "torchrun"
+
+
+def test_experiments_are_not_laid_over_it_again():
+    saved = config("trainer.epochs=3", "optimizer.lr=0.5")  # digits_quick has other values
+    assert over(saved)["trainer"]["epochs"] == 3
+    assert over(saved)["optimizer"]["lr"] == 0.5
+
+
+def test_what_an_older_config_lacks_gets_its_default_and_can_be_set():
+    saved = config()
+    del saved["trainer"]["on_nan"], saved["checkpoint"], saved["seed"], saved["launcher"]["timeout"]
+    assert over(saved) == config()
+    assert over(saved, "trainer.on_nan=skip")["trainer"]["on_nan"] == "skip"
+
+
+def test_a_key_that_is_none_is_refused():
+    with pytest.raises(ConfigurationError, match="^trust is not a key"):
+        over({**config(), "trust": ["a"]})
+
+
+def test_its_hydra_section_counts_for_nothing():
+    evil = {"callbacks": {"x": {"_target_": "os.system", "command": "true"}}}
+    offer({**config(), "hydra": evil}, chosen=set())
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = compose(NAME, return_hydra_config=True)
+    assert "x" not in composed.hydra.callbacks
+
+
+@pytest.mark.parametrize("flags", [("--config-path", "{}"), ("--config-path={}",), ("-cp", "{}")])
+def test_the_command_line_is_led_to_it(tmp_path, flags):
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config()))
+    arguments = ["run.py", *(flag.format(tmp_path) for flag in flags), "-cn", "run", "seed=2"]
+    assert with_saved_config(arguments, home=CONF.parent)[-2:] == ["--config-name", NAME]
+
+
+def test_a_relative_path_is_taken_from_home(tmp_path):
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "config.yaml").write_text(yaml.safe_dump(config()))
+    assert with_saved_config(["run.py", "-cp", "saved"], home=tmp_path)[-1] == NAME
+
+
+@pytest.mark.parametrize(
+    "content", [None, "[1", "a: 1", "defaults: [model: small_cnn]", OmegaConf.to_yaml({"seed": 1})]
+)
+def test_anything_else_is_left_to_hydra(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.yaml").write_text(content)
+    arguments = ["run.py", "--config-path", str(tmp_path), "seed=2"]
+    assert with_saved_config(arguments, home=CONF.parent) == arguments
+
+
+def test_without_the_flag_nothing_is_read():
+    assert with_saved_config(["run.py", "seed=2"], home=CONF.parent) == ["run.py", "seed=2"]

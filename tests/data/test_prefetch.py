@@ -1,0 +1,116 @@
+"""Bringing batches to the GPU ahead: the order of events, with a stand-in for torch.cuda that notes them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.prefetch import ahead
+
+DEVICE = torch.device("cuda", 0)
+
+
+class Stream:
+    """Notes what it is asked for in ``log``, under its name."""
+
+    def __init__(self, log: list, name: str):
+        self.log, self.name, self.events = log, name, 0
+
+    def wait_stream(self, other: "Stream") -> None:
+        self.log.append((self.name, "waits for", other.name))
+
+    def record_event(self) -> str:
+        self.events += 1
+        event = f"event {self.events} of {self.name}"
+        self.log.append((self.name, "records", event))
+        return event
+
+    def wait_event(self, event: str) -> None:
+        self.log.append((self.name, "waits for", event))
+
+
+class OnGPU:
+    """A tensor there."""
+
+    def __init__(self, log: list, name: str):
+        self.log, self.name = log, name
+
+    def record_stream(self, stream: Stream) -> None:
+        self.log.append((self.name, "is used on", stream.name))
+
+
+@pytest.fixture
+def log(monkeypatch) -> list:
+    """torch.cuda's streams and their events; the current stream is ``main`` unless another was chosen."""
+    found: list = []
+    current = [Stream(found, "main")]
+
+    @contextmanager
+    def chosen(stream: Stream) -> Iterator[None]:
+        current.append(stream)
+        yield
+        current.pop()
+
+    monkeypatch.setattr("manyheads.runner.data.rank.prefetch.side_stream", lambda device: Stream(found, "side"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: current[-1])
+    monkeypatch.setattr(torch.cuda, "stream", chosen)
+    return found
+
+
+def batch(number: int) -> Batch:
+    return Batch(torch.tensor([number]), torch.tensor([number]), 1, 1.0)
+
+
+def enter(log: list):
+    def enter(each: Batch) -> Batch:
+        number = int(each.targets)
+        log.append((torch.cuda.current_stream().name, "enters", number))
+        each.inputs, each.targets = OnGPU(log, f"inputs {number}"), OnGPU(log, f"targets {number}")
+        return each
+
+    return enter
+
+
+def test_each_batch_is_waited_for_and_kept_until_the_current_stream_is_done_with_it(log):
+    for number, each in enumerate(ahead(map(batch, range(3)), enter(log), DEVICE)):
+        assert each.inputs.name == f"inputs {number}"
+        log.append(("main", "trains on", number))
+    assert log[0] == ("side", "waits for", "main")
+    for number in range(3):
+        order = [
+            ("side", "enters", number),
+            ("side", "records", f"event {number + 1} of side"),
+            ("main", "waits for", f"event {number + 1} of side"),
+            (f"inputs {number}", "is used on", "main"),
+            (f"targets {number}", "is used on", "main"),
+            ("main", "trains on", number),
+        ]
+        assert sorted(order, key=log.index) == order
+    assert len(log) == 1 + 3 * 6
+
+
+def test_the_next_one_enters_while_one_is_trained_on(log):
+    batches = ahead(map(batch, range(5)), enter(log), DEVICE)
+    for number in range(4):
+        next(batches)
+        entered = [each for _, verb, each in log if verb == "enters"]
+        assert entered == list(range(number + 2))  # one ahead, and no more
+
+
+def test_errors_of_loading_and_of_entering_come_to_the_loop(log):
+    def failing(each: Batch) -> Batch:
+        if int(each.targets) == 1:
+            raise torch.OutOfMemoryError("full")
+        return enter(log)(each)
+
+    found = []
+    with pytest.raises(torch.OutOfMemoryError, match="full"):
+        found.extend(ahead(map(batch, range(3)), failing, DEVICE))
+    with pytest.raises(ZeroDivisionError):
+        list(ahead((batch(1 // number) for number in range(2)), enter(log), DEVICE))
+
+
+def test_no_batch_at_all(log):
+    assert list(ahead(iter(()), enter(log), DEVICE)) == []

@@ -1,0 +1,154 @@
+"""What rank 0 shows on a terminal of any width, and elsewhere."""
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from manyheads.runner.logger.terminal import rank as display
+from manyheads.runner.logger.terminal.rank import Display, Terminal
+from tests.in_process import small, train
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+STEP = {"step": 3, "loss": 1.23456, "samples_per_second": 123456.7}
+EPOCH = {
+    "epoch": 1,
+    "train_loss": 1.2345,
+    "train_acc1": 45.678,
+    "val_loss": 0.9876,
+    "val_acc1": 97.25,
+    "samples_per_second": 12345.6,
+}
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes a Terminal that believes in a real one of that width; plain in none."""
+
+    def make(width: int | None) -> Terminal:
+        for name in ("FORCE_COLOR", "NO_COLOR", "TTY_INTERACTIVE", "JUPYTER_COLUMNS"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("TTY_COMPATIBLE", "1" if width else "0")
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", str(width or 80))
+        monkeypatch.setenv("LINES", "25")
+        return Terminal()
+
+    return make
+
+
+def show_a_run(shown: Terminal, *, speed: float = 123456.7) -> None:
+    shown.header({"run": "outputs/2026-01-01/12-00-00", "model": "small_cnn, 93,706 parameters"})
+    shown.start(done=0, total=100_000)
+    for step in range(1, 4):
+        shown._shown = 0.0  # long ago
+        shown.update(step)
+        shown.interval({**STEP, "step": step, "samples_per_second": speed}, 12.3456)
+    shown.update(3)
+    shown.epoch(EPOCH, epochs=90)
+    shown.say("goes on from step 3")
+    shown.stop()
+    shown.stop()
+    shown.table(
+        "completed", {"best": "epoch 1: val loss 0.9876, accuracy 97.25% (top-5 100.00%)", "results": "x" * 150}
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_live_line_never_breaks_and_nothing_is_too_long(terminal, capsys, width):
+    show_a_run(terminal(width), speed=9_876_543.2)
+    output = capsys.readouterr().out
+    assert "\x1b[" in output
+    for line in re.split(r"[\r\n]", ESCAPES.sub("", output)):
+        assert cell_len(line) <= width, line
+    live = [line for line in re.split(r"[\r\n]", ESCAPES.sub("", output)) if "/100000" in line and "step" not in line]
+    assert live
+
+
+def test_the_live_line_tells_loss_accuracy_speed_and_time_left(terminal, capsys):
+    show_a_run(terminal(120))
+    (*_, last) = [line for line in re.split(r"[\r\n]", ESCAPES.sub("", capsys.readouterr().out)) if "3/100000" in line]
+    assert re.search(r"3/100000.*loss 1\.2346.*acc 12\.3%.*123,457/s.*\d+:\d\d left", last)
+
+
+def test_the_live_line_is_gone_at_the_end(terminal, capsys):
+    shown = terminal(80)
+    shown.start(done=5, total=10)
+    shown.stop()
+    output = capsys.readouterr().out
+    assert output.count("\x1b[?25l") == output.count("\x1b[?25h") == 1  # the cursor is back
+    assert output.rstrip().endswith("\x1b[2K")  # and the line is erased
+
+
+def test_plain_lines_where_there_is_no_terminal(terminal, capsys):
+    show_a_run(terminal(None))
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert "\r" not in output
+    lines = output.splitlines()
+    assert "run    outputs/2026-01-01/12-00-00" in [line.rstrip() for line in lines]
+    assert "step 2/100000  loss 1.2346  acc 12.3%  123,457/s" in lines
+    assert "epoch 1/90  train 1.2345 45.68%  val 0.9876 97.25%  12,346 samples/s" in lines
+    assert "goes on from step 3" in lines
+
+
+def test_plain_lines_come_now_and_then_only(terminal, capsys, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    shown = terminal(None)
+    shown.start(done=0, total=1000)
+    for step in range(1, 101):
+        now[0] += 1
+        shown.update(step)
+        shown.interval({**STEP, "step": step}, None)
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [
+        f"{step}/1000" for step in (21, 42, 63, 84)
+    ]
+
+
+def test_what_was_not_measured_is_not_shown(terminal, capsys):
+    shown = terminal(None)
+    empty = dict.fromkeys(("val_loss", "val_acc1"))
+    shown.epoch({**EPOCH, **empty}, epochs=2)
+    shown.epoch({**EPOCH, **empty, "train_acc1": None}, epochs=2)
+    shown.epoch({**EPOCH, **empty, "train_loss": None, "train_acc1": None, "samples_per_second": 0.0}, epochs=2)
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch 1/2  train 1.2345 45.68%  12,346 samples/s",
+        "epoch 1/2  train 1.2345  12,346 samples/s",
+        "epoch 1/2  0 samples/s",
+    ]
+
+
+@pytest.mark.parametrize("width", [None, 120])
+def test_names_with_brackets_and_colons_are_shown_as_they_are(terminal, capsys, width):
+    shown = terminal(width)
+    name = "runs/[red]a[/b]/:smile:/x"
+    shown.header({"run": name})
+    shown.say(name)
+    shown.table("completed", {"results": name})
+    assert ESCAPES.sub("", capsys.readouterr().out).count(name) == 3
+
+
+def test_a_whole_run_on_a_terminal(terminal, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(display, "LIVE_SECONDS", 0.0)
+    terminal(80)
+    run = train(tmp_path, small())
+    output = ESCAPES.sub("", capsys.readouterr().out)
+    assert "40/40" in output
+    assert run.folder.read_result()["weights_sha256"][:16] in output
+    for line in re.split(r"[\r\n]", output):
+        if str(tmp_path) not in line:
+            assert cell_len(line) <= 80
+
+
+def test_the_other_ranks_show_nothing(capsys):
+    silent = Display()
+    silent.header({})
+    silent.start(done=0, total=1)
+    silent.update(1)
+    silent.interval({}, None)
+    silent.epoch({}, epochs=1)
+    silent.say("hello")
+    silent.table("", {})
+    silent.stop()
+    assert capsys.readouterr().out == ""

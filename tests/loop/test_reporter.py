@@ -1,0 +1,120 @@
+"""Rows from sums, and which epoch is the best."""
+
+import logging
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from manyheads.runner.logger.csv.rank import EPOCH_COLUMNS, STEP_COLUMNS, Recorder
+from manyheads.runner.logger.terminal.rank import Display
+from manyheads.runner.loop.meter import Sums
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.reporter import Reporter, peak_memory_mb
+from manyheads.runner.parallel.single.rank import Single
+
+SUMS = {"loss": 30.0, "count": 20.0, "correct1": 5.0, "correct5": 15.0, "judged": 20.0}
+
+
+class Kept(Recorder):
+    def __init__(self):
+        self.steps: list[dict[str, Any]] = []
+        self.epochs: list[dict[str, Any]] = []
+
+    def step(self, row):
+        self.steps.append(row)
+
+    def epoch(self, row):
+        self.epochs.append(row)
+
+
+def reporter(*, monitor: str = "val_acc1", ranks: int = 1) -> Reporter:
+    place = {"rank": 0, "local_rank": 0, "world_size": ranks, "device_type": "cpu"}
+    return Reporter(recorder=Kept(), display=Display(), parallel=Single(**place), epochs=3, monitor=monitor)
+
+
+def measured(**values: float) -> dict[str, Any]:
+    return {"val_seconds": 1.0, "val_loss": 1.0, "val_acc1": 50.0, "val_acc5": 90.0, "val_samples": 10, **values}
+
+
+def test_a_row_of_an_interval():
+    reports, progress = reporter(ranks=2), Progress(epoch=1, step=35, samples=600)
+    progress.interval = Sums(**SUMS, seconds=4.0, data_seconds=1.0)  # seconds of two ranks together
+    reports.interval(progress, step=30, lr=0.1, grad_norm=2.0)
+    (row,) = reports.recorder.steps
+    assert tuple(row) == STEP_COLUMNS
+    assert row == {
+        "epoch": 2,
+        "step": 30,
+        "samples": 600,
+        "loss": 1.5,
+        "lr": 0.1,
+        "grad_norm": 2.0,
+        "samples_per_second": 10.0,
+        "data_fraction": 0.25,
+    }
+    assert progress.interval == Sums()
+
+
+def test_an_interval_of_nothing_has_no_loss():
+    reports, progress = reporter(), Progress(interval=Sums(seconds=1.0))
+    reports.interval(progress, step=30, lr=0.1, grad_norm=float("nan"))
+    assert math.isnan(reports.recorder.steps[0]["loss"])
+
+
+def test_a_row_of_an_epoch_evaluated_or_not():
+    reports, progress = reporter(), Progress(epoch=4, step=50, started=1.0, sums=Sums(**SUMS))
+    reports.epoch(progress, 5.0, measured())
+    assert progress.metrics == {
+        "train_loss": 1.5,
+        "train_acc1": 25.0,
+        "train_acc5": 75.0,
+        "val_loss": 1.0,
+        "val_acc1": 50.0,
+        "val_acc5": 90.0,
+        "val_samples": 10,
+    }
+    reports.epoch(progress, 5.0, {})
+    first, second = reports.recorder.epochs
+    assert set(first) == set(second) == set(EPOCH_COLUMNS)
+    assert (first["epoch"], first["train_loss"], first["samples_per_second"]) == (5, 1.5, 4.0)
+    assert second["val_loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("monitor", "values", "best"),
+    [
+        ("val_acc1", [50.0, 60.0, 60.0, 55.0], [True, True, False, False]),
+        ("val_loss", [2.0, 1.0, 1.0, 1.5], [True, True, False, False]),
+        ("val_loss", [2.0, float("nan"), 1.0], [True, False, True]),
+        ("val_acc5", [0.0, 10.0], [True, True]),
+    ],
+)
+def test_the_best_epoch_is_the_first_with_the_best_value(monitor, values, best):
+    reports, progress, said = reporter(monitor=monitor), Progress(sums=Sums(**SUMS)), []
+    for epoch, value in enumerate(values):
+        progress.epoch = epoch
+        said.append(reports.epoch(progress, 1.0, measured(**{monitor: value})))
+    assert said == best
+    assert progress.best["epoch"] == len(best) - best[::-1].index(True)
+
+
+def test_an_epoch_without_evaluation_is_never_the_best():
+    progress = Progress(sums=Sums(**SUMS))
+    assert not reporter().epoch(progress, 1.0, {})
+    assert progress.best is None
+
+
+def test_unreadable_samples_are_in_the_log(caplog):
+    with caplog.at_level(logging.WARNING):
+        reporter().corrupt(["a.jpg", "b.jpg"])
+    assert [record.args for record in caplog.records] == [("a.jpg",), ("b.jpg",)]
+
+
+@pytest.mark.slow
+def test_peak_memory_is_in_megabytes_and_grows():
+    before = peak_memory_mb(torch.device("cpu"))
+    kept = torch.ones(int(before + 200) * 2**20 // 8, dtype=torch.float64)
+    assert before + 150 < peak_memory_mb(torch.device("cpu")) < 50_000
+    del kept

@@ -1,0 +1,227 @@
+"""Going on from a checkpoint ends with the very weights and tables of a run that was never interrupted."""
+
+import csv
+import signal
+
+import pytest
+import torch
+
+from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.loop.session import Session
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import TIMINGS, attempt, rows, small, train
+
+HARD = ("model=custom", "model._target_=tests.zoo.Rich", "optimizer=adamw", "optimizer.lr=0.01")
+WAYS = {
+    "adamw, dropout, BatchNorm": HARD,
+    "warm-up, accumulation": ("scheduler.warmup_epochs=1.3", "trainer.grad_accumulation=2"),
+    "step schedule, fp16 with scaler": (
+        "scheduler=step",
+        "scheduler.every_epochs=0.4",
+        "precision=amp",
+        "precision.dtype=float16",
+    ),
+    "loader processes": ("data=custom", "data._target_=tests.zoo.Drawing", "+data.size=161", "data.num_workers=2"),
+}
+
+
+class Killed(BaseException):
+    """In place of SIGKILL."""
+
+
+def die_after(run: Session, step: int) -> None:
+    """Let the run end at once after ``step`` updates, without any chance to save."""
+    show = run.trainer.reporter.update
+
+    def update(done: int) -> None:
+        show(done)
+        if done == step:
+            raise Killed
+
+    run.trainer.reporter.update = update  # type: ignore[method-assign]
+
+
+def tables(run: Session) -> tuple[list, list]:
+    return rows(run.folder.steps, without=TIMINGS), rows(run.folder.epochs, without=TIMINGS)
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def undisturbed(request, tmp_path_factory):
+    """The options of a way to train, and the run that nobody interrupts."""
+    options = WAYS[request.param]
+    return options, train(tmp_path_factory.mktemp("undisturbed"), small(*options))
+
+
+# 40 updates, an epoch has 20; rows of steps.csv after 8, 16, 20, 24, 32, 40.
+@pytest.mark.parametrize(
+    ("every", "dies"),
+    [
+        pytest.param(5, 7, id="within the first log interval"),
+        pytest.param(13, 16, id="within an epoch and a log interval"),
+        pytest.param(20, 22, id="at the end of an epoch, before its evaluation"),
+        pytest.param("1epoch", 37, id="after an epoch"),
+        pytest.param(27, 39, id="in the second epoch"),
+    ],
+)
+def test_a_killed_run_resumes_to_the_same(tmp_path, undisturbed, every, dies):
+    options, whole = undisturbed
+    config = small(*options, f"checkpoint.every={every}")
+    run = attempt(tmp_path, config)
+    die_after(run, dies)
+    with pytest.raises(Killed):
+        run.train(seed=1, state=None)
+    assert run.folder.read_result() is None
+
+    resumed = train(tmp_path, config)
+    expected, result = whole.folder.read_result(), resumed.folder.read_result()
+    assert result["weights_sha256"] == expected["weights_sha256"]
+    assert tables(resumed) == tables(whole)
+    for name in ("steps", "epochs", "samples_seen", "metrics", "best", "objective"):
+        assert result[name] == expected[name], name
+
+
+def test_being_killed_before_the_first_checkpoint_starts_from_scratch(tmp_path):
+    whole = train(tmp_path / "whole", small())
+    run = attempt(tmp_path / "killed", small())
+    die_after(run, 11)
+    with pytest.raises(Killed):
+        run.train(seed=1, state=None)
+    resumed = train(tmp_path / "killed", small())
+    assert tables(resumed) == tables(whole)
+
+
+def test_being_killed_again_and_again(tmp_path):
+    whole = train(tmp_path / "whole", small(*HARD))
+    config = small(*HARD, "checkpoint.every=3")
+    for dies in (4, 5, 14, 22, 40):
+        state = Checkpoints(RunFolder(tmp_path / "killed"), every=0, keep=0).last()
+        run = attempt(tmp_path / "killed", config, state=state)
+        die_after(run, dies)
+        with pytest.raises(Killed):
+            run.train(seed=1, state=state)
+    resumed = train(tmp_path / "killed", config)
+    assert tables(resumed) == tables(whole)
+    assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]
+
+
+def test_a_run_that_was_asked_to_stop_goes_on(tmp_path):
+    whole = train(tmp_path / "whole", small(*HARD))
+    run = attempt(tmp_path / "stopped", small(*HARD))
+    run.trainer.heartbeat.stop_signal = signal.SIGTERM
+    run.train(seed=1, state=None)
+    assert run.trainer.progress.step == 8
+    resumed = train(tmp_path / "stopped", small(*HARD))
+    assert resumed.folder.read_result()["status"] == "completed"
+    assert tables(resumed) == tables(whole)
+    assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]
+
+
+def test_a_completed_run_has_nothing_left_to_do(tmp_path):
+    first = train(tmp_path, small())
+    before, table = first.folder.read_result()["weights_sha256"], tables(first)
+    again = train(tmp_path, small())
+    assert again.folder.read_result()["weights_sha256"] == before
+    assert tables(again) == table
+
+
+def test_a_repeated_run_is_the_same_and_another_seed_is_not(tmp_path):
+    digests = [
+        train(tmp_path / name, small(*HARD, f"seed={seed}")).folder.read_result()["weights_sha256"]
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_what_does_not_belong_to_the_training_does_not_change_it(tmp_path):
+    """Logging, evaluation and checkpoints draw no random numbers."""
+    variants = [(), ("trainer.log_every=3",), ("trainer.evaluate_every=0",), ("checkpoint.every=2",)]
+    digests = {
+        train(tmp_path / str(i), small(*HARD, *options)).folder.read_result()["weights_sha256"]
+        for i, options in enumerate(variants)
+    }
+    assert len(digests) == 1
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    train(tmp_path, small("trainer.epochs=1"))
+    state = Checkpoints(RunFolder(tmp_path), every=0, keep=0).last()
+    run = attempt(tmp_path, small("model.width=3"), state=state)
+    with pytest.raises(ConfigurationError, match="is of another model"):
+        run.train(seed=1, state=state)
+    run.trainer.reporter.recorder.close()
+
+
+def test_evaluate_only_repeats_the_run_s_own_numbers(tmp_path):
+    run = train(tmp_path / "run", small())
+    load = f"checkpoint.load={run.folder.last_checkpoint}"
+    evaluation = attempt(tmp_path / "evaluation", small("trainer.evaluate_only=true", load))
+    evaluation.evaluate()
+    result, expected = evaluation.folder.read_result(), run.folder.read_result()
+    assert result["weights_sha256"] == expected["weights_sha256"]
+    for name in ("val_loss", "val_acc1", "val_acc5", "val_samples"):
+        assert result["metrics"][name] == expected["metrics"][name]
+    assert result["objective"] == expected["metrics"]["val_acc1"]
+    assert (result["status"], result["steps"]) == ("completed", 0)
+    assert not evaluation.folder.steps.exists()  # there is nothing to write
+
+
+def test_checkpoint_load_starts_anew_from_given_weights(tmp_path):
+    first = train(tmp_path / "first", small())
+    second = train(tmp_path / "second", small(f"checkpoint.load={first.folder.last_checkpoint}", "trainer.max_steps=1"))
+    assert second.folder.read_result()["steps"] == 1
+    loss = float(rows(second.folder.steps)[0]["loss"])
+    assert loss < 0.9 < float(rows(first.folder.steps)[0]["loss"])
+
+
+def test_result_json_knows_what_a_rank_can_know(tmp_path):
+    run = train(tmp_path, small())
+    result = run.folder.read_result()
+    assert result["samples_seen"] == 320
+    assert result["metrics"]["val_samples"] == 37
+    assert len(result["peak_memory_mb"]) == 1
+    assert result["train_seconds"] > 0
+    assert result["samples_per_second"] > 0
+    with open(run.folder.epochs, newline="") as file:
+        seconds = [float(row["train_seconds"]) for row in csv.DictReader(file)]
+    assert result["train_seconds"] == pytest.approx(sum(seconds))
+
+
+def test_the_table_at_the_end_says_all_that_was_skipped(tmp_path, capsys):
+    unreadable = ("data=custom", "data._target_=tests.zoo.Unreadable", "+data.nan=7", "data.on_corrupt=skip")
+    run = train(tmp_path, small(*unreadable, "trainer.on_nan=skip", "data.num_workers=0"))
+    result = run.folder.read_result()
+    assert result["corrupt_samples"] == 4  # of training and of evaluation, in each of two epochs
+    assert result["skipped_steps"] == 2  # one in each epoch
+    assert "skipped │ 4 unreadable samples, 2 updates" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_compiling_keeps_the_weights_names_and_nearly_the_results(tmp_path):
+    shared = ("trainer.max_steps=3", "trainer.evaluate_every=0")
+    plain = train(tmp_path / "plain", small(*shared))
+    compiled = train(tmp_path / "compiled", small(*shared, "trainer.compile=default"))
+    states = [torch.load(run.folder.last_checkpoint, weights_only=True)["model"] for run in (plain, compiled)]
+    assert list(states[0]) == list(states[1])
+    for name, weight in states[0].items():
+        torch.testing.assert_close(states[1][name], weight, rtol=0, atol=1e-5)
+
+
+def test_a_run_that_is_stopped_while_it_evaluates_goes_on_with_the_evaluation(tmp_path):
+    config = small("data.val_samples=480", "data.batch_size=8")  # 60 batches; it listens after 50
+    whole = train(tmp_path / "whole", config)
+    run = attempt(tmp_path / "stopped", config)
+    heartbeat, evaluate = run.trainer.heartbeat, run.trainer.evaluate
+
+    def stop_meanwhile():
+        heartbeat.stop_signal = signal.SIGINT
+        return evaluate()
+
+    run.trainer.evaluate = stop_meanwhile
+    run.train(seed=1, state=None)
+    result = run.folder.read_result()
+    assert (result["status"], result["epochs"], result["steps"]) == ("interrupted", 0, 20)
+    assert rows(run.folder.epochs) == []
+    resumed = train(tmp_path / "stopped", config)
+    assert tables(resumed) == tables(whole)
+    assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]

@@ -1,0 +1,110 @@
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from manyheads.runner.provenance import code_state as module
+from manyheads.runner.provenance.code_state import code_state, own_code
+from tests.in_process import config
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository of its own with one commit of run.py."""
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    (tmp_path / "run.py").write_text("print(1)\n")
+    for command in ("init -q", "add run.py", "-c user.name=a -c user.email=a@b commit -qm first"):
+        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def git(repository: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_clean_commit_has_no_diff(repository):
+    assert code_state() == (git(repository, "rev-parse", "HEAD").strip(), b"")
+
+
+def test_changes_and_new_code_files_are_in_the_diff(repository):
+    (repository / "run.py").write_text("print(2)\n")
+    (repository / "new.py").write_text("print('new')\n")
+    (repository / "photo.jpg").write_bytes(b"not code")
+    before = git(repository, "status", "--porcelain"), (repository / ".git" / "index").read_bytes()
+    diff = code_state()[1].decode()
+    assert "+print(2)" in diff
+    assert "+print('new')" in diff
+    assert "photo" not in diff
+    assert (git(repository, "status", "--porcelain"), (repository / ".git" / "index").read_bytes()) == before
+
+
+def test_the_diff_restores_the_code(repository):
+    (repository / "run.py").write_text("print(2)\n")
+    (repository / "new.py").write_text("print('new')\n")
+    diff = code_state()[1]
+    git(repository, "stash", "-u", "-q")
+    subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True)
+    assert (repository / "run.py").read_text() == "print(2)\n"
+    assert (repository / "new.py").read_text() == "print('new')\n"
+
+
+def test_staged_changes_are_in_the_diff(repository):
+    (repository / "run.py").write_text("print(3)\n")
+    git(repository, "add", "run.py")
+    assert b"+print(3)" in code_state()[1]
+
+
+def test_without_a_repository_there_is_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert code_state() == (None, b"")
+
+
+def test_without_git_there_is_no_commit(repository, monkeypatch):
+    monkeypatch.setenv("PATH", str(repository))
+    assert shutil.which("git") is None
+    assert code_state() == (None, b"")
+
+
+def test_binary_files_survive(repository):
+    (repository / "table.bin").write_bytes(b"\0\1")
+    git(repository, "add", "table.bin")
+    diff = code_state()[1]
+    git(repository, "reset", "-q", "--hard")
+    subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True)
+    assert (repository / "table.bin").read_bytes() == b"\0\1"
+
+
+class TestOwnCode:
+    """A package beside the working directory, of which nothing is imported."""
+
+    @pytest.fixture
+    def package(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "my_package" / "nets").mkdir(parents=True)
+        (tmp_path / "my_package" / "nets" / "net.py").write_text("raise RuntimeError('imported')")
+        return tmp_path / "my_package"
+
+    @staticmethod
+    def digests():
+        return own_code(config("model=custom", "model._target_=my_package.nets.net.Net"))
+
+    @pytest.mark.parametrize("is_package", [True, False])
+    def test_is_noticed_when_it_changes(self, package, is_package):
+        if is_package:
+            (package / "__init__.py").write_text("raise RuntimeError('imported')")
+        before = self.digests()
+        assert list(before) == ["my_package"]
+        (package / "nets" / "net.py").write_text("1")
+        assert self.digests() != before
+
+    def test_may_be_a_module(self, package):
+        (package.parent / "mine.py").write_text("1")
+        assert list(own_code(config("model=custom", "model._target_=mine.Net"))) == ["mine"]
+
+    def test_is_not_torch_nor_this_project(self):
+        assert own_code(config("loss._target_=torch.nn.MSELoss")) == {}
+
+    def test_may_not_be_there(self):
+        assert own_code(config("model=custom", "model._target_=nowhere.Net")) == {}

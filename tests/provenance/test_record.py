@@ -1,0 +1,104 @@
+import copy
+import json
+import os
+import sys
+from importlib import metadata
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from manyheads.runner.config import saved
+from manyheads.runner.config.checks.complete import complete
+from manyheads.runner.config.schema import CONF, check
+from manyheads.runner.machine import apex as apex_installation
+from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.provenance import record as provenance
+from manyheads.runner.provenance.record import FORMAT, WITHOUT_EFFECT, describe, signature
+from manyheads.runner.run.run_folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def config():
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return complete(check(compose("config", ["data=mnist", "parallel=ddp", "trainer.device=cpu"])))
+
+
+def leaves(config):
+    return [(group, key) for group, section in config.items() if isinstance(section, dict) for key in section]
+
+
+def test_equal_configs_have_equal_signatures(config):
+    assert signature(config) == signature(dict(reversed(copy.deepcopy(config).items())))
+    assert len(signature(config)) == 16
+
+
+def test_every_key_counts_but_those_without_effect(config):
+    for group, key in leaves(config):
+        changed = copy.deepcopy(config)
+        changed[group][key] = "something else"
+        assert (signature(changed) == signature(config)) == ((group, key) in WITHOUT_EFFECT), f"{group}.{key}"
+    assert signature({**config, "seed": 2}) != signature(config)
+
+
+def test_every_key_without_effect_exists(config):
+    assert set(WITHOUT_EFFECT) <= set(leaves(config))
+
+
+@pytest.mark.parametrize(("horovod", "apex"), [("9.8", "0.1 with amp"), (None, None)])
+def test_optional_libraries_are_named_and_null_when_absent(config, tmp_path, monkeypatch, horovod, apex):
+    monkeypatch.setattr(horovod_installation, "version", lambda: horovod)
+    monkeypatch.setattr(apex_installation, "description", lambda: apex)
+    folder = RunFolder(tmp_path)
+    provenance.record(folder, config)
+    versions = json.loads(folder.provenance.read_text())["versions"]
+    assert (versions["horovod"], versions["apex"]) == (horovod, apex)
+
+
+@pytest.mark.parametrize(("hosts", "ranks"), [(None, 2), (["a:2", "b:2", "c:2"], 6)])
+def test_ranks_are_counted_on_all_machines(config, tmp_path, hosts, ranks):
+    folder, launcher = RunFolder(tmp_path), {**config["launcher"], "hosts": hosts}
+    provenance.record(folder, {**config, "launcher": launcher})
+    assert json.loads(folder.provenance.read_text())["ranks"] == ranks
+
+
+def test_of_a_real_run(finished_run):
+    content = json.loads(finished_run.provenance.read_text())
+    assert content["command"].startswith("python /") or content["command"].startswith("python run.py")
+    assert "trainer.max_steps=2" in content["command"]
+    assert "FreshFolder" not in content["command"]
+    assert content["directory"] == str(finished_run.path.parent)
+    assert content["signature"] == signature(finished_run.read_config())
+    assert content["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert content["versions"]["torch"] == content["packages"]["torch"] == metadata.version("torch")
+    assert content["versions"]["horovod"] == content["packages"].get("horovod")
+    assert content["cpu"]["cores"] == len(os.sched_getaffinity(0))
+    assert (content["ranks"], content["launcher"]) == (1, "inline")
+    assert content["clean"] == (content["commit"] is not None and not finished_run.code_diff.exists())
+    assert content["format"] == FORMAT
+    assert content["data"]["files"] == 1
+    assert content["composed_from"] is None
+
+
+def test_it_says_what_describe_says(config, tmp_path):
+    folder = RunFolder(tmp_path)
+    provenance.record(folder, config)
+    assert json.loads(folder.provenance.read_text()) == describe(config)
+
+
+def test_a_run_composed_from_a_saved_config_points_back(config, monkeypatch):
+    monkeypatch.setattr(saved, "_sources", ["/a/run.yaml"])
+    assert describe(config)["composed_from"] == "/a/run.yaml"
+
+
+def test_libraries_that_came_with_torch_have_versions(config, monkeypatch):
+    packages = {"nvidia-cudnn-cu13": "9.1", "nvidia-nccl-cu12": "2.2", "torch": "2.6"}
+    monkeypatch.setattr(provenance, "installed_packages", lambda: packages)
+    versions = describe(config)["versions"]
+    assert (versions["cudnn"], versions["nccl"], versions["torch"]) == ("9.1", "2.2", "2.6")
+
+
+def test_variables_that_can_change_numbers_are_kept(config, monkeypatch):
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    monkeypatch.setenv("UNRELATED", "1")
+    assert describe(config)["environment"]["NVIDIA_TF32_OVERRIDE"] == "1"
+    assert "UNRELATED" not in describe(config)["environment"]

@@ -1,0 +1,117 @@
+"""The machines of a run, listed or in a file."""
+
+import pytest
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.layout import read_hosts
+
+ALLOWED = r"with each machine once and the same number of ranks on every machine\.$"
+
+
+@pytest.fixture
+def hostfile(tmp_path):
+    def write(text: str) -> str:
+        (tmp_path / "hosts").write_text(text)
+        return str(tmp_path / "hosts")
+
+    return write
+
+
+def test_without_any_it_is_this_machine():
+    assert read_hosts(None, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        (["node1:4"], {"node1": 4}),
+        (["b:2", "a.example.org:2", "10.0.0.1:2"], {"b": 2, "a.example.org": 2, "10.0.0.1": 2}),
+        ([" node1:1 "], {"node1": 1}),
+    ],
+)
+def test_a_list(hosts, expected):
+    assert list(read_hosts(hosts, None).items()) == list(expected.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("node1 slots=4\n", {"node1": 4}),
+        ("b slots=2\na slots = 2\n", {"b": 2, "a": 2}),
+        ("# two machines\n\n  node1\tslots=2  \n   # and\nnode2 slots=2", {"node1": 2, "node2": 2}),
+        ("node1 slots=2  # the old one\n", {"node1": 2}),
+    ],
+)
+def test_a_file(hostfile, text, expected):
+    assert list(read_hosts(None, hostfile(text)).items()) == list(expected.items())
+
+
+def test_a_file_in_the_users_home(hostfile, tmp_path, monkeypatch):
+    hostfile("node1 slots=2")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_hosts(None, "~/hosts") == {"node1": 2}
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        [],
+        ["node1"],
+        ["node1:"],
+        [":2"],
+        ["node1:two"],
+        ["node1:-1"],
+        ["node1:0"],
+        ["node1:2", "node2:4"],
+        ["node1:2", "node1:2"],
+        ["node1:2", "node2"],
+        ["node1:2,node2:2"],
+        ["node 1:2"],
+    ],
+    ids=str,
+)
+def test_a_wrong_list_is_refused(hosts):
+    with pytest.raises(
+        ConfigurationError, match=r"^launcher\.hosts: .* Allowed: \[name:slots,name:slots\], " + ALLOWED
+    ):
+        read_hosts(hosts, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing else\n",
+        "node1\n",
+        "node1:2\n",
+        "node1 slots=0\n",
+        "node1 slots=2 max_slots=4\n",
+        "node1 slots=2\nnode2 slots=3\n",
+        "node1 slots=2\nnode1 slots=2\n",
+        "node1 slots=2\nnode2\n",
+        "\0\N{LATIN SMALL LETTER A WITH DIAERESIS}",
+    ],
+)
+def test_a_wrong_file_is_refused(hostfile, text):
+    path = hostfile(text)
+    with pytest.raises(ConfigurationError, match=rf"^launcher\.hostfile={path}: .* name slots=2, " + ALLOWED):
+        read_hosts(None, path)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "hosts").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match=ALLOWED):
+        read_hosts(None, str(tmp_path / "hosts"))
+
+
+@pytest.mark.parametrize(("name", "reason"), [("absent", "No such file or directory"), (".", "Is a directory")])
+def test_a_missing_file_is_refused(tmp_path, name, reason):
+    path = f"{tmp_path}/{name}"
+    with pytest.raises(ConfigurationError, match=rf"^launcher\.hostfile={path}: {reason}\. Name a file\.$"):
+        read_hosts(None, path)
+
+
+def test_both_are_refused(hostfile):
+    path = hostfile("node1 slots=2")
+    with pytest.raises(ConfigurationError, match=r"hosts is set too\. Set one of them to null\.$"):
+        read_hosts(["node1:2"], path)

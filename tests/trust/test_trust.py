@@ -1,0 +1,274 @@
+"""Which targets a config from others may name, and whom the user trusts. Real commands: test_trust_commands.py."""
+
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+from manyheads.runner.config.schema import CONF, GROUPS, options, read_option
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust import packages
+from manyheads.runner.trust.allowed_classes import is_harmless
+from manyheads.runner.trust.check import STEERING, refuse_untrusted, trust_in_force, untrusted
+from manyheads.runner.trust.guard import guarded, typed_values
+from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
+from tests.conftest import ROOT, execute
+from tests.in_process import small
+
+NOBODY = Trust()
+
+
+@pytest.fixture(autouse=True)
+def settings(tmp_path, monkeypatch):
+    """~/.config/manyheads.yaml of this test."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "manyheads.yaml"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_all_options_are_harmless(group):
+    for name in options(group):
+        target = read_option(group, name)["_target_"]
+        assert target == "???" or is_harmless(group, target)
+
+
+@pytest.mark.parametrize(
+    ("group", "target"),
+    [
+        ("loss", "torch.nn.CrossEntropyLoss"),
+        ("loss", "torch.nn.MSELoss"),
+        ("loss", "torch.nn.modules.loss.NLLLoss"),
+        ("model", "torch.nn.Linear"),
+        ("model", "torchvision.models.ResNet"),
+        ("model", "torchvision.ops.MLP"),
+        ("model", "manyheads.runner.model.small_cnn.rank.SmallCNN"),
+        ("optimizer", "torch.optim.RMSprop"),
+        ("scheduler", "torch.optim.lr_scheduler.StepLR"),
+        ("scheduler", "manyheads.runner.scheduler.rank.Schedule"),
+        ("data", "torchvision.datasets.FakeData"),
+        ("data", "torch.utils.data.TensorDataset"),
+        ("data", "manyheads.runner.data.synthetic.option.Synthetic"),
+        (None, "torchvision.transforms.v2.RandomHorizontalFlip"),
+        (None, "torchvision.transforms.ToTensor"),
+        (None, "torch.nn.ReLU"),
+    ],
+)
+def test_classes_that_anybody_may_name(group, target):
+    assert is_harmless(group, target)
+
+
+DANGEROUS = [
+    "torch.hub.load",
+    "torch.utils.cpp_extension.load",
+    "torch.utils.cpp_extension.subprocess.Popen",
+    "torch.load",
+    "torch.package.PackageImporter",
+    "torch.nn.modules.module.torch.hub.load",
+    "torch.nn.init.uniform_",
+    "torch.nn.functional.relu",
+    "torch.nn.utils.parametrize.copy",
+    "torch.nn.attention._fa3.register_flash_attention_fa3",
+    "torch.nn.attention.os.system",
+    "torch.nn.modules.adaptive.namedtuple",
+    "torch.optim.optimizer.defaultdict",
+    "torch.optim.__name__",
+    "torch.nn",
+    "torch.utils.data.datapipes.iter.FileOpener",
+    "torch.utils.data.IterDataPipe",
+    "torch.utils.model_dump.__main__.x",
+    "torchvision.models.resnet18",
+    "torchvision.models.get_model",
+    "torchvision.datasets.LSUN",
+    "torchvision.datasets.lsun.LSUNClass",
+    "torchvision.datasets.utils.extract_archive",
+    "manyheads.runner.run.run_folder.RunFolder",
+    "manyheads.runner.config.command_line.command_line",
+    "manyheads.runner.run.seal.sealed",
+    "manyheads.runner.data.imagefolder.option.Path",
+    "manyheads.launchers.agent.subprocess.Popen",
+    "manyheads.launchers.mpirun.run_agent",
+    "os.system",
+    "builtins.exec",
+    "subprocess.Popen",
+    "torchvision_evil.models.Net",
+    "torch_evil.nn.Net",
+    "x",
+    "",
+    ".",
+    "torch.nn.",
+]
+
+
+@pytest.mark.parametrize("group", [*GROUPS, "loss", None])
+@pytest.mark.parametrize("target", DANGEROUS)
+def test_whatever_else_is_not(group, target):
+    assert not is_harmless(group, target)
+
+
+@pytest.mark.parametrize("group", ["parallel", "precision", "launcher"])
+def test_strategies_precisions_and_launchers_are_the_projects_options_only(group):
+    for target in (
+        "manyheads.launchers.base.Launcher",
+        "manyheads.runner.parallel.base.rank.Parallel",
+        "torch.nn.Linear",
+    ):
+        assert not is_harmless(group, target)
+
+
+def test_a_class_of_one_group_is_none_of_another():
+    assert not is_harmless("optimizer", "torch.nn.Linear")
+    assert not is_harmless("model", "torch.optim.SGD")
+    assert not is_harmless("anything", "torch.nn.Linear")
+
+
+def test_own_options_are_known_without_torch():
+    code = (
+        "import sys; from manyheads.runner.config.schema import *\n"
+        "from manyheads.runner.trust.allowed_classes import is_harmless\n"
+        "for g in GROUPS:\n  for o in options(g):\n    t = read_option(g, o)['_target_']\n"
+        "    assert t == '???' or is_harmless(g, t)\n"
+        "assert is_harmless('loss', 'torch.nn.CrossEntropyLoss')\n"
+        "assert not is_harmless('model', 'os.system') and not is_harmless('model', 'torch.hub.load')\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = execute(sys.executable, "-c", code, cwd=ROOT)
+    assert done.code == 0, done.err
+
+
+class TestWhomTheUserTrusts:
+    def test_a_package_and_all_that_is_in_it(self):
+        trust = Trust(("my_package", "a.b"))
+        assert all(map(trust.covers, ["my_package", "my_package.Net", "my_package.x.Net", "a.b.C"]))
+        assert not any(map(trust.covers, ["my_package_evil.Net", "a.Net", "a.bc", "x.my_package.Net", ""]))
+
+    @pytest.mark.parametrize("typed", ["trust=[a,b.c]", "trust=a,b.c", "+trust=[a, b.c]", "++trust=['a',\"b.c\"]"])
+    def test_typed(self, typed):
+        assert split_typed(["seed=1", typed, "x=trust"]) == (["a", "b.c"], ["seed=1", "x=trust"])
+
+    @pytest.mark.parametrize("typed", ["trust=[a;b]", "trust=*", "trust=a b", "trust=a..b", "trust=[[a]]", "trust=1"])
+    def test_what_names_no_package_is_refused(self, typed):
+        with pytest.raises(ConfigurationError, match="names no package. Allowed: names of packages"):
+            split_typed([typed])
+
+    def test_by_all_three_ways(self, settings, monkeypatch):
+        assert trusted_packages() == ()
+        settings.write_text("trust: [a, b.c]\n")
+        monkeypatch.setenv("MANYHEADS_TRUST", "d, e")
+        assert trusted_packages(["f"]) == ("a", "b.c", "d", "e", "f")
+        settings.write_text("trust: a\n")
+        assert packages.of_file() == ["a"]
+
+    @pytest.mark.parametrize(
+        "content", ["[a]", "trust: [1]", "trust: {a: b}", "trusted: [a]", "a: [", "trust: ['a b']"]
+    )
+    def test_settings_that_say_something_else_are_refused(self, settings, content):
+        settings.write_text(content)
+        with pytest.raises(ConfigurationError, match=r"manyheads\.yaml"):
+            trusted_packages()
+
+    def test_an_environment_that_says_something_else_is_refused(self, monkeypatch):
+        monkeypatch.setenv("MANYHEADS_TRUST", "a/b")
+        with pytest.raises(ConfigurationError, match="MANYHEADS_TRUST=a/b names no package"):
+            trusted_packages()
+
+
+class TestARunConfig:
+    def test_of_the_projects_own_options_passes(self):
+        refuse_untrusted(small(), NOBODY)
+
+    @pytest.mark.parametrize("group", [*GROUPS, "loss"])
+    def test_every_target_is_looked_at(self, group):
+        config = small()
+        config[group]["_target_"] = "my_package.Thing"
+        assert untrusted(config, NOBODY) == [(f"{group}._target_", "my_package.Thing")]
+        assert untrusted(config, Trust(("my_package",))) == []
+        assert untrusted(config, Trust(own=((f"{group}._target_", "my_package.Thing"),))) == []
+        assert untrusted(config, Trust(own=(("other._target_", "my_package.Thing"),))) != []
+
+    def test_deeper_ones_too(self):
+        config = small()
+        config["model"]["inner"] = [{"block": {"_target_": "a.B", "norm": {"_target_": "torch.nn.ReLU"}}}]
+        config["_target_"] = "c.D"
+        config["x"] = {"_target_": ["e.F"]}
+        found = [("model.inner.0.block._target_", "a.B"), ("_target_", "c.D"), ("x._target_", ["e.F"])]
+        assert untrusted(config, NOBODY) == found
+
+    @pytest.mark.parametrize("key", STEERING)
+    def test_what_steers_programs_must_be_the_users(self, key):
+        group, name = key.split(".")
+        config = small()
+        config[group] |= {name: "--evil"}
+        assert untrusted(config, NOBODY) == [(key, "--evil")]
+        assert untrusted(config, Trust(own=((key, "--evil"),))) == []
+        assert untrusted(config, Trust((key,))) == []
+        assert untrusted(config, Trust((group,))) != []
+
+    def test_the_error_lists_all_and_says_how_to_trust_them(self):
+        config = small()
+        config["model"]["_target_"] = "my_package.nets.Net"
+        config["loss"]["_target_"] = "torch.hub.load"
+        config["data"]["_target_"] = "x\ny"
+        with pytest.raises(ConfigurationError) as caught:
+            refuse_untrusted(config, NOBODY)
+        text = str(caught.value)
+        for part in (
+            "model._target_=my_package.nets.Net",
+            "loss._target_=torch.hub.load",
+            r'data._target_="x\ny"',
+            "Look at that code first",
+            "trust=[torch.hub.load,my_package",
+            "MANYHEADS_TRUST=",
+            "manyheads.yaml",
+        ):
+            assert part in text, text
+        assert "\n" not in text
+
+    def test_it_can_not_say_itself_what_is_trusted(self):
+        with pytest.raises(ConfigurationError, match="no config can say what is trusted, only the user"):
+            refuse_untrusted({**small(), "trust": ["my_package"]}, Trust(("my_package",)))
+
+
+def test_what_is_typed_is_the_users_own():
+    typed = ["model._target_=a.B", "++loss._target_=c.D,e.F", "+x={_target_:g.H,y:{z:1}}", "optimizer._target_='i.J'"]
+    found = list(typed_values([*typed, "broken=[", "data._target_=choice(k.L,m.N)"]))
+    for pair in [
+        ("model._target_", "a.B"),
+        ("loss._target_", "c.D"),
+        ("loss._target_", "e.F"),
+        ("x._target_", "g.H"),
+        ("x.y.z", 1),
+        ("optimizer._target_", "i.J"),
+        ("data._target_", "m.N"),
+    ]:
+        assert pair in found
+    assert not any(key == "broken" for key, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        (["trust=[a]"], []),
+        (["seed=1", "trust=a,b", "-m"], ["seed=1", "-m"]),
+        (["-m", "+trust=a", "seed=1,2"], ["-m", "seed=1,2"]),
+        (["--config-name", "config", "++trust=a"], ["--config-name", "config"]),
+        (["--config-path", str(CONF)], ["--config-path", str(CONF)]),
+    ],
+)
+def test_trust_is_no_key_of_the_run_config(arguments, left):
+    assert guarded(["run.py", *arguments], home=CONF.parent) == ["run.py", *left]
+    assert trust_in_force() is None  # the project's own configs are not judged
+
+
+def test_a_rerun_from_a_pickle_is_refused():
+    with pytest.raises(ConfigurationError, match="unpickles"):
+        guarded(["run.py", "--experimental-rerun", "config.pickle"], home=CONF.parent)
+
+
+def test_a_config_may_not_hide_a_target_behind_another_key():
+    """Interpolations are resolved before the look."""
+    from manyheads.runner.trust.check import plain
+
+    composed = OmegaConf.create({"a": {"_target_": "x.Y"}, "model": "${a}", "loss": {"_target_": "${a._target_}"}})
+    found = untrusted(plain(composed), NOBODY)
+    assert ("model._target_", "x.Y") in found
+    assert ("loss._target_", "x.Y") in found
