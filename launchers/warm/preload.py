@@ -21,8 +21,6 @@ for name in (
     "manyheads.runner.loop.build",
     # What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank.
     "torch._inductor.config",
-    "manyheads.launchers.forked.rendezvous",  # of torchrun's agent
-    "torch.distributed.launcher.api",
     "torch.utils.serialization",
     "torchvision",
     "manyheads.runner.data.digits.option",

@@ -1,4 +1,4 @@
-"""The warm process: it has imported torch and the worker's code once; ranks and torchrun's agent are forked from it.
+"""The warm process: it has imported torch and the worker's code once; ranks are forked from it.
 
 It is multiprocessing's forkserver (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods),
 one for each process that launches runs. It has no thread and no CUDA context, so that a fork of it is as good as a
@@ -9,20 +9,18 @@ import multiprocessing
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from manyheads.launchers.base import variables_set
 from manyheads.launchers.signals import blocked_signals
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.parent_death import die_with_parent
 
 PRELOAD = "manyheads.launchers.warm.preload"
 # What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
@@ -107,35 +105,3 @@ def unburdened() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"], default._actual_context = main, method
-
-
-@contextmanager
-def own_server() -> Iterator[None]:
-    """In a forked process that has no threads yet: it can have some, since its own children are forked from a copy.
-
-    They are this process's descendants, and die with it. The agent's own threads would be no place to fork from.
-    """
-    address = connection.arbitrary_address("AF_UNIX")  # type: ignore[attr-defined]
-    alive, held = os.pipe()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen()
-        pid = os.fork()
-        if pid == 0:
-            os.close(held)
-            _serve(listener.fileno(), alive)
-    os.close(alive)
-    os.close(_server._forkserver_alive_fd)
-    _server._forkserver_address, _server._forkserver_alive_fd, _server._forkserver_pid = address, held, pid
-    try:
-        yield
-    finally:
-        stop()
-
-
-def _serve(listener: int, alive: int) -> NoReturn:
-    try:
-        die_with_parent()
-        forkserver.main(listener, alive, preload=[])
-    finally:
-        os._exit(0)

@@ -26,11 +26,6 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
 
     ``run``: what it does; None to train.
     """
-    os._exit(work(path, run=run))  # whatever threads a broken collective has left behind
-
-
-def work(path: str, *, run: Run | None = None) -> int:
-    """Be one rank as ``main`` is, but return the exit code."""
     folder = RunFolder(path)
     rank, local_rank, world_size = place()
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
@@ -47,7 +42,7 @@ def work(path: str, *, run: Run | None = None) -> int:
         heartbeat.leave(FAILED)
     sys.stdout.flush()
     logging.shutdown()
-    return code
+    os._exit(code)  # whatever threads a broken collective has left behind
 
 
 def run_rank(

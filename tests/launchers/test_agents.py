@@ -230,8 +230,8 @@ def test_an_outer_launchers_place_is_not_passed_on(started, monkeypatch, kind):
 
 
 def test_torchruns_command_line(job, tmp_path):
-    command = torchrun.command(job(3))
-    assert follows(command, "--nproc-per-node") == ["3"]
+    command = torchrun.command(job(3), "/scratch")
+    assert (follows(command, "--nproc-per-node"), follows(command, "--log-dir")) == (["3"], ["/scratch"])
     assert command[-3:] == ["-m", "manyheads.runner.loop.main", str(tmp_path / "run")]
     assert "--standalone" in command
 
