@@ -101,6 +101,19 @@ def test_an_experiment_changes_something(option):
         assert check(compose("config", [f"experiment={option}"])) != check(compose("config", ["~experiment"]))
 
 
+@pytest.mark.parametrize("optimizer", options("optimizer"))
+@pytest.mark.parametrize("experiment", [[], ["experiment=digits_quick"]])
+def test_the_default_run_changes_the_learning_rate_of_sgd_alone(optimizer, experiment):
+    given = ["optimizer._target_=torch.optim.RMSprop"] if optimizer == "custom" else []
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", [f"optimizer={optimizer}", *given, *experiment])
+        chosen = compose("config", [f"optimizer={optimizer}", *given, *experiment, "optimizer.lr=0.3"])
+    own = read_option("optimizer", optimizer)["lr"]
+    assert config.optimizer.lr == (0.02 if optimizer in ("sgd", "fused_sgd") else own)
+    assert (config.trainer.epochs, config.scheduler.warmup_epochs) == (15, 1)
+    assert chosen.optimizer.lr == 0.3
+
+
 @pytest.mark.parametrize("option", options("parallel"))
 def test_a_launcher_on_the_command_line_wins(option):
     with initialize_config_dir(str(CONF), version_base="1.3"):
