@@ -27,7 +27,10 @@ test-gpu: $(STAMP)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
 
 # Against other libraries too, where they are: pip install -e '.[bench]'. Some fifteen minutes, on a quiet machine.
 bench: $(STAMP)

@@ -32,7 +32,7 @@ class Torchrun(Launcher):
 
 
 def command(job: Job, scratch: str) -> list[str]:
-    """torchrun's command line for one machine. ``scratch``: a folder for files of its own, which it would leave."""
+    """Torchrun's command line for one machine. ``scratch``: a folder for files of its own, which it would leave."""
     options = ["--standalone", "--local-addr", "127.0.0.1", "--log-dir", scratch, "--nproc-per-node", str(job.ranks)]
     return [sys.executable, "-m", "torch.distributed.run", *options, "-m", job.main, str(job.folder.path)]
 

@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 from manyheads.runner.checkpoint.rank import Checkpoints
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.schema import CONF
+from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.loop import build
-from manyheads.runner.loop.breakdown import TRAINING
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.run.heartbeat import Heartbeat

@@ -38,6 +38,7 @@ def planning(jobs: int) -> None:
 
 
 def all_excluded() -> None:
+    """Say that the sweep has no job left."""
     Console(stderr=True, highlight=False).print("Every job was excluded: nothing is left to run.")
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from manyheads.runner.config.rules import EVERY
+from manyheads.runner.checkpoint.every import EVERY
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder, whole_file
 
@@ -91,7 +91,7 @@ def complete(path: str | Path) -> dict[str, Any]:
 
 
 def _compare_checksums(path: str | Path) -> None:
-    """torch writes a checksum of each part, but does not compare it when it loads."""
+    """Torch writes a checksum of each part, but does not compare it when it loads."""
     with zipfile.ZipFile(path) as archive:
         if damaged := archive.testzip():
             raise ValueError(f"the checksum of {damaged} is wrong")

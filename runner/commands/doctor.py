@@ -41,6 +41,7 @@ def examine() -> None:
 
 
 def describe_machine() -> dict[str, str]:
+    """What the doctor's first table says, by name."""
     gpus = hardware.gpu_names()
     cuda = hardware.torch_cuda_version()
     if gpus:

@@ -96,6 +96,7 @@ def job() -> Iterator[RunFolder]:
 
 
 def in_sweep() -> bool:
+    """Whether Hydra runs this job as one of a sweep's."""
     return HydraConfig.get().mode == RunMode.MULTIRUN
 
 

@@ -1,9 +1,10 @@
 """Which values a key of the run config may have: one rule a key, in the words that an error prints."""
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from manyheads.runner.checkpoint.every import EVERY
 
 
 class Rule(NamedTuple):
@@ -14,14 +15,17 @@ class Rule(NamedTuple):
 
 
 def is_whole(value: Any) -> bool:
+    """Whether it is an int, of which bool is none here."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
+    """Whether it is an int or a float, infinity included, NaN not."""
     return is_whole(value) or (isinstance(value, float) and not math.isnan(value))
 
 
 def whole(lowest: int, highest: int | None = None) -> Rule:
+    """A whole number between these bounds, which are allowed themselves."""
     text = f"a whole number from {lowest}" + (f" to {highest}" if highest is not None else "")
     return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest))
 
@@ -29,6 +33,7 @@ def whole(lowest: int, highest: int | None = None) -> Rule:
 def number(
     *, at_least: float | None = None, above: float | None = None, below: float | None = None, infinite: bool = False
 ) -> Rule:
+    """A number within these bounds."""
     bounds = [("at least", at_least), ("above", above), ("below", below)]
     text = " ".join(["a number", *(f"{word} {bound:g}" for word, bound in bounds if bound is not None)])
     return Rule(
@@ -44,14 +49,17 @@ def number(
 
 
 def choice(*values: str) -> Rule:
+    """One of these words."""
     return Rule(", ".join(values), lambda v: v in values)
 
 
 def either(*rules: Rule) -> Rule:
+    """What any of these rules accepts."""
     return Rule(" or ".join(rule.allowed for rule in rules), lambda v: any(rule.accepts(v) for rule in rules))
 
 
 def list_of(rule: Rule) -> Rule:
+    """A list whose items all follow one rule."""
     return Rule(f"a list, each {rule.allowed}", lambda v: isinstance(v, list) and all(map(rule.accepts, v)))
 
 
@@ -60,7 +68,6 @@ BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool))
 TEXT = Rule("text", lambda v: isinstance(v, str) and v != "")
 AUTO = choice("auto")
 CLASS = Rule("the dotted name of a class", lambda v: isinstance(v, str) and "." in v)
-EVERY = re.compile(r"(\d+)epochs?")
 
 RULES: dict[str, Rule] = {
     "seed": whole(0),

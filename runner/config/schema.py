@@ -4,10 +4,9 @@
 """
 
 import copy
-import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.rules import rule_for
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("model", "data", "optimizer", "scheduler", "precision", "launcher", "parallel")
@@ -52,6 +52,7 @@ def is_run_config(composed: DictConfig) -> bool:
 
 
 def options(group: str) -> list[str]:
+    """The names of a group's options, in alphabetical order."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
@@ -81,20 +82,9 @@ def option_of(group: str, section: Any) -> dict[str, Any] | None:
 
 
 def no_such_option(group: str, name: str) -> str:
+    """The error's text for a name that is no option of the group."""
     known = options(group)
     return f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    return _suggest(_similar(name, names))
-
-
-def _similar(name: str, names: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(name, list(names), n=3, cutoff=0.55)
-
-
-def _suggest(names: list[str]) -> str:
-    return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
 def unknown_key(key: str) -> str:
@@ -104,13 +94,13 @@ def unknown_key(key: str) -> str:
         owners = [f"{section}={option}" for option in options(section) if name in read_option(section, option)]
         return f"{key} is a key of {', '.join(owners)} only."
     siblings = [known.rpartition(".")[2] for known in known_keys() if known.rpartition(".")[0] == section]
-    found = [f"{section}{dot}{sibling}" for sibling in _similar(name, siblings)]
+    found = [f"{section}{dot}{sibling}" for sibling in similar(name, siblings)]
     leaves = {known: known.rpartition(".")[2] for known in known_keys()}
     found = found or [known for known, leaf in leaves.items() if leaf == name]
     if not found and not (section and siblings):
-        similar = _similar(name, sorted(set(leaves.values())))
-        found = [known for wanted in similar for known, leaf in leaves.items() if leaf == wanted]
-    return f"{key} is not a key of the run config.{_suggest(found[:3])}"
+        wanted_leaves = similar(name, sorted(set(leaves.values())))
+        found = [known for wanted in wanted_leaves for known, leaf in leaves.items() if leaf == wanted]
+    return f"{key} is not a key of the run config.{suggest(found[:3])}"
 
 
 @cache

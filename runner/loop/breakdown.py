@@ -18,9 +18,9 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.loop.meter import Sums
 
-TRAINING = ("data", "compute", "communication", "optimizer", "logging")  # parts of the training time
 SAMPLED = tuple(f"sampled_{part}" for part in TRAINING[1:])
 SAMPLE_SECONDS = 0.25
 SETTLE_SECONDS = 0.001  # from an epoch's beginning, when caches are cold

@@ -134,6 +134,7 @@ def build_reporter(
 
 
 def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
+    """The loop's part of the config's trainer section."""
     total = trainer["epochs"] * updates_per_epoch
     total = min(total, trainer["max_steps"] or total)
     return Settings(

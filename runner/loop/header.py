@@ -40,10 +40,12 @@ def header(
 
 
 def device_name(device: torch.device) -> str:
+    """A GPU's own name; else the type of device, such as "cpu"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun in the singular or plural."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 

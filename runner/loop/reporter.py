@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.logger.csv.rank import SCORES, Recorder
+from manyheads.runner.logger.csv.columns import SCORES
+from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.meter import Sums

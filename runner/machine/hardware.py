@@ -45,6 +45,7 @@ def _text(value: str | bytes) -> str:
 
 
 def driver_version() -> str:
+    """The NVIDIA driver's version, or "" where there is none."""
     return _driver()[0]
 
 
@@ -84,6 +85,7 @@ def cores_for_each(ranks: int) -> int:
 
 
 def cpu_model() -> str:
+    """The processor's name, or "unknown"."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:

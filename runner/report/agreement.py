@@ -102,7 +102,7 @@ def departure(
 
 def _relative(a: float, b: float, floor: float) -> float:
     if not (math.isfinite(a) and math.isfinite(b)):
-        return 0.0 if math.isnan(a) and math.isnan(b) or a == b else math.inf
+        return 0.0 if (math.isnan(a) and math.isnan(b)) or a == b else math.inf
     return abs(a - b) / max(abs(a), abs(b), floor, 1e-300)
 
 

@@ -23,6 +23,7 @@ def charts(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def epoch_times(comparison: Comparison, style: Look) -> dict[str, Any]:
+    """Seconds per epoch of each row as a bar, with its spread."""
     data: list[dict[str, Any]] = []
     for index, row in enumerate(comparison.rows):
         value, low, high = row.measures.seconds, row.measures.low, row.measures.high
@@ -58,6 +59,7 @@ def epoch_times(comparison: Comparison, style: Look) -> dict[str, Any]:
 
 
 def accuracies(comparison: Comparison, style: Look) -> dict[str, Any]:
+    """Accuracy against training time, a line for each row."""
     data: list[dict[str, Any]] = []
     for index, row in enumerate(comparison.rows):
         times, values = accuracy_curve(row)
@@ -69,6 +71,7 @@ def accuracies(comparison: Comparison, style: Look) -> dict[str, Any]:
 
 
 def throughputs(comparison: Comparison, style: Look) -> dict[str, Any]:
+    """Samples per second against the batch size."""
     data: list[dict[str, Any]] = []
     dashes = batch_dashes(comparison, style)
     for rows in throughput_lines(comparison).values():
@@ -110,6 +113,7 @@ def losses(comparison: Comparison, style: Look) -> dict[str, Any]:
 
 
 def gpu_load(comparison: Comparison, style: Look) -> dict[str, Any]:
+    """The load of the GPUs over time, where it was sampled."""
     data: list[dict[str, Any]] = []
     for index, row in enumerate(comparison.rows):
         gpu = row.first.run.gpu

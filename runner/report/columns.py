@@ -51,6 +51,7 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None, digits: int = 2) -> str:
+    """A number with a percent sign, or nothing."""
     return NONE if value is None else f"{value:.{digits}f} %"
 
 

@@ -2,8 +2,9 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from manyheads.runner.report.reading import Run
 
@@ -114,11 +115,11 @@ def _devices(run: Run, ranks: int | None) -> int | None:
     return ranks
 
 
-def _finite(values) -> list[float]:
+def _finite(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
-def _number(value) -> float | None:
+def _number(value: Any) -> float | None:
     return value if isinstance(value, (int, float)) else None
 
 
@@ -148,7 +149,7 @@ def fold(measured: Sequence[Measures]) -> Measures:
     )
 
 
-def _median(values) -> float | None:
+def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 

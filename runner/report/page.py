@@ -65,7 +65,7 @@ def _row(row: Row, columns: list[Column], folder: Path) -> dict[str, Any]:
     cells = []
     for column in columns:
         value = column.value(row)
-        order = "" if value is None or isinstance(value, float) and math.isnan(value) else value
+        order = "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
         cells.append({"text": column.text(row), "order": order, "name": column.name})
     target = os.path.relpath(row.first.run.folder, folder.absolute())
     link = quote(Path(target).as_posix()) + "/" if row.first.run.folder.is_dir() else None

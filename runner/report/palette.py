@@ -20,8 +20,11 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 @dataclass(frozen=True)
 class Look:
-    """How rows are drawn. ``name``, ``colour``, ``dash``: by the row's number; ``hues``, ``dashes``: what they
-    mean. ``hue_key``: the swept key that the colours tell apart."""
+    """How rows are drawn.
+
+    ``name``, ``colour``, ``dash``: by the row's number; ``hues``, ``dashes``: what they mean. ``hue_key``: the swept
+    key that the colours tell apart.
+    """
 
     name: dict[str, str]
     colour: dict[str, str]
@@ -49,6 +52,7 @@ def look(comparison: Comparison) -> Look:
 
 
 def short(text: str, most: int = 28) -> str:
+    """The text, cut in its middle where it is longer than ``most``."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -147,6 +147,7 @@ def batch_dashes(comparison: Comparison, style: Look) -> dict[str, str]:
 
 
 def batch(row: Row) -> int:
+    """The row's global batch size."""
     return row.first.run.config.get(BATCH, 0)
 
 

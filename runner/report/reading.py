@@ -54,8 +54,10 @@ def flatten(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
-    """A table of numbers, by column, or some of its columns; empty cells are NaN. Torn lines, as of a killed writer,
-    are left out."""
+    """A table of numbers, by column, or some of its columns.
+
+    Empty cells are NaN. Torn lines, as a killed writer leaves them, are left out.
+    """
     try:
         text = path.read_text(errors="replace")
     except OSError:

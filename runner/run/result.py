@@ -1,6 +1,7 @@
 """result.json: what a run came to. Rank 0 writes what it knows, the parent completes it, however the run ended."""
 
 import csv
+from pathlib import Path
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
@@ -67,7 +68,7 @@ def last_known(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def _last_row(path) -> dict[str, str]:
+def _last_row(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     with open(path, newline="") as file:

@@ -1,6 +1,7 @@
 """Learning rates as a function of the update's number, so that a resumed run needs no history."""
 
 import math
+from typing import Any
 
 from torch.optim import Optimizer
 
@@ -41,7 +42,7 @@ class Constant(Schedule):
 class Step(Schedule):
     """Multiplied by ``gamma`` every ``every_epochs`` epochs."""
 
-    def __init__(self, optimizer: Optimizer, *, every_epochs: float, gamma: float, **common):
+    def __init__(self, optimizer: Optimizer, *, every_epochs: float, gamma: float, **common: Any) -> None:
         super().__init__(optimizer, **common)
         self._every, self._gamma = every_epochs * self.updates_per_epoch, gamma
 
@@ -55,7 +56,7 @@ class Cosine(Schedule):
     Source: Loshchilov and Hutter 2016 (https://arxiv.org/abs/1608.03983), without restarts.
     """
 
-    def __init__(self, optimizer: Optimizer, *, final_factor: float, **common):
+    def __init__(self, optimizer: Optimizer, *, final_factor: float, **common: Any) -> None:
         super().__init__(optimizer, **common)
         self._final = final_factor
 

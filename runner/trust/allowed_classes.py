@@ -3,7 +3,6 @@
 import importlib
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -61,19 +60,6 @@ def _is_class(kind: str, target: str) -> bool:
         return False
     if kind == "transforms":
         return _is_below(f"{found.__module__}.", PLACES[kind])
-    return issubclass(found, _bases(kind))
+    from manyheads.runner.trust.rank import BASES
 
-
-def _bases(kind: str) -> tuple[Any, ...]:
-    import torch
-
-    from manyheads.runner.data.base.option import Data
-    from manyheads.runner.scheduler.rank import Schedule
-
-    return {
-        "model": (torch.nn.Module,),
-        "loss": (torch.nn.Module,),
-        "optimizer": (torch.optim.Optimizer,),
-        "scheduler": (torch.optim.lr_scheduler.LRScheduler, Schedule),
-        "data": (torch.utils.data.Dataset, Data),
-    }[kind]
+    return issubclass(found, BASES[kind])

@@ -1,5 +1,6 @@
 """How ranks are started by other programs, and what those say of them; nothing is started but a pipe's two ends."""
 
+import itertools
 import os
 import sys
 import threading
@@ -138,7 +139,7 @@ def launcher(kind: type[Launcher], *, ranks: int = 2, **options) -> Launcher:
 
 def follows(command: list[str], name: str) -> list[str]:
     """The values of an option in a command line."""
-    return [value for option, value in zip(command, command[1:], strict=False) if option == name]
+    return [value for option, value in itertools.pairwise(command) if option == name]
 
 
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])

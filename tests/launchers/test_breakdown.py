@@ -7,7 +7,7 @@ import pytest
 from manyheads.launchers.base import launch
 from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES, unavailable
 from manyheads.runner.config.schema import options
-from manyheads.runner.loop.breakdown import TRAINING
+from manyheads.runner.logger.csv.columns import TRAINING
 from tests import in_process
 from tests.launchers.conftest import freeze
 

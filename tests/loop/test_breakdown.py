@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.loop import breakdown
-from manyheads.runner.loop.breakdown import TRAINING, Breakdown, parts
+from manyheads.runner.loop.breakdown import Breakdown, parts
 from manyheads.runner.loop.meter import Sums
 from tests.in_process import attempt, rows, small, train
 from tests.loop.test_trainer import weights

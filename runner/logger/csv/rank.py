@@ -6,31 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.logger.csv.columns import EPOCH_COLUMNS, SCORES, STEP_COLUMNS
 from manyheads.runner.logger.tensorboard.rank import Board
-from manyheads.runner.loop.breakdown import TRAINING
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
-STEP_COLUMNS = ("epoch", "step", "samples", "loss", "lr", "grad_norm", "samples_per_second", "data_fraction")
-EPOCH_COLUMNS = (
-    "epoch",
-    "step",
-    "started",
-    "train_seconds",
-    "train_loss",
-    "train_acc1",
-    "train_acc5",
-    "val_seconds",
-    "val_loss",
-    "val_acc1",
-    "val_acc5",
-    "val_samples",
-    "samples_per_second",
-    "peak_memory_mb",
-    *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")),
-)
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
-SCORES = [f"{split}_{name}" for split in ("train", "val") for name in ("loss", "acc1", "acc5")]
 EPOCH_TAGS = {name: f"epoch/{name}" for name in SCORES}
 
 

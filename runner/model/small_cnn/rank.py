@@ -1,5 +1,7 @@
 """model=small_cnn: a small convolutional net without normalisation layers, the same on any number of ranks."""
 
+import itertools
+
 from torch import Tensor, nn
 
 
@@ -14,7 +16,7 @@ class SmallCNN(nn.Module):
         channels = [3, width, 2 * width, 4 * width]
         stages = [
             layer
-            for before, after in zip(channels, channels[1:], strict=False)
+            for before, after in itertools.pairwise(channels)
             for layer in (nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
         ]
         self.features = nn.Sequential(*stages, nn.AdaptiveAvgPool2d(2), nn.Flatten())

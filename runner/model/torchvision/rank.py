@@ -11,9 +11,9 @@ import torchvision
 from torch import nn
 from torchvision import models
 
-from manyheads.runner.config.schema import nearest
 from manyheads.runner.model.rank.pretrained import load_weights
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest
 
 # Models that are built for one size of image, and the argument that says which.
 SIZED = {"vit_": "image_size", "maxvit_": "input_size"}
@@ -71,7 +71,7 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
 
 
 def pretrained_state(name: str, weights: str) -> dict[str, torch.Tensor]:
-    """torchvision's own weights, by the name of their enum entry; downloaded once per machine."""
+    """Torchvision's own weights, by the name of their enum entry; downloaded once per machine."""
     known = models.get_model_weights(name)
     entry = weights.rpartition(".")[2]
     if entry not in known.__members__:

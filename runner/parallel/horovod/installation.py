@@ -16,6 +16,7 @@ MARKS = {"gloo": b"GlooController", "mpi": b"MPIController", "nccl": b"NCCLAllre
 
 @cache
 def version() -> str | None:
+    """The installed version of Horovod, or None."""
     try:
         return metadata.version("horovod")
     except metadata.PackageNotFoundError:
@@ -62,6 +63,7 @@ def has(feature: str) -> bool:
 
 
 def controllers() -> list[str]:
+    """Those of gloo and mpi that were compiled in."""
     return [name for name in ("gloo", "mpi") if has(name)]
 
 

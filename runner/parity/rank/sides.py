@@ -161,4 +161,5 @@ class Compared:
 
 
 def finite(tensors: dict[str, Tensor | None]) -> bool:
+    """Whether all numbers are finite; None stands for a gradient that does not exist."""
     return all(tensor is None or bool(tensor.isfinite().all()) for tensor in tensors.values())

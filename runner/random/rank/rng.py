@@ -44,6 +44,7 @@ def seed_sample(key: int) -> None:
 
 
 def seed_everything(seed: int) -> None:
+    """Seed this process's generators: torch's, also of GPUs, Python's and NumPy's."""
     torch.manual_seed(seed)  # CUDA generators too
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -64,6 +65,7 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: dict[str, Any]) -> None:
+    """Put this process's generators back to what ``get_state`` returned."""
     torch.set_rng_state(state["torch"])
     version, internal, gauss = state["random"]
     random.setstate((version, tuple(internal.tolist()), gauss))

@@ -1,5 +1,6 @@
 """An index of class folders that is kept: it must never be believed when it is not true any more."""
 
+import itertools
 import multiprocessing
 import os
 import time
@@ -51,7 +52,7 @@ def tick(scratch: Path) -> None:
 
 def names(listing: Listing) -> list[str]:
     ends = [0, *listing.ends]
-    return [os.fsdecode(listing.names[start:end]) for start, end in zip(ends, ends[1:], strict=False)]
+    return [os.fsdecode(listing.names[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def files(folder: Path, classes: list[str]) -> list[str]:
