@@ -34,16 +34,18 @@ def composed(group, option):
         return compose("config", [f"{group}={option}", *given])
 
 
-def class_of(group, option):
+def target_of(group, option):
     module, _, name = read_option(group, option)["_target_"].rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
-def arguments(kind):
-    """Names that the class can be given: its own and, where it passes others on, those of its bases."""
+def arguments(target):
+    """Names that a class or function can be given: its own and, where a class passes others on, those of its bases."""
+    if inspect.isfunction(target):
+        return set(inspect.signature(target).parameters)
     names = set()
-    for base in kind.__mro__:
-        method = base.__dict__.get("__new__" if "__new__" in base.__dict__ else "__init__")
+    for base in target.__mro__:
+        method = base.__dict__.get("__init__")
         parameters = inspect.signature(method).parameters.values() if method is not None else []
         names |= {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
         if method is not None and not any(p.kind == p.VAR_KEYWORD for p in parameters):
@@ -141,4 +143,4 @@ def test_every_scheduler_has_a_warm_up(option):
 def test_its_keys_are_what_its_class_takes(group, option):
     keys = set(read_option(group, option)) - {"_target_", "name"}
     keys -= {"data": LOADING, "optimizer": FITTING, "model": {"pretrained"}}.get(group, set())
-    assert keys - arguments(class_of(group, option)) == set()
+    assert keys - arguments(target_of(group, option)) == set()

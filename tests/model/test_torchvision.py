@@ -7,7 +7,7 @@ from torch.utils._device import DeviceContext
 from torchvision import models
 
 from manyheads.runner.model.rank.pretrained import load_weights
-from manyheads.runner.model.torchvision.rank import AUXILIARY, SIZED, SMALLEST, TorchvisionModel, names
+from manyheads.runner.model.torchvision.rank import AUXILIARY, SIZED, SMALLEST, names, torchvision_model
 from manyheads.runner.run.errors import ConfigurationError
 
 TOO_SMALL_32 = {"alexnet": 63, "inception_v3": 75, "maxvit_t": 224, "vit_h_14": 28}
@@ -25,7 +25,7 @@ class OnMeta(DeviceContext):
 
 def build(name: str, *, image_size: int, num_classes: int = 7) -> nn.Module:
     with OnMeta(torch.device("meta")):
-        model = TorchvisionModel(name=name, num_classes=num_classes, image_size=image_size)
+        model = torchvision_model(name=name, num_classes=num_classes, image_size=image_size)
     return model.to("meta")
 
 
@@ -89,13 +89,13 @@ def test_one_pixel_less_than_the_smallest_is_refused_and_would_indeed_fail(name,
 
 def test_an_unknown_image_size_is_left_to_the_model():
     with OnMeta(torch.device("meta")):
-        model = TorchvisionModel(name="vit_b_16", num_classes=7, image_size=None)
+        model = torchvision_model(name="vit_b_16", num_classes=7, image_size=None)
     assert logits(model, 224).shape == (2, 7)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_ones():
     with pytest.raises(ConfigurationError, match=r"model\.name=resnet51: .* Did you mean .*resnet50.*doctor --models"):
-        TorchvisionModel(name="resnet51", num_classes=7, image_size=32)
+        torchvision_model(name="resnet51", num_classes=7, image_size=32)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -117,7 +117,7 @@ def test_all_but_the_classifier_is_loaded(name):
     given = models.get_model(name, num_classes=5).state_dict()
     for classes in (5, 3):
         torch.manual_seed(2)
-        model = TorchvisionModel(name=name, num_classes=classes, image_size=64)
+        model = torchvision_model(name=name, num_classes=classes, image_size=64)
         load_weights(model, given, "given")
         differing = [key for key, weight in model.state_dict().items() if not torch.equal(weight, given[key])]
         own = {key.rpartition(".")[0] for key in differing}
@@ -126,7 +126,7 @@ def test_all_but_the_classifier_is_loaded(name):
 
 
 def test_another_model_s_weights_are_refused():
-    model = TorchvisionModel(name="squeezenet1_1", num_classes=3, image_size=32)
+    model = torchvision_model(name="squeezenet1_1", num_classes=3, image_size=32)
     before = {key: weight.clone() for key, weight in model.state_dict().items()}
     for other in ("squeezenet1_0", "shufflenet_v2_x0_5"):
         with pytest.raises(ConfigurationError, match=r"model\.pretrained=other\.pt holds the weights of another model"):
@@ -149,7 +149,7 @@ def no_network(monkeypatch, tmp_path):
 @pytest.mark.timeout(20)
 def test_weights_that_cannot_be_downloaded(weights):
     with pytest.raises(ConfigurationError, match=r"model\.pretrained=\S+ https://download\S+ can't be downloaded"):
-        TorchvisionModel(name="mobilenet_v3_small", num_classes=3, image_size=32, weights=weights)
+        torchvision_model(name="mobilenet_v3_small", num_classes=3, image_size=32, weights=weights)
 
 
 def test_downloaded_weights_are_used_from_then_on(monkeypatch, tmp_path):
@@ -161,11 +161,11 @@ def test_downloaded_weights_are_used_from_then_on(monkeypatch, tmp_path):
     torch.manual_seed(1)
     given = models.mobilenet_v3_small().state_dict()
     torch.save(given, path)
-    model = TorchvisionModel(name="mobilenet_v3_small", num_classes=3, image_size=32, weights="DEFAULT")
+    model = torchvision_model(name="mobilenet_v3_small", num_classes=3, image_size=32, weights="DEFAULT")
     assert torch.equal(model.features[0][0].weight, given["features.0.0.weight"])
     assert model.classifier[3].weight.shape[0] == 3
 
 
 def test_unknown_weights_are_refused_with_those_that_there_are():
     with pytest.raises(ConfigurationError, match=r"neither a local file nor .* Allowed: IMAGENET1K_V1, IMAGENET1K_V2"):
-        TorchvisionModel(name="resnet50", num_classes=3, image_size=32, weights="IMAGENET22K")
+        torchvision_model(name="resnet50", num_classes=3, image_size=32, weights="IMAGENET22K")

@@ -31,29 +31,30 @@ def names() -> list[str]:
     return models.list_models(module=torchvision.models)
 
 
-class TorchvisionModel:
-    """Builds the model of that name; calling the class returns torchvision's own module."""
+def torchvision_model(*, name: str, num_classes: int, image_size: int | None, weights: str | None = None) -> nn.Module:
+    """torchvision's own module of that name, for images of ``image_size`` pixels a side.
 
-    def __new__(cls, *, name: str, num_classes: int, image_size: int | None, weights: str | None = None) -> nn.Module:  # type: ignore[misc]
-        if name not in names():
-            raise ConfigurationError(
-                f"model.name={name}: torchvision {torchvision.__version__} has no such classification model."
-                f"{nearest(name, names())} `python -m runner doctor --models` lists them."
-            )
-        options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
-        if options and weights is not None:  # these two's weights were trained on images normalised in another way
-            options["transform_input"] = True
-        if image_size is not None:
-            options |= _size_options(name, image_size)
-        try:
-            model = models.get_model(name, weights=None, num_classes=num_classes, **options)
-        except (ValueError, AssertionError) as error:
-            raise ConfigurationError(
-                f"model.name={name} can't be built for data.image_size={image_size}: {error}"
-            ) from None
-        if weights is not None:
-            load_weights(model, pretrained_state(name, weights), weights)
-        return model
+    ``weights``: None for random ones, or an entry of its weights enum. Raises ConfigurationError.
+    """
+    if name not in names():
+        raise ConfigurationError(
+            f"model.name={name}: torchvision {torchvision.__version__} has no such classification model."
+            f"{nearest(name, names())} `python -m runner doctor --models` lists them."
+        )
+    options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
+    if options and weights is not None:  # these two's weights were trained on images normalised in another way
+        options["transform_input"] = True
+    if image_size is not None:
+        options |= _size_options(name, image_size)
+    try:
+        model = models.get_model(name, weights=None, num_classes=num_classes, **options)
+    except (ValueError, AssertionError) as error:
+        raise ConfigurationError(
+            f"model.name={name} cannot be built for data.image_size={image_size}: {error}"
+        ) from None
+    if weights is not None:
+        load_weights(model, pretrained_state(name, weights), weights)
+    return model
 
 
 def _size_options(name: str, image_size: int) -> dict[str, Any]:
