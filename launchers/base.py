@@ -20,6 +20,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.layout import refuse_other_machines
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -175,5 +176,6 @@ def _instantiate(section: dict[str, Any], *, apart: bool) -> Launcher:
         kind = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError):
         raise ConfigurationError(f"launcher._target_={target}: there is no such class.") from None
+    refuse_other_machines(section)  # which a run may name that was frozen before
     launcher = kind(**{key: value for key, value in section.items() if key != "_target_"})
     return launcher.apart() if apart else launcher

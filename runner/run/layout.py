@@ -1,6 +1,7 @@
 """The machines of a run, as ``launcher.hosts`` or ``launcher.hostfile`` names them."""
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,28 @@ def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:
         raise ConfigurationError(f"launcher.hostfile={hostfile}: {error.strerror}. Name a file.") from None
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     return _parse(f"launcher.hostfile={hostfile}", list(filter(None, lines)), _LINE, "lines of the form: name slots=2")
+
+
+def refuse_other_machines(launcher: dict[str, Any]) -> None:
+    """Raises ConfigurationError when a launcher's ``hosts`` or ``hostfile`` names another machine than this one.
+
+    A rank there would exit at once: it watches the process id of its parent, which is one of this machine.
+    """
+    hosts, hostfile = launcher.get("hosts"), launcher.get("hostfile")
+    allowed = names_of_this_machine()
+    for name in read_hosts(hosts, hostfile):
+        if name.lower() not in allowed:
+            key = f"launcher.hosts=[{','.join(hosts)}]" if hosts is not None else f"launcher.hostfile={hostfile}"
+            raise ConfigurationError(
+                f"{key} names {name}, another machine; runs on several machines are not supported yet. Allowed: "
+                f"{', '.join(sorted(allowed))}. Set it to null, and launcher.nproc_per_node to the number of ranks."
+            )
+
+
+def names_of_this_machine() -> set[str]:
+    """In lower case, which host names do not distinguish."""
+    name = socket.gethostname().lower()
+    return {"localhost", "127.0.0.1", name, name.partition(".")[0]}
 
 
 def _parse(key: str, entries: list[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:

@@ -1,9 +1,15 @@
 """The machines of a run, listed or in a file."""
 
+import socket
+
 import pytest
 
+from manyheads.launchers.base import launch
+from manyheads.runner.config.schema import read_option
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import read_hosts
+from manyheads.runner.run.layout import read_hosts, refuse_other_machines
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import config
 
 ALLOWED = r"with each machine once and the same number of ranks on every machine\.$"
 
@@ -115,3 +121,32 @@ def test_both_are_refused(hostfile):
     path = hostfile("node1 slots=2")
     with pytest.raises(ConfigurationError, match=r"hosts is set too\. Set one of them to null\.$"):
         read_hosts(["node1:2"], path)
+
+
+def start(tmp_path, **options):
+    folder = RunFolder(tmp_path / "run")
+    launcher = {**read_option("launcher", "mpirun"), "nproc_per_node": 2, "threads_per_rank": 1, **options}
+    folder.write_config({"launcher": launcher})
+    launch(folder)
+
+
+ELSEWHERE = r"names node1, another machine; .* not supported yet\. Allowed: .*localhost.*\. Set it to null, and "
+
+
+@pytest.mark.parametrize("name", ["horovodrun", "mpirun"])
+@pytest.mark.parametrize("key", ["hosts", "hostfile"])
+def test_another_machine_is_refused_before_anything_starts(hostfile, tmp_path, name, key):
+    value = ["localhost:2", "node1:2"] if key == "hosts" else hostfile("localhost slots=2\nnode1 slots=2\n")
+    overrides = ("parallel=ddp", f"launcher={name}", f"launcher.{key}={value}".replace("'", ""))
+    with pytest.raises(ConfigurationError, match=rf"^launcher\.{key}=.* {ELSEWHERE}"):
+        config(*overrides)
+    with pytest.raises(ConfigurationError, match=rf"^launcher\.{key}=.* {ELSEWHERE}"):  # as when an old run is resumed
+        start(tmp_path, **{key: value})
+
+
+def test_every_name_of_this_machine_is_allowed():
+    names = ("localhost", "LOCALHOST", "127.0.0.1", socket.gethostname())
+    for name in names:
+        refuse_other_machines({"hosts": [f"{name}:2"], "hostfile": None})
+    refuse_other_machines({"hosts": None, "hostfile": None})
+    refuse_other_machines({"name": "spawn"})

@@ -13,13 +13,14 @@ from manyheads.runner.config.checks import horovod as horovod_compatibility
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
-from manyheads.runner.run.layout import machines, ranks
+from manyheads.runner.run.layout import machines, ranks, refuse_other_machines
 
 ONE_PROCESS_STRATEGIES = ("single", "dp")
 
 
 def complete(config: dict[str, Any]) -> dict[str, Any]:
     """Decide every ``auto`` in place and check what keys say together. Raises ConfigurationError."""
+    refuse_other_machines(config["launcher"])
     _decide_device(config)
     _decide_ranks(config)
     _check_precision(config)

@@ -5,6 +5,7 @@ import pytest
 from manyheads.runner.config.checks import horovod as horovod_compatibility
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.run import layout as hosts
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import ranks
 from tests.in_process import config
@@ -21,7 +22,7 @@ def composed(*overrides: str) -> dict:
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Decide as on a machine with such a Horovod, such an Open MPI and so many GPUs; 96 cores."""
+    """Decide as on a machine with such a Horovod, such an Open MPI and so many GPUs; 96 cores, called a, b and c."""
 
     def pretend(
         features: tuple[str, ...] = ALL, *, reason: str | None = None, open_mpi: str | None = "4.1.4", gpus: int = 0
@@ -32,6 +33,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(horovod_installation, "open_mpi", lambda: open_mpi)
         monkeypatch.setattr(hardware, "gpu_names", lambda: ["Some GPU"] * gpus)
         monkeypatch.setattr(hardware, "cpu_cores", lambda: 96)
+        monkeypatch.setattr(hosts, "names_of_this_machine", lambda: {"a", "b", "c"})
 
     pretend()
     return pretend
