@@ -62,6 +62,12 @@ def test_begins_with_a_line_that_says_what_it_is(path):
     assert not first.startswith("# @")
 
 
+@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_its_comments_stand_in_one_column(group, option):
+    _, *lines = (CONF / group / f"{option}.yaml").read_text().splitlines()
+    assert len({line.index(" # ") for line in lines if " # " in line}) <= 1
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
 def test_has_no_key_twice(path):
     class Strict(yaml.SafeLoader):
