@@ -9,36 +9,43 @@ if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and 
     sys.path[0] = NAMES
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [NAMES, os.environ.get("PYTHONPATH")]))
 
-# Before Hydra, since it settles how Hydra reports errors.
-from manyheads.runner.config.command_line import check_experiment, command_line, in_sweep, job
 
-import hydra  # isort: skip
+import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from manyheads.launchers.base import launch, prepare
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.command_line import check_experiment, exit_code, in_sweep, job
 from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.origin import Origin, settle
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run.seal import seal_file
-from manyheads.runner.trust.check import judge
+from manyheads.runner.trust.check import refuse_untrusted
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def run(config: DictConfig) -> float | None:
+def run(config: DictConfig, *, origin: Origin) -> float | None:
     """One run, or one job of a sweep; returns the objective, for sweepers that search."""
     with job() as folder:
-        if not folder.is_planned():
+        if not (in_sweep() and folder.is_planned()):
             check_experiment(HydraConfig.get().overrides.task)
-            freeze(folder, config)
+            freeze(folder, config, trust=origin.trust)
         frozen = folder.read_config()
-        judge(frozen)
+        refuse_untrusted(frozen, origin.trust)  # one that was planned has been on disk meanwhile
         prepare(frozen, apart=in_sweep())
-        record(folder, frozen)
+        record(folder, frozen, composed_from=origin.composed_from)
         if HydraConfig.get().output_subdir == folder.composed.parent.name:  # else it is not of this run
             seal_file(folder.composed)
         return launch(folder, apart=in_sweep())["objective"]
-    return None
+
+
+def main() -> None:
+    """Let Hydra compose what was typed, and call ``run`` for each job."""
+    line, origin = settle(CommandLine(tuple(sys.argv[1:])))
+    sys.argv[1:] = line.arguments
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
+    hydra.main(version_base="1.3", config_path="conf", config_name="config")(origin.bind(run))()
 
 
 if __name__ == "__main__":
-    command_line(run)
+    sys.exit(exit_code(main))

@@ -1,6 +1,8 @@
 """What all tests share: the command line as a real process, and one finished run to look at."""
 
+import logging
 import os
+import runpy
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ from types import ModuleType
 from typing import Protocol
 
 import pytest
+from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library
@@ -66,6 +69,30 @@ def run_command(tmp_path: Path) -> RunCommand:
         return execute(sys.executable, str(RUN), *overrides, cwd=cwd or tmp_path, timeout=timeout)
 
     return run
+
+
+@pytest.fixture
+def run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[RunCommand]:
+    """``run_command`` without a process of its own: for commands that are refused before they start anything."""
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # so that the command's own setting is undone too
+    monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*overrides: str, cwd: Path | None = None, timeout: float = 0) -> Done:
+        monkeypatch.chdir(cwd or tmp_path)
+        monkeypatch.setattr(sys, "argv", [str(RUN), *overrides])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(RUN), run_name="__main__")
+        return Done(int(end.value.code or 0), *capfd.readouterr())
+
+    yield run
+    for handler in set(root.handlers) - set(handlers):
+        handler.close()  # run.log
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture(scope="session")

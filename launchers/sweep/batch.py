@@ -20,9 +20,9 @@ from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.plan import Planned, compose, frozen, save_composed, task_config
 from manyheads.launchers.sweep.resume import go_on
 from manyheads.launchers.sweep.run import run_jobs
-from manyheads.runner.config.command_line import note, report
+from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.run.ledger import Entry, Ledger
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -33,6 +33,7 @@ class Batch:
 
     def __init__(self, context: HydraContext, task: TaskFunction, config: DictConfig, options: Options):
         self._context, self._task, self._config, self._options = context, task, config, options
+        self._trust = Origin.of(task).trust
         self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
         self._jobs: dict[tuple[int, int], Planned] = {}
@@ -43,7 +44,12 @@ class Batch:
         setup_globals()
         configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
         console.planning(len(overrides) * self._options.repeat)
-        planned = self._compose(overrides, first)
+        try:
+            planned = self._compose(overrides, first)
+        except ConfigurationError:
+            if not self._ledger.exists():
+                self._leave_nothing()
+            raise
         slots = jobs_at_once(self._options.jobs, [each.config for each in planned])
         if self._options.dry_run:
             console.show_plan(self._frozen(planned, slots))
@@ -61,7 +67,8 @@ class Batch:
         return [self._return(job, entries) for job in range(first, first + len(overrides))]
 
     def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
-        planned = list(compose(self._context.config_loader, self._config, overrides, first, self._options))
+        loader = self._context.config_loader
+        planned = list(compose(loader, self._config, overrides, first, self._options, self._trust))
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
             raise ConfigurationError(f"hydra.launcher.{key} goes with hydra/sweeper=basic only. Leave it out.")
@@ -71,7 +78,7 @@ class Batch:
     def _note(self, planned: list[Planned]) -> None:
         """From now on the sweep can be gone on with, whatever happens to this process."""
         for each in planned:
-            save_composed(each.folder, each.config)
+            save_composed(each.folder, each.config, seal=self._trust is None)  # else it is not looked at as a whole yet
         entries = [each.entry for each in planned]
         if self._ledger.exists():
             self._ledger.write(*entries)
@@ -81,7 +88,7 @@ class Batch:
     def _frozen(self, planned: list[Planned], slots: int) -> list[Planned]:
         """``auto`` is decided for the cores that a job will have."""
         with on_cores(shares_of_cores(slots)[0]):
-            return [each if each.excluded else frozen(each, self._options) for each in planned]
+            return [each if each.excluded else frozen(each, self._options, self._trust) for each in planned]
 
     def _leave_nothing(self) -> None:
         """Remove what the sweeper wrote for a sweep that is not run."""
@@ -95,7 +102,6 @@ class Batch:
         for each in planned:
             if each.error is not None and not isinstance(each.error, Unavailable):
                 report(each.error)
-                note(each.error)
         refused = [each.entry for each in planned if each.error is not None]
         waiting = [each.entry for each in planned if each.error is None]
         try:

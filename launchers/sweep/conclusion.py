@@ -1,10 +1,16 @@
-"""The end of a sweep, or of one of its batches: how many jobs came to what, and the comparison."""
+"""The end of a sweep, or of one of its batches: how many jobs came to what, the comparison, the exit code."""
 
 from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
 
 from manyheads.launchers.sweep import console
+from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.report import refresh
-from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.errors import ConfigurationError, Ended, RunFailed
+from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -14,3 +20,28 @@ def conclude(ledger: Ledger, *, every_job: bool) -> None:
         return
     refresh(Path(str(RunFolder(ledger.sweep))), quiet=not every_job)  # named as a person would
     console.outcome(ledger)
+
+
+def end_as(ledger: Ledger) -> None:
+    """Raises Ended with exit code 1 if a job failed, or with 2 if none ran and all that failed were refused.
+
+    Skipped jobs are no failure.
+    """
+    entries = [entry for entry in ledger.entries() if entry.state in ("completed", "failed")]
+    if any(entry.state == "failed" for entry in entries):
+        refused = all(_was_refused(entry, ledger) for entry in entries)
+        raise Ended(ConfigurationError.exit_code if refused else RunFailed.exit_code)
+
+
+def _was_refused(entry: Entry, ledger: Ledger) -> bool:
+    """Whether its config was wrong; one that was put right later has a result, though it was planned without."""
+    return entry.signature is None and not RunFolder(ledger.sweep / entry.folder).result.exists()
+
+
+class EndOfSweep(Callback):
+    """Ends a sweep of run configs as its ledger says, once Hydra's sweeper has seen all results."""
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        ledger = Ledger(Path(str(config.hydra.sweep.dir)))
+        if is_run_config(config) and ledger.exists():
+            end_as(ledger)

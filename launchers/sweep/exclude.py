@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.runner.config.command_line import QUOTES
+from manyheads.runner.config.explain import QUOTES
 from manyheads.runner.run.errors import ConfigurationError
 
 Combination = dict[str, Any]

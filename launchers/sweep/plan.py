@@ -20,7 +20,8 @@ from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import seal_file
-from manyheads.runner.trust.check import trust_in_force
+from manyheads.runner.trust.check import plain, refuse_untrusted
+from manyheads.runner.trust.packages import Trust
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,22 @@ class Planned:
 
 
 def compose(
-    loader: ConfigLoader, config: DictConfig, batch: Sequence[Sequence[str]], first: int, options: Options
+    loader: ConfigLoader,
+    config: DictConfig,
+    batch: Sequence[Sequence[str]],
+    first: int,
+    options: Options,
+    trust: Trust | None,
 ) -> Iterator[Planned]:
-    """One for each repeat of each job, with nothing written. Raises ConfigurationError for a wrong ``exclude``."""
+    """One for each repeat of each job, with nothing written.
+
+    Raises ConfigurationError for a wrong ``exclude``, and for a config that the user does not trust.
+    """
     excluded = combinations(options.exclude)
     for job, overrides in enumerate(batch, first):
         for repeat in range(1, options.repeat + 1):
             composed = loader.load_sweep_config(config, list(overrides))
+            refuse_untrusted(plain(composed), trust)
             if repeat > 1 and options.repeat_seed == "vary" and "seed" in composed:
                 composed = loader.load_sweep_config(config, [*overrides, f"seed={composed.seed + repeat - 1}"])
             folder = _place(composed, job, repeat)
@@ -74,15 +84,21 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
     return RunFolder(path)
 
 
-def frozen(planned: Planned, options: Options) -> Planned:
-    """The same with its run.yaml written, or with why it can't be run. What is no config of ours stays as it is."""
+def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:
+    """The job with its run.yaml written, or with why it can't be run. What is no config of ours stays as it is.
+
+    trust: what the user trusts of its config, None for his own.
+    """
     if not is_run_config(planned.config):
         return planned
     entry = planned.entry
     try:
         check_experiment(planned.config.hydra.overrides.task)
         task = task_config(planned.config)
-        config = checked(task) if options.dry_run else freeze(planned.folder, task, timeout=options.timeout)
+        if options.dry_run:
+            config = checked(task, trust=trust)
+        else:
+            config = freeze(planned.folder, task, trust=trust, timeout=options.timeout)
     except Unavailable as reason:
         return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:
@@ -98,8 +114,11 @@ def task_config(composed: DictConfig) -> DictConfig:
     return task
 
 
-def save_composed(folder: RunFolder, composed: DictConfig) -> None:
-    """The files that Hydra writes when a job starts, for one that may have to start without Hydra."""
+def save_composed(folder: RunFolder, composed: DictConfig, *, seal: bool) -> None:
+    """Write the files that Hydra writes when a job starts, for one that may have to start without Hydra.
+
+    seal: the config is the user's own, as a whole.
+    """
     if composed.hydra.output_subdir is None or not is_run_config(composed):
         return
     path = folder.path / composed.hydra.output_subdir
@@ -110,5 +129,5 @@ def save_composed(folder: RunFolder, composed: DictConfig) -> None:
     files = {"config": task_config(composed), "hydra": hydra, "overrides": composed.hydra.overrides.task}
     for name, content in files.items():
         OmegaConf.save(content, path / f"{name}.yaml")
-    if trust_in_force() is None:  # else it is somebody else's, and not looked at as a whole yet
+    if seal:
         seal_file(path / "config.yaml")

@@ -9,11 +9,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.base import launch
 from manyheads.launchers.sweep import console
-from manyheads.launchers.sweep.conclusion import conclude
+from manyheads.launchers.sweep.conclusion import conclude, end_as
 from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.run import run_jobs
-from manyheads.runner.config.command_line import reported
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.provenance.record import record
 from manyheads.runner.report import is_current
@@ -25,9 +24,9 @@ from manyheads.runner.trust.folders import refuse_untrusted_jobs
 
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
-    """Run what is not completed, and go on with what was interrupted. Raises ConfigurationError, Interrupted.
+    """Run what is not completed, and go on with what was interrupted.
 
-    packages: those that the user trusts.
+    packages: those that the user trusts. Raises ConfigurationError, Interrupted, and Ended if a job failed.
     """
     ledger = Ledger(sweep)
     with ledger.locked():
@@ -43,6 +42,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
             run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options), slots=slots)
         finally:
             conclude(ledger, every_job=True)
+        end_as(ledger)
 
 
 def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
@@ -51,7 +51,7 @@ def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
     result = folder.read_result()
     if result is not None and result["status"] == "completed":
         return result["objective"]
-    with log_file(folder.log), reported(skips=True):
+    with log_file(folder.log):
         if not folder.config.exists():  # it was refused; what was missing may be there now
             freeze(folder, _config(folder), timeout=options.timeout)
         if folder.is_planned():

@@ -8,9 +8,7 @@ from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.states import Start, settle, split
-from manyheads.runner.config.command_line import note
-from manyheads.runner.run.errors import Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.errors import Interrupted
 from manyheads.runner.run.ledger import Entry, Ledger
 
 
@@ -78,11 +76,7 @@ class Progress:
         """Take down how a job ended, and what follows from it for the others."""
         self._note(entry)
         console.job_ends(entry, self._titles.of(entry), apart=self._apart)
-        if entry.state == "completed":
-            note(None)
-        elif entry.state == "failed":
-            note(RunFailed(Failure(type="JobFailed", message=str(entry.reason))))
-        elif entry.state == "interrupted":
+        if entry.state == "interrupted":
             self.stop(signal.Signals[str(entry.reason)])
         if self.interrupted:
             return

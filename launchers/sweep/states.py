@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.runner.config.checks.complete import batch_per_rank
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable, report
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -16,7 +16,7 @@ NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")
 
 
 def settle(entry: Entry, start: Start) -> Entry:
-    """Start a job and wait; the entry says how it ended. Whatever a job raises ends this job only."""
+    """Start a job and wait; the entry says how it ended. Whatever a job raises is printed, and ends this job only."""
     try:
         value = start(entry)
     except Unavailable as reason:
@@ -30,7 +30,9 @@ def settle(entry: Entry, start: Start) -> Entry:
             return entry.now("completed")
         return entry.now("failed", reason=f"the job called sys.exit({end.code!r})")
     except Exception as error:
-        if not isinstance(error, (ConfigurationError, RunFailed)):
+        if isinstance(error, (ConfigurationError, RunFailed)):
+            report(error)
+        else:
             traceback.print_exc()
         return entry.now("failed", reason=str(error) or type(error).__name__, out_of_memory=is_out_of_memory(error))
     objective = float(value) if isinstance(value, (int, float)) else None

@@ -7,25 +7,31 @@ from omegaconf import DictConfig
 from manyheads.runner.config.checks.complete import complete
 from manyheads.runner.config.schema import check
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check import judge
+from manyheads.runner.trust.check import plain, refuse_untrusted
+from manyheads.runner.trust.packages import Trust
 
 
-def checked(composed: DictConfig, *, timeout: float | None = None) -> dict[str, Any]:
-    """The run config that ``freeze`` writes."""
+def checked(composed: DictConfig, *, trust: Trust | None = None, timeout: float | None = None) -> dict[str, Any]:
+    """The run config that ``freeze`` writes. ``trust``: what the user trusts of it; None: it is his own."""
+    refuse_untrusted(plain(composed), trust)
     config = check(composed)
-    judge(config)
+    refuse_untrusted(config, trust)  # as it will run; from here on classes are looked up
     complete(config)
     if config["launcher"]["timeout"] is None:
         config["launcher"]["timeout"] = timeout
     return config
 
 
-def freeze(folder: RunFolder, composed: DictConfig, *, timeout: float | None = None) -> dict[str, Any]:
-    """Write run.yaml and return its content. ``timeout``: minutes, for a launcher that has none of its own.
+def freeze(
+    folder: RunFolder, composed: DictConfig, *, trust: Trust | None = None, timeout: float | None = None
+) -> dict[str, Any]:
+    """Write run.yaml and return its content.
+
+    trust: what the user trusts of the config, None for his own; timeout: minutes, for a launcher that has none.
 
     Raises ConfigurationError for what is wrong, Unavailable for what is right but not there on this machine.
     """
     folder.refuse_second_run()
-    frozen = checked(composed, timeout=timeout)
+    frozen = checked(composed, trust=trust, timeout=timeout)
     folder.write_config(frozen)
     return frozen

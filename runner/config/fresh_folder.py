@@ -1,26 +1,15 @@
 """A fresh folder for each run and sweep, settled before Hydra writes anything into one."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from manyheads.runner.run.errors import complain
+from manyheads.runner.run.errors import ConfigurationError, Ended
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder, fresh_folder
-
-FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=manyheads.runner.config.fresh_folder.FreshFolder"
-
-
-def with_fresh_folder(arguments: list[str]) -> list[str]:
-    """The command line with the callback among its overrides, which must stand together for argparse."""
-    overrides = get_args_parser().parse_known_args(arguments[1:])[0].overrides
-    at = arguments.index(overrides[0], 1) if overrides else len(arguments)
-    return [*arguments[:at], FRESH_FOLDER, *arguments[at:]]
 
 
 def as_typed(overrides: Any) -> list[str]:
@@ -30,8 +19,7 @@ def as_typed(overrides: Any) -> list[str]:
 
 def refuse(message: str) -> NoReturn:
     """End the process from within a callback, whose ordinary exceptions Hydra turns into warnings."""
-    complain(message)
-    sys.exit(2)
+    raise Ended(ConfigurationError.exit_code, ConfigurationError(message))
 
 
 class FreshFolder(Callback):

@@ -12,8 +12,6 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from manyheads.runner.config import saved
-from manyheads.runner.config.fresh_folder import FRESH_FOLDER
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
@@ -43,22 +41,25 @@ WITHOUT_EFFECT = (
 )
 
 
-def record(folder: RunFolder, config: dict[str, Any]) -> None:
-    """Write provenance.json, and code.diff where the code differs from its commit."""
+def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | None = None) -> None:
+    """Write provenance.json, and code.diff where the code differs from its commit.
+
+    composed_from: the saved config that the run's config was composed from.
+    """
     if diff := code_at_start()[1]:
         write_whole(folder.code_diff, sealed(diff, name=folder.code_diff.name))
-    folder.write_json(folder.provenance, describe(config))
+    folder.write_json(folder.provenance, describe(config, composed_from=composed_from))
 
 
-def describe(config: dict[str, Any]) -> dict[str, Any]:
+def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
     """What provenance.json would say of a run of this config that is started here and now."""
     commit, diff = code_at_start()
     packages = installed_packages()
     return {
         "format": FORMAT,
-        "command": shlex.join(["python", *(a for a in sys.argv if a != FRESH_FOLDER)]),
+        "command": shlex.join(["python", *sys.argv]),
         "directory": os.getcwd(),
-        "composed_from": saved.source(),
+        "composed_from": composed_from,
         "signature": signature(config),
         "commit": commit,
         "clean": commit is not None and not diff,

@@ -25,7 +25,6 @@ from manyheads.runner.reproduce.rerun import Program, recorded_program
 from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, judge
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder, fresh_folder
-from manyheads.runner.trust.check import judge_with
 from manyheads.runner.trust.guard import recorded_values, typed_values
 from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 
@@ -46,10 +45,10 @@ def _reproduce(path: str, overrides: list[str], steps: str | None, code: bool) -
     past = read_past(path)
     packages, typed = split_typed(overrides)
     own = (*typed_values(typed), *recorded_values(past.folder.config))
-    judge_with(Trust(trusted_packages(packages), own))  # before anything is said of the config
+    trust = Trust(trusted_packages(packages), own)
     end = last_step(past, steps)
     with _program(past, code, overrides) as program:
-        found = _differences(past, overrides, code)
+        found = _differences(past, overrides, None if code else _composed(past, overrides, trust))
         show(found)
         folder = _folder(overrides)
         plain = [override for override in overrides if not override.startswith(RUN_DIR)]
@@ -90,17 +89,18 @@ def _program(past: Past, code: bool, overrides: list[str]) -> Iterator[Program]:
         yield Program(past.folder.config)
 
 
-def _differences(past: Past, overrides: list[str], code: bool) -> list[Difference]:
-    """What differs before anything runs. Raises ConfigurationError for what cannot run here."""
-    config = past.config if code else _composed(past, overrides)
-    diffs = None if code else (past.code_diff, code_at_start()[1])
-    return differences(past.provenance, describe(config), chosen=overridden(past.config, overrides), diffs=diffs)
+def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None) -> list[Difference]:
+    """What differs before anything runs. config: what would run here; None: the recorded code runs as it was."""
+    diffs = None if config is None else (past.code_diff, code_at_start()[1])
+    now = describe(past.config if config is None else config)
+    return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 
-def _composed(past: Past, overrides: list[str]) -> dict[str, Any]:
+def _composed(past: Past, overrides: list[str], trust: Trust) -> dict[str, Any]:
+    """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
     saved.offer(past.config, chosen={override.partition("=")[0] for override in overrides})
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return checked(compose(saved.NAME, split_typed(overrides)[1]))
+        return checked(compose(saved.NAME, split_typed(overrides)[1]), trust=trust)
 
 
 def _folder(overrides: list[str]) -> RunFolder:

@@ -12,6 +12,7 @@ class ConfigurationError(ValueError):
     """The user's mistake: the message names the value, what is allowed and the key to set."""
 
     exit_code = 2
+    reported = False  # whether it has been printed
 
 
 class Unavailable(ConfigurationError):
@@ -22,14 +23,15 @@ class RunFailed(RuntimeError):
     """A run failed, or one of this project's other programs; ``failure`` says where and how."""
 
     exit_code = 1
+    reported = False  # whether it has been printed
 
     def __init__(self, failure: Failure):
         super().__init__(failure.describe())
         self.failure = failure
 
-    def __reduce__(self) -> tuple[type, tuple[Failure]]:
+    def __reduce__(self) -> tuple[type, tuple[Failure], dict]:
         """It may have to travel from a job's process to its sweep's."""
-        return type(self), (self.failure,)
+        return type(self), (self.failure,), self.__dict__
 
 
 class Interrupted(BaseException):
@@ -42,6 +44,27 @@ class Interrupted(BaseException):
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
         return type(self), (self.signum,)
+
+
+class Ended(SystemExit):
+    """The end of a command that Hydra shall not see: it would keep an Exception, and print a line of its own.
+
+    ``error``: what is still to be printed, if anything; else ``exit_code`` says it all.
+    """
+
+    def __init__(self, exit_code: int, error: Exception | None = None):
+        super().__init__(exit_code)
+        self.exit_code, self.error = exit_code, error
+
+
+def report(error: ConfigurationError | RunFailed) -> None:
+    """Print it, once: the rank's traceback, if there is one, and last, where it is seen, what happened."""
+    if error.reported:
+        return
+    error.reported = True
+    if isinstance(error, RunFailed) and error.failure.traceback:
+        print(error.failure.traceback.rstrip(), file=sys.stderr)
+    complain(str(error))
 
 
 def complain(message: str) -> None:

@@ -110,8 +110,12 @@ class RunFolder:
         for log in self.path.glob("*.log"):
             if not log.stat().st_size:
                 log.unlink()
-        with suppress(OSError):  # it holds something else
+        with suppress(OSError):  # one of them holds something else
             self.path.rmdir()
+            for parent in self.path.parents:
+                if Path.cwd() not in parent.parents:
+                    break
+                parent.rmdir()
 
     def is_planned(self) -> bool:
         """Whether a run was frozen here that has never been started, as a sweep does with all its jobs."""

@@ -24,27 +24,12 @@ STEERING = (
     "launcher.network_interface",
     "parallel.timeline",
 )
-_judging: list[Trust] = []  # of this process; none: its configs are the user's own
 
 
-def judge_with(trust: Trust) -> None:
-    """From now on this process's run configs are somebody else's."""
-    _judging[:] = [trust]
-
-
-def trust_in_force() -> Trust | None:
-    """What the user trusts in this process's configs; None: all of them, for they are his own."""
-    return _judging[-1] if _judging else None
-
-
-def judge(config: dict[str, Any]) -> None:
-    """Raises ConfigurationError for what this process may not run of the config."""
-    if (trust := trust_in_force()) is not None:
-        refuse_untrusted(config, trust)
-
-
-def refuse_untrusted(config: dict[str, Any], trust: Trust) -> None:
-    """Raises ConfigurationError that lists what the user does not trust yet, and how he can."""
+def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
+    """Raises ConfigurationError that lists what the user does not trust yet, and how he can. None: it is his own."""
+    if trust is None:
+        return
     if "trust" in config:
         raise ConfigurationError(
             "trust: no config can say what is trusted, only the user: trust=[my_package] on the command line, "
@@ -97,13 +82,13 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 
 def complaint(found: list[tuple[str, Any]]) -> str:
     """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
-    listed = ", ".join(f"{key}={_shown(value)}" for key, value in found)
+    listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
     names = ",".join(name for name in needed if packages.NAME.fullmatch(name))
     return (
-        "this config is not from here, and these are no classes that it may choose there, and can run any code: "
-        f"{listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the command line, "
-        f"{packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
+        "this config was not created by you on this machine, and it names code outside the allowed classes, which "
+        f"could run anything: {listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the "
+        f"command line, {packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
     )
 
 
@@ -130,7 +115,9 @@ def _to_trust(key: str, value: Any) -> str:
     return str(value) if package in (*PACKAGES, *sys.stdlib_module_names) else package
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A name or value for the terminal, with its control characters written out."""
+    value = str(value) if isinstance(value, Path) else value
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
 
 

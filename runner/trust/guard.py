@@ -1,57 +1,66 @@
-"""``--config-path`` and its like: whatever Hydra composes of somebody else's config is looked at before it is used."""
+"""``--config-path`` and its like: what Hydra is about to read of somebody else's, looked at before it does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra._internal.utils import get_args_parser
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
 from manyheads.runner.config.schema import CONF
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.seal import is_sealed_here
-from manyheads.runner.trust.check import judge_with, own_values
-from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
-
-NO_RERUN = (
-    "--experimental-rerun unpickles its file, which can run any code. Repeat a run from its folder: "
-    "--config-path <run> --config-name run."
-)
+from manyheads.runner.trust.check import complaint, own_values
+from manyheads.runner.trust.config_files import refuse_hydra_files, refuse_hydra_keys
+from manyheads.runner.trust.packages import Trust, trusted_packages
 
 
-def guarded(arguments: list[str], *, home: Path) -> list[str]:
-    """The command line without ``trust=...``. From now on configs are judged, unless they are the project's own.
+def trust_for(line: CommandLine, packages: Iterable[str], saved: dict[str, Any] | None) -> Trust | None:
+    """What the user trusts of the configs that ``line`` names; None where all of them are the project's own.
 
-    home: the folder that Hydra takes a relative --config-path from. Raises ConfigurationError.
+    packages: those that he typed; saved: the primary config if it is a whole run's, for which no other file of its
+    folder is read. Raises ConfigurationError for files that reach Hydra's own section, and for untrusted packages.
     """
-    flags = get_args_parser().parse_known_args(arguments[1:])[0]
-    if flags.experimental_rerun is not None:
-        raise ConfigurationError(NO_RERUN)
-    typed, overrides = split_typed(flags.overrides)
-    if typed or len(overrides) < len(flags.overrides):
-        gone = set(flags.overrides) - set(overrides)
-        arguments = [argument for argument in arguments if argument not in gone]
-    if is_foreign(flags, home=home):
-        own = (*typed_values(overrides), *recorded_values(_primary(flags, home=home)))
-        judge_with(Trust(trusted_packages(typed), own))
-        from manyheads.runner.trust.loader import guard_hydra
-
-        guard_hydra(flags.config_path, overrides)
-    return arguments
-
-
-def is_foreign(flags: Any, *, home: Path) -> bool:
-    """Whether Hydra is to read files that are not in conf/."""
-    searches = any(override.lstrip("+~").startswith("hydra.searchpath") for override in flags.overrides)
-    return searches or flags.config_dir is not None or not _primary(flags, home=home).resolve().is_relative_to(CONF)
+    foreign = [source for source in line.sources() if not _is_own(source.folder)]
+    _refuse_ways_out(line, saved=saved is not None, foreign=bool(foreign))
+    if not foreign:
+        return None
+    trust = Trust(trusted_packages(packages), (*typed_values(line.overrides), *recorded_values(line.primary)))
+    for source in foreign:
+        if source.folder is None:
+            _refuse_package(source, trust)
+        elif saved is None or source.named_by != "--config-path":
+            refuse_hydra_files(source.folder)
+        elif not is_sealed_here(line.primary):
+            refuse_hydra_keys(line.primary, saved)
+    return trust
 
 
-def _primary(flags: Any, *, home: Path) -> Path:
-    name = (flags.config_name or "config").removesuffix(".yaml")
-    return home / (flags.config_path or CONF) / f"{name}.yaml"
+def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
+    """Raises ConfigurationError for names that lead past the look at the folders of configs."""
+    if not saved and _leads_out(line.config_name):
+        raise ConfigurationError(
+            f"--config-name={line.config_name} is not allowed. Allowed: the name of a config. Name its folder with "
+            "--config-path."
+        )
+    folders = [CONF, *(source.folder for source in line.sources() if source.folder)]
+    for override in parsed(each for each in line.overrides if "/" in each or "@" in each):
+        group = override.key_or_group
+        if foreign and "hydra" in (override.package or "").split("."):
+            raise ConfigurationError(
+                f"{override.input_line} is not allowed with configs that you did not create on this machine: it puts "
+                "one of them into Hydra's own section. Type the single keys, as hydra.<key>=<value>."
+            )
+        names = [name for value in choices(override) for name in (value if isinstance(value, list) else [value])]
+        is_group = "/" in group or any((folder / group).is_dir() for folder in folders)
+        if is_group and any(isinstance(name, str) and _leads_out(name) for name in (group, *names)):
+            raise ConfigurationError(
+                f"{override.input_line} is not allowed. Allowed: names of options in the group's own folder. Name "
+                "another folder with --config-dir."
+            )
 
 
 def recorded_values(path: Path) -> Iterator[tuple[str, Any]]:
@@ -63,24 +72,31 @@ def recorded_values(path: Path) -> Iterator[tuple[str, Any]]:
         yield from own_values(content)
 
 
-def typed_values(overrides: list[str]) -> Iterator[tuple[str, Any]]:
+def typed_values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Each key with each value that the user typed for it; of a mapping also all that is in it."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import ChoiceSweep, Override
-    from hydra.errors import HydraException
-
-    for override in overrides:
-        try:
-            parsed = OverridesParser.create().parse_override(override)
-        except HydraException:  # Hydra will say what is wrong
-            continue
-        value = parsed.value()
-        choices = value.list if isinstance(value, ChoiceSweep) else [value]
-        for choice in choices:
-            yield from _inner(parsed.key_or_group, Override._convert_value(choice))  # type: ignore[arg-type]
+    for override in parsed(overrides):
+        for choice in choices(override):
+            yield from _inner(override.key_or_group, choice)
 
 
 def _inner(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     yield key, value
     for name, item in value.items() if isinstance(value, dict) else ():
         yield from _inner(f"{key}.{name}", item)
+
+
+def _is_own(folder: Path | None) -> bool:
+    return folder is not None and folder.resolve().is_relative_to(CONF)
+
+
+def _leads_out(name: str) -> bool:
+    """Whether a part of it is hidden, the parent, or the root."""
+    return any(not part or part.startswith(".") for part in name.split("/"))
+
+
+def _refuse_package(source: Source, trust: Trust) -> None:
+    """Looking for configs in a package imports it."""
+    scheme, _, path = source.place.partition("://")
+    package = path.strip("/").split("/")[0]
+    if scheme != "pkg" or not trust.covers(package):
+        raise ConfigurationError(complaint([(source.named_by, package or source.place)]))

@@ -1,3 +1,4 @@
+import pickle
 import re
 import signal
 import sys
@@ -10,11 +11,10 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config import command_line
 from manyheads.runner.config.command_line import exit_code
-from manyheads.runner.config.fresh_folder import FRESH_FOLDER, FreshFolder, with_fresh_folder
+from manyheads.runner.config.fresh_folder import FreshFolder
 from manyheads.runner.config.schema import CONF, GROUPS, options
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.errors import ConfigurationError, Ended, Interrupted, RunFailed, report
 from manyheads.runner.run.failure import Failure
 from tests.conftest import FAST, ROOT, RUN, execute
 
@@ -246,29 +246,9 @@ class TestFreshFolder:
 
     def test_a_named_folder_with_a_run_ends_the_process(self, tmp_path, capsys):
         (tmp_path / ".hydra").mkdir()
-        with pytest.raises(SystemExit) as caught:
-            FreshFolder().on_run_start(composed(tmp_path, f"hydra.run.dir={tmp_path}"))
-        assert caught.value.code == 2
+        named = composed(tmp_path, f"hydra.run.dir={tmp_path}")
+        assert exit_code(lambda: FreshFolder().on_run_start(named)) == 2
         assert f"error: hydra.run.dir={tmp_path} holds a run already" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "at"),
-    [
-        ([], 1),
-        (["parallel=ddp"], 1),
-        (["--cfg", "job"], 3),
-        (["--cfg", "job", "parallel=ddp"], 3),
-        (["parallel=ddp", "--cfg", "job"], 1),
-        (["-m", "parallel=ddp,dp", "seed=1"], 2),
-        (["--config-path", "outputs/lr=1/.hydra", "--config-name", "config"], 5),
-        (["--config-path", "outputs/lr=1/.hydra", "--config-name", "config", "seed=1"], 5),
-    ],
-)
-def test_the_callback_stands_among_the_overrides(arguments, at):
-    changed = with_fresh_folder(["run.py", *arguments])
-    assert changed.index(FRESH_FOLDER) == at
-    assert [a for a in changed if a != FRESH_FOLDER] == ["run.py", *arguments]
 
 
 @pytest.mark.parametrize("arguments", [["--cfg", "job", "parallel=ddp"], ["parallel=ddp", "--cfg", "job"]])
@@ -306,14 +286,6 @@ def test_help_shows_five_examples_that_compose(help_text, run_command):
             assert done.code == 0, f"{example}: {done.err}"
 
 
-@pytest.fixture
-def failures(monkeypatch):
-    """How jobs have ended, none at first."""
-    empty: list = []
-    monkeypatch.setattr(command_line, "_ends", empty)
-    return empty
-
-
 def raiser(error):
     def app():
         if error is not None:
@@ -322,7 +294,6 @@ def raiser(error):
     return app
 
 
-@pytest.mark.usefixtures("failures")
 class TestExitCode:
     @pytest.mark.parametrize(
         ("error", "code", "text"),
@@ -335,6 +306,8 @@ class TestExitCode:
             (KeyboardInterrupt(), 130, ""),
             (HydraException("two\n  lines"), 2, "error: two lines\n"),
             (OmegaConfBaseException("no such node"), 2, "error: no such node\n"),
+            (Ended(2, ConfigurationError("seed=x is wrong")), 2, "error: seed=x is wrong\n"),
+            (Ended(1), 1, ""),
         ],
         ids=lambda value: type(value).__name__,
     )
@@ -347,23 +320,12 @@ class TestExitCode:
         assert "Traceback" in (text := capsys.readouterr().err)
         assert text.endswith("ZeroDivisionError: oops\n")
 
-    @pytest.mark.parametrize(
-        ("reported", "code"),
-        [
-            ([], 0),
-            ([ConfigurationError("a")], 2),
-            ([ConfigurationError("a"), ConfigurationError("b")], 2),
-            ([RunFailed(FAILURE)], 1),
-            ([ConfigurationError("a"), RunFailed(FAILURE)], 1),
-            ([ConfigurationError("a"), None], 1),
-            ([None, None], 0),
-        ],
-    )
-    @pytest.mark.parametrize("again", [True, False])
-    def test_of_a_sweep_in_which_jobs_failed(self, capsys, failures, reported, code, again):
-        """Hydra raises the first failure again at a sweep's end; it has been printed where it happened."""
-        failures += reported
-        assert exit_code(raiser(reported[0] if reported and again else None)) == code
+    @pytest.mark.parametrize("error", [ConfigurationError("a"), RunFailed(FAILURE)], ids=["refused", "failed"])
+    def test_what_has_been_printed_is_not_printed_again(self, capsys, error):
+        """Hydra raises the first failure of a sweep again at its end, maybe out of another process."""
+        report(error)
+        assert capsys.readouterr().err
+        assert exit_code(raiser(pickle.loads(pickle.dumps(error)))) == error.exit_code
         assert capsys.readouterr().err == ""
 
 
@@ -382,8 +344,9 @@ def test_a_sweep_goes_on_after_a_refused_job(run_command, tmp_path):
     assert yaml.safe_load((tmp_path / "sweep" / "1" / "result.json").read_text())["status"] == "completed"
 
 
-def test_every_refused_job_of_a_sweep_says_why(run_command):
-    done = run_command("-m", "trainer.epochs=0,many")
+@pytest.mark.parametrize("launcher", ["manyheads", "basic", "joblib"])
+def test_every_refused_job_of_a_sweep_says_why_once(run_command, launcher):
+    done = run_command("-m", "trainer.epochs=0,many", f"hydra/launcher={launcher}")
     assert done.code == 2
-    assert done.err.count("error: trainer.epochs=") == 2
+    assert [done.err.count(f"error: trainer.epochs={value}") for value in ("0", '"many"')] == [1, 1]
     assert "Traceback" not in done.out + done.err

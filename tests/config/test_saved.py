@@ -6,7 +6,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.saved import NAME, offer, with_saved_config
+from manyheads.runner.config.saved import NAME, offer, read_saved
 from manyheads.runner.config.schema import CONF, GROUPS, check, options, read_option
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config
@@ -89,28 +89,24 @@ def test_its_hydra_section_counts_for_nothing():
     assert "x" not in composed.hydra.callbacks
 
 
-@pytest.mark.parametrize("flags", [("--config-path", "{}"), ("--config-path={}",), ("-cp", "{}")])
-def test_the_command_line_is_led_to_it(tmp_path, flags):
+def test_a_whole_run_config_is_read(tmp_path):
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config()))
-    arguments = ["run.py", *(flag.format(tmp_path) for flag in flags), "-cn", "run", "seed=2"]
-    assert with_saved_config(arguments, home=CONF.parent)[-2:] == ["--config-name", NAME]
-
-
-def test_a_relative_path_is_taken_from_home(tmp_path):
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved" / "config.yaml").write_text(yaml.safe_dump(config()))
-    assert with_saved_config(["run.py", "-cp", "saved"], home=tmp_path)[-1] == NAME
+    assert read_saved(tmp_path / "run.yaml") == config()
 
 
 @pytest.mark.parametrize(
-    "content", [None, "[1", "a: 1", "defaults: [model: small_cnn]", OmegaConf.to_yaml({"seed": 1})]
+    "content",
+    [
+        None,
+        "[1",
+        "a: 1",
+        "defaults: [model: small_cnn]",
+        OmegaConf.to_yaml({"seed": 1}),
+        yaml.safe_dump({**config(), "defaults": []}),
+        yaml.safe_dump({**config(), "trainer": 5}),
+    ],
 )
 def test_anything_else_is_left_to_hydra(tmp_path, content):
     if content is not None:
         (tmp_path / "config.yaml").write_text(content)
-    arguments = ["run.py", "--config-path", str(tmp_path), "seed=2"]
-    assert with_saved_config(arguments, home=CONF.parent) == arguments
-
-
-def test_without_the_flag_nothing_is_read():
-    assert with_saved_config(["run.py", "seed=2"], home=CONF.parent) == ["run.py", "seed=2"]
+    assert read_saved(tmp_path / "config.yaml") is None

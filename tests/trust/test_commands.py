@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.__main__ import main
+from manyheads.runner.config.schema import CONF, GROUPS, SECTIONS
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
-from tests.conftest import FAST, execute
+from tests import in_process
+from tests.conftest import FAST, RUN, Done, execute
 
 OWN = """
 import pathlib, torch
@@ -24,7 +26,7 @@ def make(*_, **__):
     pathlib.Path("called").touch()
 """
 CUSTOM = (*(o for o in FAST if "width" not in o), "model=custom", "model._target_=my_package.Net")
-REFUSED = "this config is not from here"
+REFUSED = "this config was not created by you on this machine"
 
 
 @pytest.fixture
@@ -39,14 +41,27 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def config(finished_run):
+def config():
     """A run config, to be changed."""
-    return finished_run.read_config()
+    return in_process.config(*FAST)
 
 
 @pytest.fixture
 def resume(here):
     return lambda *arguments: execute(sys.executable, "-m", "manyheads.runner", "resume", *arguments, cwd=here)
+
+
+@pytest.fixture
+def resume_here(here, monkeypatch, capfd):
+    """``resume`` without a process of its own: for what is refused before anything starts."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.chdir(here)
+        monkeypatch.setattr(sys, "argv", ["runner", "resume", *arguments])
+        capfd.readouterr()
+        return Done(main(), *capfd.readouterr())
+
+    return run
 
 
 def given(folder: Path, config: dict, *, name: str = "run.yaml") -> Path:
@@ -83,12 +98,12 @@ TARGETS = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("by", ["--config-path", "resume"])
-def test_a_target_that_can_run_anything_is_refused(run_command, resume, here, config, target, by):
+def test_a_target_that_can_run_anything_is_refused(run_here, resume_here, here, config, target, by):
     config["model"] = {"_target_": target, "name": "custom", "num_classes": None, "pretrained": None, **TARGETS[target]}
     folder = given(here / "theirs", config)
     before = snapshot(folder)
     saved = ("--config-path", str(folder), "--config-name", "run")
-    done = resume("theirs") if by == "resume" else run_command(*saved)
+    done = resume_here("theirs") if by == "resume" else run_here(*saved)
     assert_refused(done, here, REFUSED, f"model._target_={target}", "trust=[", "MANYHEADS_TRUST=", "manyheads.yaml")
     assert snapshot(folder) == before
 
@@ -111,9 +126,9 @@ def test_a_target_that_can_run_anything_is_refused(run_command, resume, here, co
         },
     ],
 )
-def test_other_ways_to_name_one_are_refused(run_command, here, config, change):
+def test_other_ways_to_name_one_are_refused(run_here, here, config, change):
     folder = given(here / "theirs", config | change)
-    assert_refused(run_command("--config-path", str(folder), "--config-name", "run"), here)
+    assert_refused(run_here("--config-path", str(folder), "--config-name", "run"), here)
 
 
 class TestTheUsersWord:
@@ -122,51 +137,68 @@ class TestTheUsersWord:
         config["model"] = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
         return given(here / "theirs", config)
 
+    def test_it_runs_when_he_trusts_the_package(self, run_command, here, theirs):
+        saved = ("--config-path", str(theirs), "--config-name", "run")
+        done = run_command(*saved, "trust=[my_package]", "trainer.epochs=2")
+        assert done.code == 0, done.err
+        assert (here / "imported").exists()
+
     @pytest.mark.parametrize("way", ["typed", "environment", "settings", "target"])
-    def test_it_runs_when_he_trusts_the_package(self, run_command, here, theirs, monkeypatch, way):
+    def test_he_can_say_so_in_several_ways(self, run_here, here, theirs, monkeypatch, way):
+        """Then the config is refused for another reason, which this test gives it."""
         if way == "environment":
             monkeypatch.setenv("MANYHEADS_TRUST", "my_package")
         if way == "settings":
             (here / "settings").mkdir()
             (here / "settings" / "manyheads.yaml").write_text("trust: [my_package]\n")
         typed = {"typed": ["trust=[my_package]"], "target": ["++model._target_=my_package.Net"]}.get(way, [])
-        done = run_command("--config-path", str(theirs), "--config-name", "run", *typed, "trainer.epochs=2")
-        assert done.code == 0, done.err
-        assert (here / "imported").exists()
+        done = run_here("--config-path", str(theirs), "--config-name", "run", *typed, "trainer.epochs=0")
+        assert_refused(done, here, "error: trainer.epochs=0 is not allowed")
 
     @pytest.mark.parametrize("typed", ["trust=[my_pack]", "trust=[other]", "trust=[my_package.other]"])
-    def test_another_package_is_not_meant(self, run_command, here, theirs, typed):
-        assert_refused(run_command("--config-path", str(theirs), "--config-name", "run", typed), here, REFUSED)
+    def test_another_package_is_not_meant(self, run_here, here, theirs, typed):
+        assert_refused(run_here("--config-path", str(theirs), "--config-name", "run", typed), here, REFUSED)
 
-    def test_an_unreadable_setting_is_refused(self, run_command, here, theirs):
+    def test_an_unreadable_setting_is_refused(self, run_here, here, theirs):
         (here / "settings").mkdir()
         (here / "settings" / "manyheads.yaml").write_text("trust: {my_package: yes}\n")
-        assert_refused(run_command("--config-path", str(theirs), "--config-name", "run"), here, "manyheads.yaml")
+        assert_refused(run_here("--config-path", str(theirs), "--config-name", "run"), here, "manyheads.yaml")
 
-    def test_going_on_with_it(self, resume, here, theirs):
-        assert_refused(resume("theirs", "trust=[other]"), here, REFUSED)
-        assert_refused(resume("theirs", "seed=2"), here, "a run goes on as it was frozen")
+    def test_going_on_with_it(self, resume, resume_here, here, theirs):
+        assert_refused(resume_here("theirs", "trust=[other]"), here, REFUSED)
+        assert_refused(resume_here("theirs", "seed=2"), here, "a run goes on as it was frozen")
         done = resume("theirs", "trust=[my_package]")
         assert done.code == 0, done.err
 
-    def test_of_a_sweep_it_is_said_once(self, run_command, here, theirs):
+    def test_of_a_sweep_it_is_said_once(self, run_command, run_here, here, theirs):
         saved = ("--config-path", str(theirs), "--config-name", "run", "-m", "hydra.sweep.dir=sweep")
-        assert run_command(*saved, "seed=1,2").code == 2
-        assert not (here / "imported").exists()
-        shutil.rmtree(here / "sweep", ignore_errors=True)
+        refused = run_here(*saved, "seed=1,2")
+        assert (refused.code, refused.err.count(REFUSED)) == (2, 1)
+        assert not {"imported", "sweep"} & set(os.listdir(here))
         done = run_command(*saved, "trust=my_package,other", "seed=1,2")
         assert done.code == 0, done.err
         assert len(list((here / "sweep").glob("*/result.json"))) == 2
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run, and what it was sealed with; made once."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "my_package.py").write_text(OWN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        done = execute(sys.executable, str(RUN), *CUSTOM, "hydra.run.dir=own", cwd=folder)
+    assert done.code == 0, done.err
+    shutil.rmtree(folder / "own" / "checkpoints")
+    (folder / "own" / "result.json").unlink()
+    return folder
+
+
 class TestRunsOfTheUsersOwn:
     @pytest.fixture
-    def own(self, run_command, here):
-        done = run_command(*CUSTOM, "hydra.run.dir=own")
-        assert done.code == 0, done.err
-        (here / "imported").unlink()
-        shutil.rmtree(here / "own" / "checkpoints")
-        (here / "own" / "result.json").unlink()
+    def own(self, recorded, here):
+        for name in ("own", "state"):
+            shutil.copytree(recorded / name, here / name)
         return RunFolder(here / "own")
 
     @pytest.mark.parametrize("saved", [(".hydra", "config"), (".", "run")])
@@ -178,19 +210,19 @@ class TestRunsOfTheUsersOwn:
         done = resume("own")
         assert done.code == 0, done.err
 
-    def test_of_another_user_or_edited_ones_are_not(self, run_command, resume, here, own, monkeypatch):
+    def test_of_another_user_or_edited_ones_are_not(self, run_here, resume_here, here, own, monkeypatch):
         saved = ("--config-path", str(own.path), "--config-name", "run")
         composed = ("--config-path", str(own.composed.parent))
         provenance = json.loads(own.provenance.read_text())
         text = own.config.read_text()
         own.config.write_text(text.replace("my_package.Net", "my_package.make"))
         own.composed.write_text(own.composed.read_text().replace("my_package.Net", "my_package.make"))
-        for done in (run_command(*saved), run_command(*composed), resume("own")):
+        for done in (run_here(*saved), run_here(*composed), resume_here("own")):
             assert_refused(done, here, "model._target_=my_package.make")
         own.config.write_text(text)
         monkeypatch.setenv("XDG_STATE_HOME", str(here / "other"))
         own.provenance.write_text(json.dumps(provenance))  # it may well name this user and host
-        for done in (run_command(*saved), resume("own")):
+        for done in (run_here(*saved), resume_here("own")):
             assert_refused(done, here, "model._target_=my_package.Net")
 
     def test_what_is_typed_later_is_the_users_too(self, run_command, own):
@@ -202,101 +234,119 @@ class TestRunsOfTheUsersOwn:
 
 HYDRA = {
     "a callback": {"callbacks": {"x": {"_target_": "hydra_would_import.make"}}},
-    "a callback that makes a folder": {"callbacks": {"x": {"_target_": "os.mkdir", "path": "mark"}}},
-    "more for our callback": {"callbacks": {"fresh_folder": {"x": {"_target_": "os.mkdir", "path": "mark"}}}},
     "a formatter": {"job_logging": {"formatters": {"simple": {"()": "hydra_would_import.make"}}}},
-    "a handler": {"job_logging": {"handlers": {"file": {"class": "hydra_would_import.make"}}}},
-    "a stream": {"hydra_logging": {"handlers": {"console": {"stream": "ext://hydra_would_import.make"}}}},
-    "a log anywhere": {"job_logging": {"handlers": {"file": {"filename": "mark"}}}},
     "a launcher": {"launcher": {"_target_": "hydra_would_import.make"}},
-    "a sweeper": {"sweeper": {"_target_": "hydra_would_import.make"}},
-    "an argument": {"sweeper": {"params": {"x": {"_target_": "os.mkdir", "path": "mark"}}}},
-    "environment": {"job": {"env_set": {"MANYHEADS_TRUST": "my_package"}}},
     "configs of a package": {"searchpath": ["pkg://hydra_would_import"]},
-    "a folder for configs": {"output_subdir": "../../mark"},
-    "no folder for configs": {"output_subdir": None},  # whatever lies there already would be taken for this run's
-    "overrides": {"overrides": {"hydra": ["hydra.run.dir=mark"]}},
-    "a directory": {"job": {"chdir": True}},
+    "environment": {"job": {"env_set": {"MANYHEADS_TRUST": "my_package"}}},
+    "a folder for runs": {"run": {"dir": "mark"}},
+    "what Hydra notes itself": {
+        "runtime": {"choices": {"+hydra.callbacks.x={_target_:os.mkdir,path:mark}#hydra/": "a"}},
+    },
 }
 
 
 @pytest.fixture
-def with_hydra(here):
-    """Somebody's config that Hydra composes over conf/, with a section for Hydra."""
+def over_conf(here):
+    """Somebody's config that Hydra composes over conf/."""
 
-    def write(hydra: dict, **more) -> list[str]:
-        section = {"searchpath": [f"file://{CONF}"], **hydra}
-        if "searchpath" in hydra:
-            section["searchpath"] = [*hydra["searchpath"], f"file://{CONF}"]
-        given(here / "theirs", {"defaults": ["config", "_self_"], "hydra": section, **more}, name="mine.yaml")
-        return ["--config-path", str(here / "theirs"), "--config-name", "mine"]
+    def write(**keys) -> list[str]:
+        given(here / "theirs", {"defaults": ["config", "_self_"], **keys}, name="mine.yaml")
+        return ["--config-path", str(here / "theirs"), "--config-name", "mine", f"hydra.searchpath=[file://{CONF}]"]
 
     return write
 
 
-@pytest.mark.parametrize("mode", [[], ["-m", "seed=1,2"]], ids=["run", "sweep"])
+@pytest.mark.parametrize("mode", ["--run", "--multirun"])
 @pytest.mark.parametrize("attack", HYDRA)
-def test_hydras_own_section_can_run_nothing(run_command, here, with_hydra, monkeypatch, attack, mode):
+def test_hydras_own_section_is_refused(run_here, here, over_conf, monkeypatch, attack, mode):
+    """Each way into it: test_config_files.py."""
     monkeypatch.syspath_prepend(str(here))
-    assert_refused(run_command(*with_hydra(HYDRA[attack]), *mode, *FAST), here)
+    done = run_here(mode, *over_conf(hydra=HYDRA[attack]), *FAST)
+    assert_refused(done, here, "theirs/mine.yaml: hydra: ", "Hydra's own section")
 
 
-@pytest.mark.parametrize("planted", ["hydra/launcher/basic.yaml", "hydra/config.yaml", "hydra/sweeper/basic.yaml"])
-def test_files_that_hydra_would_take_for_its_own(run_command, here, with_hydra, planted):
-    arguments = with_hydra({})
-    evil = {"_target_": "hydra_would_import.make", "callbacks": {"x": {"_target_": "os.mkdir", "path": "mark"}}}
-    given((here / "theirs" / planted).parent, evil, name=Path(planted).name)
-    done = run_command(*arguments, "-m", *FAST, "hydra/launcher=basic", "seed=1,2")
-    assert done.code == 2, done.err
-    assert not (here / "mark").exists()
+def test_files_that_hydra_would_take_for_its_own(run_command, here, over_conf):
+    arguments = over_conf()
+    evil = {"_target_": "hydra_would_import.make"}
+    given(here / "theirs" / "hydra" / "launcher", evil, name="basic.yaml")
+    done = run_command("-m", *arguments, *FAST, "hydra/launcher=basic", "seed=1,2")
+    assert_refused(done, here, "theirs/hydra: ", "Hydra's own section")
 
 
-@pytest.mark.parametrize("launcher", ["basic", "manyheads", "joblib"])
-def test_what_a_sweep_would_choose_itself(run_command, here, with_hydra, launcher):
-    arguments = with_hydra({"sweeper": {"params": {"+model._target_": "my_package.make,my_package.Net"}}})
-    done = run_command(*arguments, "-m", *FAST, f"hydra/launcher={launcher}", "seed=1,2")
-    assert done.code != 0
-    assert "model._target_=my_package.make" in done.err
+def test_what_is_typed_of_it_is_the_users_own(run_command, here, over_conf):
+    arguments = over_conf(seed=5, loss={"_target_": "torch.nn.MultiMarginLoss"})
+    done = run_command(*arguments, *FAST, "hydra.run.dir=mine", "hydra.job_logging.handlers.console.level=ERROR")
+    assert done.code == 0, done.err
+    assert yaml.safe_load((here / "mine" / "run.yaml").read_text())["seed"] == 5
+
+
+@pytest.mark.parametrize(
+    ("launcher", "mode"),
+    [("basic", "saved"), ("manyheads", "saved"), ("joblib", "saved"), ("basic", "composed"), ("manyheads", "composed")],
+)
+def test_every_job_of_a_sweep_is_looked_at(run_command, run_here, here, config, over_conf, launcher, mode):
+    """Also where Hydra runs them, in whatever process."""
+    section = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
+    given(here / "theirs", config | {"model": section})
+    given(here / "theirs" / "model", section, name="x.yaml")
+    arguments = {
+        "saved": ("--config-path", str(here / "theirs"), "--config-name", "run", "seed=1,2"),
+        "composed": (*over_conf(), *CUSTOM[:-2], "model=small_cnn,x"),
+    }
+    run = run_command if launcher == "joblib" or (launcher, mode) == ("basic", "composed") else run_here
+    done = run("-m", *arguments[mode], f"hydra/launcher={launcher}", "hydra.sweep.dir=sweep")
+    assert done.code in (1, 2), done.err
+    assert "model._target_=my_package.Net" in done.err
     assert not {"imported", "called"} & set(os.listdir(here))
-    assert not list(here.rglob("run.yaml"))
+    frozen = [yaml.safe_load(path.read_text()) for path in here.glob("sweep/*/run.yaml")]
+    assert all(found["model"]["_target_"] != "my_package.Net" for found in frozen)
 
 
-def test_a_run_that_lies_where_a_sweep_would_put_one(run_command, here, config, with_hydra):
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_every_job_of_a_sweep_is_trusted(run_command, here, config, launcher):
+    section = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
+    saved = ("--config-path", str(given(here / "theirs", config | {"model": section})), "--config-name", "run")
+    typed = (f"hydra/launcher={launcher}", "hydra.sweep.dir=sweep", "seed=1,2", "trust=[my_package]")
+    done = run_command("-m", *saved, *typed)
+    assert done.code == 0, done.err
+    for job in "01":
+        provenance = json.loads((here / "sweep" / job / "provenance.json").read_text())
+        assert provenance["composed_from"] == str(here / "theirs" / "run.yaml")
+
+
+def test_a_run_that_lies_where_a_sweep_would_put_one(run_command, here, config, over_conf):
     """Such a folder looks as if the sweep had planned that run."""
     config["model"] = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
     given(here / "planted", config)
-    arguments = with_hydra({"sweep": {"dir": "sweep", "subdir": "../planted"}})
-    done = run_command(*arguments, "-m", *FAST, "hydra/launcher=basic", "seed=1")
+    typed = ("hydra/launcher=basic", "hydra.sweep.dir=sweep", "hydra.sweep.subdir=../planted", "seed=1")
+    done = run_command("-m", *over_conf(), *FAST, *typed)
     assert done.code == 2
     assert "model._target_=my_package.Net" in done.err
     assert not {"imported", "called"} & set(os.listdir(here))
 
 
-def test_a_config_of_ones_own_with_harmless_keys_works(run_command, here, with_hydra):
-    harmless = {
-        "run": {"dir": "mine/${now:%H}"},
-        "job_logging": {"handlers": {"console": {"level": "ERROR"}}},
-        "launcher": {"repeat": 2},
-        "help": {"app_name": "mine"},
-    }
-    arguments = with_hydra(harmless, seed=5, loss={"_target_": "torch.nn.MultiMarginLoss"})
-    done = run_command(*arguments, *FAST)
-    assert done.code == 0, done.err
-    (path,) = (here / "mine").glob("*/run.yaml")
-    assert yaml.safe_load(path.read_text())["seed"] == 5
+def test_a_run_that_lies_where_another_one_shall(run_here, here, config):
+    """Its own config composes no callback that gives each run a folder of its own."""
+    given(here / "planted", config)
+    whole = {"defaults": [*({group: "x"} for group in GROUPS), "_self_"]} | {k: config[k] for k in ("seed", *SECTIONS)}
+    given(here / "theirs", whole, name="mine.yaml")
+    for group in GROUPS:
+        given(here / "theirs" / group, config[group], name="x.yaml")
+    done = run_here("--config-path", str(here / "theirs"), "--config-name", "mine", "hydra.run.dir=planted")
+    assert_refused(done, here, "planted holds a run already")
 
 
-def test_an_additional_folder_of_configs_is_looked_at(run_command, here):
+def test_an_additional_folder_of_configs_is_looked_at(run_here, here):
     section = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
     given(here / "more" / "model", section, name="theirs.yaml")
-    assert_refused(run_command("--config-dir", "more", "model=theirs", *CUSTOM[:-2]), here, "model._target_=my_package")
+    assert_refused(run_here("--config-dir", "more", "model=theirs", *CUSTOM[:-2]), here, "model._target_=my_package")
     arguments = (f"hydra.searchpath=[file://{here}/more]", "model=theirs", *CUSTOM[:-2])
-    assert_refused(run_command(*arguments), here, "model._target_=my_package")
-    assert_refused(run_command("--config-path", "pkg://hydra_would_import"), here)
+    assert_refused(run_here(*arguments), here, "model._target_=my_package")
+    assert_refused(run_here("--config-path", "pkg://hydra_would_import"), here)
 
 
 @pytest.mark.parametrize("key", ["launcher.arguments", "launcher.hostfile", "launcher.network_interface"])
-def test_what_steers_a_launcher_must_be_typed(run_command, resume, here, config, key):
+def test_what_steers_a_launcher_must_be_typed(run_here, resume_here, here, config, key):
     shared = {
         key: config["launcher"][key] for key in ("nproc_per_node", "threads_per_rank", "stall_timeout", "timeout")
     }
@@ -304,28 +354,28 @@ def test_what_steers_a_launcher_must_be_typed(run_command, resume, here, config,
     config["launcher"] = {**options, **shared, "controller": "gloo", key.partition(".")[2]: "$(touch mark)"}
     folder = given(here / "theirs", config)
     saved = ("--config-path", str(folder), "--config-name", "run")
-    assert_refused(run_command(*saved), here, f"{key}=$(touch mark)")
-    assert_refused(resume("theirs"), here, f"{key}=$(touch mark)", f"trust=[{key}]")
+    assert_refused(run_here(*saved), here, f"{key}=$(touch mark)")
+    assert_refused(resume_here("theirs"), here, f"{key}=$(touch mark)", f"trust=[{key}]")
     for typed in (f"{key}=eth9", "launcher=inline"):
-        done = run_command(*saved, "--cfg", "job", typed)
+        done = run_here(*saved, "--cfg", "job", typed)
         assert done.code == 0, done.err
 
 
 class TestAFolderToGoOnWith:
     @pytest.mark.parametrize("change", [{"controller": "gloo --x"}, {"nproc_per_node": "1; touch mark"}])
-    def test_values_that_nobody_has_checked(self, resume, here, config, change):
+    def test_values_that_nobody_has_checked(self, resume_here, here, config, change):
         options = yaml.safe_load((CONF / "launcher" / "horovodrun.yaml").read_text())
         config["launcher"] = {**options, **change}
         given(here / "theirs", config)
-        assert_refused(resume("theirs"), here, f"launcher.{next(iter(change))}")
+        assert_refused(resume_here("theirs"), here, f"launcher.{next(iter(change))}")
 
     @pytest.mark.parametrize("link", ["run.log", "logs", "steps.csv"])
-    def test_links_that_lead_out_of_it(self, resume, here, config, link):
+    def test_links_that_lead_out_of_it(self, resume_here, here, config, link):
         target = here / "precious"
         target.mkdir() if link == "logs" else target.write_text("mine")
         before = snapshot(target)
         (given(here / "theirs", config) / link).symlink_to(target)
-        assert_refused(resume("theirs"), here, "leads out of")
+        assert_refused(resume_here("theirs"), here, "leads out of")
         assert snapshot(target) == before
 
     def test_a_harmless_one_is_gone_on_with(self, resume, here, config):
@@ -353,18 +403,18 @@ class TestASweepToGoOnWith:
 
     @pytest.mark.parametrize("name", ["run.yaml", ".hydra/config.yaml"])
     @pytest.mark.parametrize("second", ["1", "../elsewhere"])
-    def test_no_job_starts_if_one_is_refused(self, resume, here, sweep, second, name):
+    def test_no_job_starts_if_one_is_refused(self, resume_here, here, sweep, second, name):
         folder = sweep(second, name)
         before = snapshot(here)
-        done = resume("sweep")
+        done = resume_here("sweep")
         assert_refused(done, here, "names a job outside of it" if ".." in second else "model._target_=my_package.Net")
         assert {path: time for path, time in snapshot(here).items() if "state" not in path} == before
         assert not (folder / "0" / "result.json").exists()
 
-    def test_a_harmless_job_outside_is_refused_too(self, resume, here, sweep, config):
+    def test_a_harmless_job_outside_is_refused_too(self, resume_here, here, sweep, config):
         sweep("../elsewhere")
         given(here / "elsewhere", config)
-        assert_refused(resume("sweep"), here, "names a job outside of it")
+        assert_refused(resume_here("sweep"), here, "names a job outside of it")
 
     def test_with_trust_all_run(self, resume, here, sweep):
         folder = sweep()

@@ -5,12 +5,12 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.schema import CONF, GROUPS, options, read_option
+from manyheads.runner.config.schema import GROUPS, options, read_option
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust import packages
 from manyheads.runner.trust.allowed_classes import is_harmless
-from manyheads.runner.trust.check import STEERING, refuse_untrusted, trust_in_force, untrusted
-from manyheads.runner.trust.guard import guarded, typed_values
+from manyheads.runner.trust.check import STEERING, plain, refuse_untrusted, untrusted
+from manyheads.runner.trust.guard import typed_values
 from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 from tests.conftest import ROOT, execute
 from tests.in_process import small
@@ -176,6 +176,9 @@ class TestARunConfig:
     def test_of_the_projects_own_options_passes(self):
         refuse_untrusted(small(), NOBODY)
 
+    def test_of_the_users_own_passes(self):
+        refuse_untrusted({**small(), "loss": {"_target_": "my_package.Thing"}}, None)
+
     @pytest.mark.parametrize("group", [*GROUPS, "loss"])
     def test_every_target_is_looked_at(self, group):
         config = small()
@@ -244,30 +247,8 @@ def test_what_is_typed_is_the_users_own():
     assert not any(key == "broken" for key, _ in found)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "left"),
-    [
-        (["trust=[a]"], []),
-        (["seed=1", "trust=a,b", "-m"], ["seed=1", "-m"]),
-        (["-m", "+trust=a", "seed=1,2"], ["-m", "seed=1,2"]),
-        (["--config-name", "config", "++trust=a"], ["--config-name", "config"]),
-        (["--config-path", str(CONF)], ["--config-path", str(CONF)]),
-    ],
-)
-def test_trust_is_no_key_of_the_run_config(arguments, left):
-    assert guarded(["run.py", *arguments], home=CONF.parent) == ["run.py", *left]
-    assert trust_in_force() is None  # the project's own configs are not judged
-
-
-def test_a_rerun_from_a_pickle_is_refused():
-    with pytest.raises(ConfigurationError, match="unpickles"):
-        guarded(["run.py", "--experimental-rerun", "config.pickle"], home=CONF.parent)
-
-
 def test_a_config_may_not_hide_a_target_behind_another_key():
     """Interpolations are resolved before the look."""
-    from manyheads.runner.trust.check import plain
-
     composed = OmegaConf.create({"a": {"_target_": "x.Y"}, "model": "${a}", "loss": {"_target_": "${a._target_}"}})
     found = untrusted(plain(composed), NOBODY)
     assert ("model._target_", "x.Y") in found

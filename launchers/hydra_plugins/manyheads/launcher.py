@@ -35,7 +35,10 @@ class Manyheads(Launcher):
         self._options = Options(exclude=plain, **options)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        from manyheads.launchers.sweep.conclusion import EndOfSweep
+
         self._options.check()
+        hydra_context.callbacks.callbacks.append(EndOfSweep())
         self._context, self._task, self._config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:

@@ -14,14 +14,15 @@ import pytest
 from omegaconf import OmegaConf
 
 from manyheads.launchers.sweep import slots as slots_module
+from manyheads.launchers.sweep.conclusion import end_as
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations, excluded_by
 from manyheads.launchers.sweep.options import RULES, Options
 from manyheads.launchers.sweep.run import Progress, run_jobs
 from manyheads.launchers.sweep.states import settle, split
-from manyheads.runner.config import command_line
 from manyheads.runner.config.checks.complete import gpus_used
+from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
 from manyheads.runner.run.failure import Failure
@@ -31,12 +32,6 @@ from tests.in_process import config
 
 FAILURE = Failure(rank=1, exit_code=1, type="ValueError", message="no")
 ENTRY = Entry(0, "0", ["seed=1"])
-
-
-@pytest.fixture(autouse=True)
-def _ends(monkeypatch):
-    """How jobs end is remembered for the exit code of this process."""
-    monkeypatch.setattr(command_line, "_ends", [])
 
 
 def raiser(error):
@@ -246,6 +241,37 @@ class TestRunning:
         progress.started(self.ENTRIES[0])
         progress.stop(signal.SIGINT)
         assert (progress.waiting(), progress.next(), progress.interrupted) == ([], None, signal.SIGINT)
+
+
+class TestTheEnd:
+    REFUSED = replace(ENTRY, state="failed")
+    COMPLETED, FAILED, SKIPPED = (replace(ENTRY, state=s, signature="a") for s in ("completed", "failed", "skipped"))
+
+    @pytest.mark.parametrize(
+        ("entries", "code"),
+        [
+            ([], 0),
+            ([COMPLETED, COMPLETED], 0),
+            ([COMPLETED, SKIPPED], 0),
+            ([SKIPPED], 0),
+            ([REFUSED], 2),
+            ([REFUSED, REFUSED, SKIPPED], 2),
+            ([FAILED], 1),
+            ([REFUSED, FAILED], 1),
+            ([REFUSED, COMPLETED], 1),
+        ],
+    )
+    def test_a_sweep_ends_as_its_jobs_did(self, tmp_path, entries, code):
+        ledger = Ledger(tmp_path)
+        ledger.create({}, *(replace(entry, job=job) for job, entry in enumerate(entries)))
+        assert exit_code(lambda: end_as(ledger)) == code
+
+    def test_a_job_that_was_put_right_and_then_failed_was_not_refused(self, tmp_path):
+        ledger = Ledger(tmp_path)
+        ledger.create({}, self.REFUSED)
+        (tmp_path / "0").mkdir()
+        (tmp_path / "0" / "result.json").write_text("{}")
+        assert exit_code(lambda: end_as(ledger)) == 1
 
 
 class TestRoom:

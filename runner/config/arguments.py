@@ -1,0 +1,108 @@
+"""The command line of ``run.py`` as a value: parsed by Hydra's own parser, changed by making another one."""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
+
+from manyheads.runner.config.schema import CONF
+
+SEARCHPATH = "hydra.searchpath"
+
+
+class Source(NamedTuple):
+    """Where Hydra is told to look for configs. ``named_by``: the flag or key; ``folder``: None for a package."""
+
+    named_by: str
+    place: str
+    folder: Path | None
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """``arguments`` as typed behind ``python run.py``; ``home``: the folder that a relative --config-path starts from.
+
+    Ends the process with a usage message, as Hydra would, where they cannot be parsed.
+    """
+
+    arguments: tuple[str, ...]
+    home: Path = CONF.parent
+    flags: Namespace = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flags", get_args_parser().parse_args(self.arguments))
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """Everything that is not a flag: ``group=option``, ``key=value``."""
+        return tuple(self.flags.overrides)
+
+    @property
+    def chosen(self) -> set[str]:
+        """The keys and groups that are set."""
+        return {override.partition("=")[0] for override in self.overrides}
+
+    @property
+    def config_folder(self) -> Path:
+        """Where Hydra looks for the primary config first."""
+        path = self.flags.config_path
+        if path is None:
+            return CONF
+        return Path(path) if os.path.isabs(path) else Path(os.path.normpath(self.home / path))
+
+    @property
+    def config_name(self) -> str:
+        """The primary config, without its suffix."""
+        return (self.flags.config_name or "config").removesuffix(".yaml")
+
+    @property
+    def primary(self) -> Path:
+        """The file of the primary config."""
+        return self.config_folder / f"{self.config_name}.yaml"
+
+    def sources(self) -> Iterator[Source]:
+        """Where Hydra looks for configs besides its own and, unless --config-path says otherwise, conf/."""
+        if (path := self.flags.config_path) is not None:
+            yield Source("--config-path", path, None if path.startswith("pkg://") else self.config_folder)
+        if (path := self.flags.config_dir) is not None:
+            yield Source("--config-dir", path, Path(os.path.abspath(path)))
+        for override in parsed(o for o in self.overrides if SEARCHPATH in o):
+            value = override.value()
+            for place in value if isinstance(value, list) else []:
+                scheme, found, path = str(place).partition("://")
+                folder = Path(path if found else place) if scheme == "file" or not found else None
+                yield Source(SEARCHPATH, str(place), folder)
+
+    def without(self, overrides: Iterable[str]) -> "CommandLine":
+        """The command line that lacks these overrides."""
+        left_out = set(overrides)
+        return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
+
+    def composing(self, folder: Path, name: str) -> "CommandLine":
+        """The command line with another primary config."""
+        flags = ("--config-path", str(folder), "--config-name", name)  # of two the last one counts
+        return CommandLine((*self.arguments, *flags), self.home)
+
+
+def parsed(overrides: Iterable[str]) -> Iterator[Any]:
+    """Each override as Hydra's parser understands it; Hydra itself will explain those that it does not."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    for override in overrides:
+        try:
+            yield OverridesParser.create().parse_override(override)
+        except HydraException:
+            continue
+
+
+def choices(override: Any) -> list[Any]:
+    """The values that a parsed override sets its key to: one, or each of a sweep's."""
+    from hydra.core.override_parser.types import ChoiceSweep, Override
+
+    value = override.value()
+    return [Override._convert_value(each) for each in (value.list if isinstance(value, ChoiceSweep) else [value])]

@@ -1,0 +1,46 @@
+"""What Hydra says is wrong, in one paragraph that names the nearest options and keys."""
+
+import re
+import traceback
+
+from hydra.errors import OverrideParseException
+
+from manyheads.runner.config.schema import GROUPS, no_such_option, options, unknown_key
+
+NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
+QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
+
+
+def raised_by_hydra(error: Exception) -> bool:
+    """Some mistakes in overrides end in a plain ValueError of Hydra's."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].startswith("hydra.")
+
+
+def explain(error: Exception) -> str:
+    """Hydra's message in one paragraph, with the nearest names of options and keys."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = " ".join(lines)
+    if isinstance(error, OverrideParseException):
+        if error.override and error.override.startswith("hydra.launcher.exclude"):
+            return f"{error.override}: {lines[0]}. {QUOTES}"
+        return f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
+    if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
+        group, name = found.groups()
+        if group == "experiment" and name in options(group):
+            return NOT_OVER_SAVED
+        if group in (*GROUPS, "experiment"):
+            return no_such_option(group, name)
+    if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
+        key = found.group(1) or found.group(2)
+        if key == "experiment":
+            return NOT_OVER_SAVED
+        if key.startswith("hydra."):
+            return f"{key}: there is no such key. `python run.py --cfg hydra -p {key.rpartition('.')[0]}` lists them."
+        return f"{unknown_key(key)} `python run.py --cfg job` lists them all."
+    if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
+        group, name = found.groups()
+        return f"+{group}={name}: {group} has an option already. Write {group}={name}, without the plus."
+    if "Config group override must be" in text:
+        return f"{text}: set each group to one of its options, which `python run.py --help` lists."
+    return text

@@ -1,0 +1,56 @@
+"""Where a command's runs come from, beside their config: handed on to every job, in whatever process that runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from typing import Any
+
+from manyheads.runner.config import saved
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.schema import CONF
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust.guard import trust_for
+from manyheads.runner.trust.packages import Trust, split_typed
+
+NO_RERUN = (
+    "--experimental-rerun unpickles its file, which can run any code. Repeat a run from its folder: "
+    "--config-path <run> --config-name run."
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """``trust``: what the user trusts of the configs, None for his own; ``composed_from``: the saved one, if any."""
+
+    trust: Trust | None = None
+    composed_from: str | None = None
+
+    def bind(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        """The task function with this as its argument ``origin``, since Hydra calls it with the config alone."""
+        return update_wrapper(partial(task, origin=self), task)  # Hydra looks for the file that defines the task
+
+    @staticmethod
+    def of(task: Callable[..., Any]) -> "Origin":
+        """What a task function was bound to; for one of another application nothing."""
+        found = task.keywords.get("origin") if isinstance(task, partial) else None
+        return found if isinstance(found, Origin) else Origin()
+
+
+def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
+    """The command line as Hydra shall have it, and where its runs come from.
+
+    ``trust=...`` is taken out, and a --config-path that leads to a saved run config becomes one that can be composed.
+    Raises ConfigurationError for configs of others that could run code before they are looked at.
+    """
+    if line.flags.experimental_rerun is not None:
+        raise ConfigurationError(NO_RERUN)
+    if line.flags.shell_completion:
+        return line, Origin()
+    packages, others = split_typed(line.overrides)
+    line = line.without(set(line.overrides) - set(others))
+    content = saved.read_saved(line.primary) if line.flags.config_path is not None else None
+    trust = trust_for(line, packages, content)
+    if content is None:
+        return line, Origin(trust)
+    saved.offer(content, chosen=line.chosen)
+    return line.composing(CONF, saved.NAME), Origin(trust, composed_from=str(line.primary))

@@ -1,0 +1,170 @@
+"""Config files from others, read before Hydra composes them: none of them may reach Hydra's own section.
+
+That section names what Hydra imports and calls (callbacks, launcher, sweeper, logging) and where it writes. A file gets
+there by a top-level key, by a package (in its header, or behind an @ in a defaults list), or by a group of that name.
+Names in defaults lists may not leave the folder either, nor enter hidden ones, which are not read here.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import yaml
+from hydra.plugins.config_source import ConfigSource
+from omegaconf._utils import get_yaml_loader  # what Hydra reads with: another reader might see another file
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust.check import shown
+
+ENTRIES = 10_000  # files and folders in a folder of configs
+BYTES = 500_000  # of YAML in it, a few seconds to read
+CHARACTERS = 50_000  # in a file: a run config has 4,000
+NODES = 10_000  # in a file, with every alias written out
+HEADER = 512  # characters in which Hydra looks for @package
+
+_NAME = r"\w[\w.=+,-]*"
+_PATH = rf"{_NAME}(/{_NAME})*"
+_ENTRY = re.compile(rf"((optional|override) +)*/?{_PATH}(@\w[\w.]*)?")
+# Of names of options, which can't put together a name with a dot or a slash that none of them has.
+_VALUE = re.compile(rf"{_PATH}|\?\?\?|[\w-]*(\$\{{\w[\w/]*\}}[\w-]*)+")
+
+
+class ConfigFile(NamedTuple):
+    """What a file holds, and the package in its header."""
+
+    content: Any
+    package: str | None
+
+
+def read_config_file(path: Path) -> ConfigFile:
+    """Read a file as Hydra would. Raises ConfigurationError for one that is too large or no YAML, OSError."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            text = file.read(CHARACTERS + 1)
+            if len(text) > CHARACTERS:
+                raise ValueError(f"it has more than {CHARACTERS} characters")
+            return ConfigFile(_construct(text), ConfigSource._get_header_dict(text[:HEADER])["package"])
+        except Exception as error:  # YAML's constructors raise anything, RecursionError included
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ConfigurationError(f"a config cannot be read: {shown(path)}: {reason}.") from None
+
+
+def refuse_hydra_files(folder: Path) -> None:
+    """Raises ConfigurationError, which names file and key, if any config in the folder reaches Hydra's section."""
+    try:
+        for path in _config_files(folder.resolve()):
+            _refuse_hydra_file(path)
+    except OSError as error:
+        raise ConfigurationError(f"{shown(error.filename)} cannot be read: {error.strerror}.") from None
+
+
+def refuse_hydra_keys(path: Path, content: Any) -> None:
+    """Raises ConfigurationError if the content of a file has Hydra's section among its keys."""
+    if content is not None and not isinstance(content, dict):
+        raise ConfigurationError(f"{shown(path)} is no config: it holds no mapping.")
+    for key in content or {}:
+        if _leads_to_hydra(key):
+            _refuse(path, key)
+
+
+def _refuse_hydra_file(path: Path) -> None:
+    content, package = read_config_file(path)
+    refuse_hydra_keys(path, content)
+    if _leads_to_hydra(package):
+        _refuse(path, f"@package {package}")
+    entries = (content or {}).get("defaults", [])
+    if not isinstance(entries, list):  # an interpolation would become one
+        raise ConfigurationError(f"{shown(path)}: defaults is no list.")
+    for entry in entries:
+        _refuse_entry(path, entry)
+
+
+def _refuse_entry(path: Path, entry: Any) -> None:
+    """Look at one line of a defaults list: ``config``, ``group: option`` or ``group: [option, ...]``."""
+    (key, value), *more = entry.items() if isinstance(entry, dict) and entry else [(entry, None)]
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if any(map(_leads_to_hydra, (key, *values))):
+        _refuse(path, f"defaults: {entry}")
+    well_named = not more and isinstance(key, str) and _ENTRY.fullmatch(key)
+    if not well_named or not all(isinstance(each, str) and _VALUE.fullmatch(each) for each in values):
+        raise ConfigurationError(
+            f"{shown(path)}: defaults: {shown(entry)} is not allowed in a config that you did not create on this "
+            "machine. Allowed: names of groups and options below its folder, without .. and without hidden folders, "
+            "and for an option also ${group}."
+        )
+
+
+def _leads_to_hydra(name: Any) -> bool:
+    """Whether a key, package or path has a part that is called hydra; some file systems know no case."""
+    return "hydra" in re.split(r"[^\w-]+", str(name).lower())
+
+
+def _refuse(path: Path, what: object) -> NoReturn:
+    raise ConfigurationError(
+        f"{shown(path)}: {shown(what)}: a config that you did not create on this machine cannot change Hydra's own "
+        "section, which can run code and write files anywhere. Remove it from the file; what you want of it you can "
+        "type on the command line, as hydra.<key>=<value>."
+    )
+
+
+def _config_files(root: Path) -> Iterator[Path]:
+    """Each file that Hydra can take for a config. Raises ConfigurationError for names and links that mislead."""
+    entries = size = 0
+    for parent, folders, files in os.walk(root, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *files):
+            _refuse_link(Path(parent, name), root)
+        for name in folders:
+            if _leads_to_hydra(name):
+                _refuse(Path(parent, name), "a folder of that name")
+        configs = [path for name in files if (path := Path(parent, name)).suffix.lower() == ".yaml" and path.is_file()]
+        entries += len(folders) + len(files)
+        size += sum(path.stat().st_size for path in configs)
+        if entries > ENTRIES or size > BYTES:
+            raise ConfigurationError(
+                f"{shown(root)} holds more than {ENTRIES} files and folders, or {BYTES} bytes of YAML. Name a folder "
+                "that holds the configs only."
+            )
+        yield from configs
+
+
+def _refuse_link(path: Path, root: Path) -> None:
+    if path.is_symlink():
+        target = path.resolve()
+        if not target.is_relative_to(root) or any(part.startswith(".") for part in target.relative_to(root).parts):
+            raise ConfigurationError(
+                f"{shown(path)} leads out of {shown(root)}, or into a hidden folder, and these configs were not "
+                "created by you on this machine. Remove that link."
+            )
+
+
+def _raise(error: OSError) -> None:
+    """A folder that can't be listed may still be entered."""
+    raise error
+
+
+def _construct(text: str) -> Any:
+    """What YAML makes of the text. Raises ValueError for aliases that make more of it than anybody writes."""
+    loader = get_yaml_loader()(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _nodes(node, {}) > NODES:
+            raise ValueError(f"with its aliases written out it has more than {NODES} values")
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
+    """How many there are from this one down, each alias counted as what it stands for."""
+    if id(node) not in counted:
+        counted[id(node)] = math.inf  # if it is found again below itself
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
+        counted[id(node)] = 1 + sum(_nodes(each, counted) for each in inner)
+    return counted[id(node)]
