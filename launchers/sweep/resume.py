@@ -19,6 +19,7 @@ from manyheads.runner.report import is_current
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file
+from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.folders import refuse_untrusted_jobs
 
@@ -70,5 +71,6 @@ def _config(folder: RunFolder) -> DictConfig:
     """As it was frozen, or else composed."""
     for path in (folder.config, folder.composed):
         if path.exists():
-            return cast(DictConfig, OmegaConf.load(path))
+            content = cast(dict, OmegaConf.to_container(OmegaConf.load(path), resolve=False))
+            return OmegaConf.create(renewed(content))
     raise ConfigurationError(f"{folder} holds no run: neither {folder.config.name} nor .hydra/config.yaml is there.")

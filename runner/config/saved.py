@@ -8,6 +8,7 @@ from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.config.schema import CONF, GROUPS, SECTIONS, option_of
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.trust.config_files import read_config_file
 
 NAME = "saved"
@@ -22,7 +23,7 @@ def read_saved(path: Path) -> dict[str, Any] | None:
     if not isinstance(content, dict) or "defaults" in content:
         return None
     sections = [*(content.get(group) for group in GROUPS), *(content.get(name, {}) for name in SECTIONS)]
-    return content if all(isinstance(section, dict) for section in sections) else None
+    return renewed(content) if all(isinstance(section, dict) for section in sections) else None
 
 
 def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:

@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 
 def torchvision_model(*, name: str, num_classes: int, image_size: int | None, weights: str | None = None) -> nn.Module:
-    """Torchvision's own module of that name, for images of ``image_size`` pixels a side.
+    """A model of torchvision's own module of that name, for images of ``image_size`` pixels a side.
 
     ``weights``: None for random ones, or an entry of its weights enum. Raises ConfigurationError.
     """

@@ -1,0 +1,78 @@
+"""Runs that were recorded before the code moved resume, report and reproduce, and say which of their keys is gone."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from manyheads.runner.config.schema import GROUPS, options, read_option
+from manyheads.runner.reproduce.recorded import read_past
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.old_configs import GONE, MOVED, renewed
+from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import execute
+
+RECORDED = Path(__file__).parent / "recorded"
+TARGETS = {read_option(group, option)["_target_"] for group in GROUPS for option in options(group)}
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
+    """A copy of the recorded run of this name."""
+    return RunFolder(shutil.copytree(RECORDED / request.param, tmp_path / request.param))
+
+
+def command(*arguments: str, cwd: Path) -> str:
+    done = execute(sys.executable, "-m", "manyheads.runner", *arguments, cwd=cwd)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def test_each_class_that_moved_is_an_option_today():
+    assert set(MOVED.values()) <= TARGETS
+
+
+def test_each_key_that_is_gone_belonged_to_an_option_and_is_no_key_of_it_today():
+    for gone in GONE:
+        assert {*gone.options} <= {*options(gone.group)}
+        assert not any(gone.key in read_option(gone.group, option) for option in gone.options), gone
+
+
+@pytest.mark.parametrize("name", ["completed", "interrupted"])
+def test_a_recorded_config_has_only_todays_names_and_keys(name):
+    config = renewed(yaml.safe_load((RECORDED / name / "run.yaml").read_text()))
+    for group in GROUPS:
+        assert config[group]["_target_"] in TARGETS
+        assert {*config[group]} <= {*read_option(group, config[group]["name"])}
+
+
+def test_a_value_that_cannot_be_had_any_more_is_refused():
+    section = {"_target_": "runner.data.imagefolder.ImageFolder", "name": "imagefolder", "decode": "cpu"}
+    assert "decode" not in renewed({"data": section})["data"]
+    with pytest.raises(ConfigurationError, match=r"data\.decode=cuda, which this version no longer has"):
+        renewed({"data": {**section, "decode": "cuda"}})
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("run", ["interrupted"], indirect=True)
+def test_a_recorded_run_resumes(run):
+    command("resume", str(run.path), cwd=run.path.parent)
+    result = run.read_result()
+    assert (result["status"], result["steps"], result["epochs"]) == ("completed", 88, 2)
+    assert result["metrics"]["val_loss"] == pytest.approx(2.3037, abs=1e-3)  # as 46a818f itself resumed it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["completed"], indirect=True)
+def test_a_recorded_run_is_reproduced_and_reported(run):
+    assert read_past(run.path).result["steps"] == 12
+    out = command("reproduce", str(run.path), "hydra.run.dir=again", cwd=run.path.parent)
+    assert "identical: " in out or "equal within tolerance: " in out
+    again = RunFolder(run.path.parent / "again")
+    assert again.read_result()["metrics"]["val_loss"] == pytest.approx(
+        run.read_result()["metrics"]["val_loss"], rel=1e-4
+    )
+    out = command("report", str(run.path), str(again.path), "--to", "comparison", cwd=run.path.parent)
+    assert "single" in out
