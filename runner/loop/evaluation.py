@@ -4,49 +4,35 @@ import time
 from typing import Any
 
 import torch
-from torch import nn
 
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.loop.update import Update
 from manyheads.runner.run.heartbeat import Heartbeat
 
 INTERVAL = 50  # batches between two reductions, at each of which all ranks may stop together
 
 
 class Evaluation:
-    """Evaluates this rank's share. ``model``: as the strategy wrapped it."""
+    """Evaluates this rank's share with what ``update`` trains."""
 
-    def __init__(
-        self,
-        *,
-        model: nn.Module,
-        loss: nn.Module,
-        loader: Loader,
-        parallel: Parallel,
-        precision: Precision,
-        reporter: Reporter,
-        heartbeat: Heartbeat,
-        stop: Stop,
-    ):
-        self.model, self.loss, self.loader = model, loss, loader
-        self.parallel, self.precision = parallel, precision
+    def __init__(self, *, update: Update, loader: Loader, reporter: Reporter, heartbeat: Heartbeat, stop: Stop):
+        self.update, self.loader = update, loader
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
 
     def run(self) -> tuple[dict[str, Any], int] | None:
         """The row's val_ columns and the number of unreadable samples; None when asked to stop meanwhile."""
-        started, total = time.perf_counter(), Sums()
-        self.parallel.share_buffers(self.model)
-        model, meter = self.parallel.evaluated(self.model).eval(), Meter(self.parallel)
+        started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
+        parallel.share_buffers(update.model)
+        model, meter = parallel.evaluated(update.model).eval(), Meter(parallel)
         with torch.no_grad():
             for number, batch in enumerate(self.loader.epoch(0), 1):
                 if batch.count:
-                    with self.precision.autocast():
+                    with update.precision.autocast():
                         logits = model(batch.inputs)
-                        loss = self.loss(logits, batch.targets)
+                        loss = update.loss(logits, batch.targets)
                     meter.add(loss, logits, batch.targets, batch.count)
                 meter.note_corrupt(len(batch.corrupt))
                 self.reporter.corrupt(batch.corrupt)

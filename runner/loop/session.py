@@ -1,5 +1,6 @@
 """One session of a run: resume from its last checkpoint if there is one, train or evaluate, record the result."""
 
+import time
 from contextlib import closing
 from typing import Any
 
@@ -31,7 +32,7 @@ class Session:
         trainer, reporter = self.trainer, self.trainer.reporter
         seed_everything(seed + 1 + self.parallel.rank)  # what the model draws, as for dropout, differs between ranks
         try:
-            trainer.prime()
+            self.update.prime(trainer.train.example)
             if state is not None:
                 self.restore(state, seed=seed)
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
@@ -83,7 +84,7 @@ class Session:
         at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
-        rng = self.parallel.gather(get_state())
+        started, rng = time.perf_counter(), self.parallel.gather(get_state())
         if self.parallel.rank == 0:
             state = {
                 **self.learned(),
@@ -94,6 +95,7 @@ class Session:
             }
             self.checkpoints.save(state, step=progress.step, best=best)
         trainer.heartbeat.beat()
+        progress.checkpoint_seconds += time.perf_counter() - started
 
     def conclude(self, **findings: Any) -> None:
         """Rank 0 writes result.json, ``findings`` included, and shows the table."""

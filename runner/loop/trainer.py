@@ -16,8 +16,7 @@ from manyheads.runner.loop.log_windows import LogWindows, Row, Window
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
-from manyheads.runner.loop.update import Made, Update, restore_buffers
-from manyheads.runner.random.rank.rng import get_state, set_state
+from manyheads.runner.loop.update import Made, Update
 from manyheads.runner.run.heartbeat import Heartbeat
 
 LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop together
@@ -57,14 +56,7 @@ class Trainer:
         self.stop = Stop(heartbeat)
         self.windows = LogWindows(parallel=update.parallel, breakdown=update.breakdown)
         self.evaluation = Evaluation(
-            model=update.model,
-            loss=update.loss,
-            loader=evaluation,
-            parallel=update.parallel,
-            precision=update.precision,
-            reporter=reporter,
-            heartbeat=heartbeat,
-            stop=self.stop,
+            update=update, loader=evaluation, reporter=reporter, heartbeat=heartbeat, stop=self.stop
         )
 
     # -- the run -------------------------------------------------------------------------------------
@@ -75,7 +67,6 @@ class Trainer:
         save: writes a checkpoint if one is due, when called with ``best``; due_after_step: says so of a step.
         """
         self.reporter.start(self.progress, total=self.settings.last_step)
-        save = self._timed(save)
         while not self.done and self.stop.signal is None:
             self.train_epoch(save, due_after_step)
             if self.stop.signal is None and not self.is_cut:
@@ -158,19 +149,6 @@ class Trainer:
         self.progress.corrupt += corrupt
         return columns
 
-    def prime(self) -> None:
-        """Let the strategy's wrapper settle by steps that leave no trace."""
-        model = self.update.model
-        state, before = get_state(), [b.clone() for b in model.buffers()]
-
-        def throw_away() -> None:
-            model.train()
-            self.update.throw_away(self.train.example())
-
-        self.update.parallel.prime(throw_away)
-        restore_buffers(model, before)
-        set_state(state)
-
     def close(self) -> None:
         """Complete the files, and take back what the run has changed of torch itself."""
         self.reporter.close()
@@ -221,16 +199,6 @@ class Trainer:
             )
         if row is not None:
             self.reporter.interval(self.progress, step=row.step, lr=row.lr, grad_norm=float(row.norm))
-
-    def _timed(self, save: Callable[..., None]) -> Callable[..., None]:
-        """``save``, with the seconds that it takes counted as checkpoint_seconds."""
-
-        def timed(*, best: bool) -> None:
-            start = time.perf_counter()
-            save(best=best)
-            self.progress.checkpoint_seconds += time.perf_counter() - start
-
-        return timed
 
     def _last_step_of_epoch(self) -> int:
         rest = self.train.updates - self.progress.epoch_step

@@ -13,6 +13,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.random.rank.rng import get_state, set_state
 from manyheads.runner.scheduler.rank import Schedule
 
 
@@ -93,17 +94,25 @@ class Update:
                     self.parallel.synchronize(self.optimizer)
         return loss.detach(), outputs.detach()
 
-    def throw_away(self, batch: Batch) -> None:
-        """Forward and backward of a micro-batch that is a whole update, of which nothing is used."""
-        self.backward(batch, last=True, used=False)
-        self.precision.zero_grad(self.optimizer)
+    def prime(self, example: Callable[[], Batch]) -> None:
+        """Let the strategy's wrapper settle by passes that leave no trace. ``example``: makes a micro-batch."""
+        state, buffers = get_state(), [b.clone() for b in self.model.buffers()]
+
+        def throw_away() -> None:
+            self.model.train()
+            self.backward(example(), last=True, used=False)
+            self.precision.zero_grad(self.optimizer)
+
+        self.parallel.prime(throw_away)
+        self._restore_buffers(buffers)
+        set_state(state)
 
     def _step(self, buffers: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
         """The gradients' norm, and whether the update was left out. ``buffers``: the model's before the update."""
         norm = self.gradient_norm() if wants_norm or self.skips or math.isfinite(self.clip_norm) else 0.0
         is_skipped = self.skips and not bool(torch.isfinite(torch.as_tensor(norm)))
         if is_skipped:
-            restore_buffers(self.model, buffers)
+            self._restore_buffers(buffers)
         if not is_skipped or self.precision.skips_overflow:
             with self.parallel.stepping(self.optimizer):
                 self.precision.step(self.optimizer)
@@ -116,12 +125,10 @@ class Update:
             return clip_grad_norm_(self.parameters, self.clip_norm)
         return total_norm([p.grad for p in self.parameters if p.grad is not None])
 
-
-def restore_buffers(model: nn.Module, before: list[Tensor]) -> None:
-    """Put the model's buffers back to what they were."""
-    with torch.no_grad():
-        for buffer, value in zip(model.buffers(), before, strict=True):
-            buffer.copy_(value)
+    def _restore_buffers(self, before: list[Tensor]) -> None:
+        with torch.no_grad():
+            for buffer, value in zip(self.model.buffers(), before, strict=True):
+                buffer.copy_(value)
 
 
 def total_norm(gradients: list[Tensor]) -> Tensor:

@@ -99,7 +99,7 @@ def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None
     )
     if not watched:
         update.breakdown.enter_epoch = lambda: None  # type: ignore[method-assign]
-    trainer.prime()
+    update.prime(data.example)
     start = time.perf_counter()
     trainer.fit(lambda **_: None, due_after_step=lambda _: False)
     seconds = time.perf_counter() - start

@@ -90,7 +90,7 @@ def test_priming_settles_the_buckets_and_leaves_no_trace(tmp_path):
     before, steps = {k: v.clone() for k, v in run.weights().items()}, []
     prime = run.trainer.update.parallel.prime
     run.trainer.update.parallel.prime = lambda step: prime(lambda: (step(), steps.append(1)))
-    run.trainer.prime()
+    run.trainer.update.prime(run.trainer.train.example)
     assert steps
     assert all(torch.equal(value, before[name]) for name, value in run.weights().items())
     assert all(p.grad is None or not p.grad.any() for p in run.trainer.update.model.parameters())

@@ -147,7 +147,7 @@ def test_throw_away_steps_leave_no_trace_in_the_scale(tmp_path):
     with opened(tmp_path, small(*level("O2"))) as trainer:
         trainer.update.loss, scale = Exploding(), trainer.update.precision.state_dict()
         trainer.update.parallel.prime = lambda step: (step(), step())
-        trainer.prime()
+        trainer.update.prime(trainer.train.example)
         assert trainer.update.precision.state_dict() == scale
         trainer.update.loss, before = nn.CrossEntropyLoss(), [p.clone() for p in trainer.update.parameters]
         trainer.update([next(trainer.train.epoch(0, 0))], number=0, wants_norm=False)

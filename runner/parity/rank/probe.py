@@ -53,7 +53,7 @@ def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> Non
     side = Baseline(session, task) if task.baseline is None else Compared(session, task)
     side.start(made)
     seed_everything(seed + 1 + parallel.rank)
-    trainer.prime()
+    session.update.prime(trainer.train.example)
     steps = min(task.steps, trainer.settings.last_step)
     for step, batches in enumerate(islice(_updates(trainer), steps)):
         side.before(step)
