@@ -48,7 +48,7 @@ class RunCommand(Protocol):
 
 def execute(*command: str, cwd: Path, timeout: float = 120) -> Done:
     """Run a command to its end, or kill it after ``timeout`` seconds and raise TimeoutExpired."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".names")}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / ".names"), str(ROOT)])}
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=environment)
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -122,8 +122,13 @@ def library(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Starting the real command takes a good part of a second, each time; what needs a GPU must be asked for."""
+    """Starting the real command takes a good part of a second, each time; what needs a GPU must be asked for.
+
+    Tests with processes go to the same worker file by file, since those of a file share runs.
+    """
     for item in items:
+        if item.get_closest_marker("processes"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if {"finished_run", "run_command", "real_run"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     if "gpu" not in config.option.markexpr:

@@ -1,6 +1,8 @@
 """Several ranks with Apex's wrapper or precision compute what one rank computes in plain fp32 or fp64."""
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from manyheads.launchers.base import launch
 from manyheads.runner.config.schema import options
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, in_process
+from tests.tail import tail
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("stand_in_for_ranks"), *apex_library.marks]
 
@@ -27,6 +30,8 @@ FP16 = 0.02 if apex_library.IS_REAL else 1e-4  # the stand-in's O1 casts nothing
 # How near a level comes to plain fp32.
 PRECISIONS = {"O0": 1e-4, "O1": FP16, "O2": 0.02}
 
+Result = tuple[list[float], dict[str, torch.Tensor], dict]  # losses, weights, result.json
+
 
 @pytest.fixture
 def stand_in_for_ranks(apex, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +47,13 @@ def ways(strategies: list[str], ranks: list[int]) -> list[tuple[str, str, int]]:
     ]
 
 
-def run(path: Path, *overrides: str) -> tuple[list[float], dict[str, torch.Tensor], dict]:
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
+    """What one rank computes without Apex; once for each choice of overrides."""
+    return cache(lambda *overrides: run(tmp_path_factory.mktemp("single"), *overrides))
+
+
+def run(path: Path, *overrides: str) -> Result:
     folder = RunFolder(path)
     folder.write_config(apex_library.small(*COMMON, *overrides))
     result = launch(folder)
@@ -62,14 +73,14 @@ def assert_equal(one, other, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "launcher", "ranks"), [*ways(["apex"], RANKS), *[("apex", "torchrun", count) for count in RANKS[1:2]]]
+    ("strategy", "launcher", "ranks"),
+    [*ways(["apex"], RANKS), *[tail("apex", "torchrun", count) for count in RANKS[1:2]]],
 )
 @pytest.mark.parametrize("delay", ["true", "false"])
-def test_apex_s_wrapper_computes_what_single_does(tmp_path, strategy, launcher, ranks, delay):
-    single = run(tmp_path / "single", "precision=fp64")
+def test_apex_s_wrapper_computes_what_single_does(single, tmp_path, strategy, launcher, ranks, delay):
     wrapped = (*on(strategy, launcher, ranks), "precision=fp64", f"parallel.delay_allreduce={delay}")
     other = run(tmp_path / "other", *wrapped, "parallel.message_size=50")
-    assert_equal(other, single, 1e-9)
+    assert_equal(other, single("precision=fp64"), 1e-9)
     assert other[2]["metrics"]["val_samples"] == 37
 
 
@@ -80,11 +91,10 @@ def test_apex_s_wrapper_computes_what_single_does(tmp_path, strategy, launcher, 
         *[("O2", *way) for way in ways(["horovod"], RANKS[1:2] or [1])],  # its ranks are slow to start
     ],
 )
-def test_apex_s_precision_goes_with_every_wrapper(tmp_path, strategy, launcher, ranks, level):
-    single = run(tmp_path / "single", "optimizer.lr=0.01")
+def test_apex_s_precision_goes_with_every_wrapper(single, tmp_path, strategy, launcher, ranks, level):
     precision = ("precision=apex", f"precision.opt_level={level}", "precision.loss_scale=128.0")
     other = run(tmp_path / "other", "optimizer.lr=0.01", *precision, *on(strategy, launcher, ranks))
-    assert_equal(other, single, PRECISIONS[level])
+    assert_equal(other, single("optimizer.lr=0.01"), PRECISIONS[level])
 
 
 @pytest.mark.parametrize(("strategy", "launcher", "ranks"), ways(["ddp", "apex"], RANKS[1:]))

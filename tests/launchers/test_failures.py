@@ -13,9 +13,9 @@ import pytest
 from manyheads.launchers.base import launch
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from tests.launchers.conftest import LAUNCHERS, by, freeze, survivors
+from tests.tail import tail, tailed
 
 FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48")
-
 
 TWO = ["spawn", "horovodrun"]  # of what is watched alike: ranks that are our own children, and an agent's
 HOW = {
@@ -29,15 +29,25 @@ HOW = {
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("launcher", "rank", "how"),
-    # sys.exit is reported by the rank itself, as "raise" is, whatever started it.
-    [*product(LAUNCHERS, [1], ["raise", "os._exit", "kill"]), ("spawn", 1, "sys.exit"), ("spawn", 0, "kill")],
+    # sys.exit is reported by the rank itself, as "raise" is, whatever started it. What agents say of a rank that died
+    # has tests/launchers/test_agents.py besides.
+    tailed(
+        [*product(LAUNCHERS, [1], ["raise", "os._exit", "kill"]), ("spawn", 1, "sys.exit"), ("spawn", 0, "kill")],
+        always=[
+            *product(["spawn"], [1], HOW),
+            ("spawn", 0, "kill"),
+            *(("torchrun", 1, "raise"), ("horovodrun", 1, "kill"), ("mpirun", 1, "os._exit")),
+        ],
+    ),
 )
 def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, rank: int, how: str) -> None:
     kind, code = HOW[how]
-    overrides = (*by(launcher), f"+model.how={how}", f"+model.rank={rank}", "+model.step=20")
-    folder = freeze(tmp_path, *FAULTY, *overrides)
+    failed = tmp_path / "failed"
+    overrides = (*by(launcher), f"+model.how={how}", f"+model.rank={rank}", "+model.step=20", f"+model.once={failed}")
+    folder = freeze(tmp_path / "run", *FAULTY, *overrides)
     with pytest.raises(RunFailed) as caught:
         launch(folder)
+    assert time.time() - failed.stat().st_mtime < 10
     result = json.loads(folder.result.read_text())
     assert result["status"] == "failed"
     assert result["error"] == caught.value.failure.to_json()
@@ -58,7 +68,7 @@ def test_rank_that_leaves_early_is_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", TWO)
+@pytest.mark.parametrize("launcher", tailed(TWO, always=["spawn"]))
 def test_all_end_within_seconds(tmp_path: Path, parent, launcher: str) -> None:
     died = tmp_path / "died"
     overrides = (*FAULTY, *by(launcher), "+model.how=kill", "+model.rank=1", "+model.step=60", f"+model.once={died}")
@@ -72,7 +82,7 @@ def test_all_end_within_seconds(tmp_path: Path, parent, launcher: str) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", TWO)
+@pytest.mark.parametrize("launcher", tailed(TWO, always=["spawn"]))
 def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
     """The message says so, and the log says where the rank was."""
     overrides = (
@@ -121,7 +131,7 @@ def test_inline_exit_with_a_message_ends_with_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", TWO)
+@pytest.mark.parametrize("launcher", tailed(TWO, always=["spawn"]))
 def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> None:
     folder = freeze(tmp_path, "model=torchvision", "model.name=resnet5", *by(launcher))
     with pytest.raises(ConfigurationError, match=r"resnet50"):
@@ -130,7 +140,7 @@ def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> Non
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn", "mpirun"]))  # mpirun has the most between
 def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str) -> None:
     running = parent(
         tmp_path,
@@ -140,6 +150,9 @@ def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str)
         f"hydra.run.dir={tmp_path}",
     )
     running.wait_for_step(10)
+    if launcher == "spawn":
+        titles = {process.cmdline()[0] for process in running.ranks()}
+        assert titles == {f"manyheads: rank {rank}/2 {tmp_path}" for rank in (0, 1)}
     everyone = [p.pid for p in running.ranks()] + [
         p.pid for p in psutil.Process(running.process.pid).children(recursive=True)
     ]
@@ -152,7 +165,7 @@ def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str)
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", ["horovodrun", "mpirun"])  # torchrun: test_torchrun.py
+@pytest.mark.parametrize("launcher", tailed(["horovodrun", "mpirun"], always=["horovodrun"]))  # and test_torchrun.py
 def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent, launcher: str) -> None:
     running = parent(tmp_path, *by(launcher), "trainer.epochs=1000", f"hydra.run.dir={tmp_path}")
     running.wait_for_step(10)
@@ -164,7 +177,7 @@ def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent, launcher: st
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("names", [("torchrun", "horovodrun"), ("spawn", "mpirun")])
+@pytest.mark.parametrize("names", [("torchrun", "horovodrun"), tail(("spawn", "mpirun"))])
 def test_two_runs_at_once_do_not_meet(tmp_path: Path, parent, names: tuple[str, str]) -> None:
     folders = [tmp_path / f"{number}" for number in (1, 2)]
     both = [
@@ -173,13 +186,3 @@ def test_two_runs_at_once_do_not_meet(tmp_path: Path, parent, names: tuple[str, 
     ]
     assert [one.end(seconds=90)[0] for one in both] == [0, 0]
     assert len({one.folder.read_result()["weights_sha256"] for one in both}) == 1
-
-
-@pytest.mark.processes
-def test_titles_say_who_is_who(tmp_path: Path, parent) -> None:
-    running = parent(tmp_path, "parallel=ddp", "trainer.epochs=1000", f"hydra.run.dir={tmp_path}")
-    running.wait_for_step(10)
-    titles = {process.cmdline()[0] for process in running.ranks()}
-    assert titles == {f"manyheads: rank {rank}/2 {tmp_path}" for rank in (0, 1)}
-    running.process.send_signal(signal.SIGTERM)
-    running.end()

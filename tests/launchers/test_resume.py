@@ -10,6 +10,7 @@ from manyheads.launchers.base import launch
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows
+from tests.tail import tail, tailed
 
 # 29 updates an epoch; checkpoints in the middle of an epoch and of a log interval.
 COMMON = (
@@ -25,11 +26,20 @@ RANKS = {
     1: ("parallel=single", "launcher=spawn"),
     2: ("parallel=ddp", "launcher.nproc_per_node=2"),
     3: ("parallel=ddp", "launcher.nproc_per_node=3"),
-    "horovod": ("parallel=horovod", "launcher.nproc_per_node=3"),
+    "horovod 2": ("parallel=horovod", "launcher.nproc_per_node=2"),
+    "horovod 3": ("parallel=horovod", "launcher.nproc_per_node=3"),
 }
 # Counted in forward passes of training, of which DDP makes two more to begin with: before the first checkpoint,
 # just after one, between two, in the second epoch, near the end.
 KILLS = ["kill:5", "kill:16", "kill:22", "kill:40", "kill:66", "half a checkpoint:24"]
+# Every kill once, and every number of ranks with a kill inside an epoch and one in a later epoch.
+ALWAYS = [(1, "kill:5"), (3, "kill:16"), (2, "kill:22"), (3, "kill:40"), (1, "kill:66"), (2, "half a checkpoint:24")]
+FP16 = ("precision=amp", "precision.dtype=float16")
+O2 = ("precision.level=O2", "precision=amp")
+ACCUMULATED = ("trainer.grad_accumulation=2", "trainer.clip_norm=0.5")
+ADAMW = ("optimizer=adamw", "scheduler=step", "data.num_workers=1")
+UNUSED = ("parallel.find_unused_parameters=true",)
+STATIC = ("parallel.static_graph=true",)
 _undisturbed: dict[tuple[int | str, str], RunFolder] = {}
 
 
@@ -48,7 +58,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("ranks", "kill"), [*product([1, 2, 3], KILLS)])
+@pytest.mark.parametrize(("ranks", "kill"), tailed(product([1, 2, 3], KILLS), always=ALWAYS))
 def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -> None:
     how, step = kill.split(":")
     expected = undisturbed(kept / str(ranks), ranks)
@@ -68,18 +78,16 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
 @pytest.mark.parametrize(
     "more",
     [
-        ("precision=amp", "precision.dtype=float16"),
-        ("precision.level=O2", "precision=amp"),
-        ("trainer.grad_accumulation=2", "trainer.clip_norm=0.5"),
-        ("optimizer=adamw", "scheduler=step", "data.num_workers=1"),
-        ("parallel.find_unused_parameters=true",),
-        ("parallel.static_graph=true",),
+        # A state that were lost would change the result, whichever of these it is of; the tail says of which.
+        (*FP16, *ADAMW, *ACCUMULATED, *UNUSED),
+        (*O2, *STATIC),
+        *map(tail, (FP16, O2, ACCUMULATED, ADAMW, UNUSED, STATIC)),
     ],
     ids=" ".join,
 )
 def test_with_other_state_to_keep(tmp_path: Path, kept: Path, more: tuple[str, ...]) -> None:
     more = (*more, "trainer.max_steps=35")
-    expected = undisturbed(kept / more[0], 3, *more)
+    expected = undisturbed(kept / " ".join(more), 3, *more)
     fault = ("+model.how=kill", "+model.step=30", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
     folder = freeze(tmp_path / "run", *COMMON, *RANKS[3], *fault, *more)
     with pytest.raises(RunFailed, match="SIGKILL"):
@@ -88,18 +96,12 @@ def test_with_other_state_to_keep(tmp_path: Path, kept: Path, more: tuple[str, .
 
 
 @pytest.mark.processes
-def test_horovod_keeps_the_scale_and_what_it_has_accumulated(tmp_path: Path, kept: Path) -> None:
-    more = (
-        "precision=amp",
-        "precision.dtype=float16",
-        "trainer.grad_accumulation=2",
-        "trainer.clip_norm=0.5",
-        "optimizer=adamw",
-        "trainer.max_steps=16",
-    )
-    expected = undisturbed(kept / "horovod fp16", "horovod", *more)
+@pytest.mark.parametrize("ranks", ["horovod 2", tail("horovod 3")])
+def test_horovod_keeps_the_scale_and_what_it_has_accumulated(tmp_path: Path, kept: Path, ranks: str) -> None:
+    more = (*FP16, *ACCUMULATED, "optimizer=adamw", "trainer.max_steps=16")
+    expected = undisturbed(kept / ranks, ranks, *more)
     fault = ("+model.how=kill", "+model.step=30", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
-    folder = freeze(tmp_path / "run", *COMMON, *RANKS["horovod"], *fault, *more)
+    folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault, *more)
     with pytest.raises(RunFailed, match="SIGKILL"):
         launch(folder)
     assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
@@ -112,7 +114,7 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
     alone = freeze(tmp_path / "alone", *common, *RANKS[1], "+model.how=nothing")
     launch(alone)
     source, folders = None, []
-    for ranks, step in ((2, 24), (1, 20), ("horovod", 0)):  # with a checkpoint at 13 and 29
+    for ranks, step in ((2, 24), (1, 20), ("horovod 3", 0)):  # with a checkpoint at 13 and 29
         fault = ("+model.how=kill", f"+model.step={step}", "+model.rank=0")
         resume = () if source is None else (f"checkpoint.resume={source}",)
         folders.append(freeze(tmp_path / str(ranks), *common, *RANKS[ranks], *fault, *resume))

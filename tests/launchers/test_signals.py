@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.launchers.conftest import LAUNCHERS, by, rows, survivors
+from tests.tail import tail, tailed
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WAYS = [
@@ -17,13 +18,21 @@ WAYS = [
     (*by("spawn"), "launcher.warm=false"),
     ("launcher=inline",),
 ]
+STARTING = [by("spawn"), by("mpirun"), ("launcher=inline",)]
 LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("way", "signum"),
-    [*product(WAYS, [signal.SIGINT]), *product([by("spawn"), by("horovodrun")], [signal.SIGTERM])],
+    tailed(
+        [*product(WAYS, [signal.SIGINT]), *product([by("spawn"), by("horovodrun")], [signal.SIGTERM])],
+        always=[
+            (by("spawn"), signal.SIGINT),
+            (("launcher=inline",), signal.SIGINT),
+            (by("horovodrun"), signal.SIGTERM),
+        ],
+    ),
     ids=str,
 )
 def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], signum: signal.Signals) -> None:
@@ -43,7 +52,7 @@ def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], s
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", ["spawn", "inline"])
+@pytest.mark.parametrize("launcher", tailed(["spawn", "inline"], always=["inline"]))
 def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> None:
     """The second job of a sweep is interrupted, and with it the sweep."""
     way = by(launcher) if launcher in LAUNCHERS else (f"launcher={launcher}",)
@@ -65,7 +74,7 @@ def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> N
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn", "torchrun"]))
 def test_second_signal_ends_at_once(tmp_path: Path, parent, launcher: str) -> None:
     """A rank that sleeps in the step can't stop after it."""
     sleeps = tmp_path / "sleeps"
@@ -112,7 +121,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@pytest.mark.parametrize("way", [way if way in STARTING else tail(way) for way in WAYS], ids=" ".join)
 def test_ctrl_c_while_starting(tmp_path: Path, parent, way: tuple[str, ...]) -> None:
     """It reaches the whole process group of the terminal, when the ranks are still importing."""
     running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}")

@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from manyheads.runner.reproduce import command
 from manyheads.runner.reproduce.command import last_step
 from manyheads.runner.reproduce.recorded import read_past
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
+from tests.tail import tail
 
 pytestmark = pytest.mark.processes
 SMALL = (
@@ -39,6 +42,19 @@ def reproduce(tmp_path: Path, *arguments: str) -> tuple[Done, dict]:
     done = execute(sys.executable, "-m", "manyheads.runner", "reproduce", *arguments, cwd=tmp_path)
     results = list(tmp_path.glob("outputs/*/*/result.json"))
     return done, json.loads(results[0].read_text()) if results else {}
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command in this process, for what is refused before anything starts."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(path: str, *overrides: str, steps: str | None = None, code: bool = False) -> Done:
+        ended = command.reproduce(path, list(overrides), steps=steps, code=code)
+        assert not list(tmp_path.glob("outputs/*/*"))
+        return Done(ended, *capsys.readouterr())
+
+    return run
 
 
 def test_the_same_again_is_identical(past, tmp_path):
@@ -80,7 +96,7 @@ def test_in_double_precision_whole_curves_stay_together(tmp_path):
     assert result["reproduction"]["rests_on"]["largest"]["relative"] < 1e-9
 
 
-@pytest.mark.parametrize("override", ["seed=2", "loss._target_=torch.nn.MultiMarginLoss"])
+@pytest.mark.parametrize("override", ["seed=2", tail("loss._target_=torch.nn.MultiMarginLoss")])
 def test_what_changes_the_run_is_different(past, tmp_path, override):
     done, result = reproduce(tmp_path, str(past), override)
     assert done.code == 3, done.err + done.out
@@ -93,14 +109,9 @@ def test_what_changes_the_run_is_different(past, tmp_path, override):
 def test_the_first_steps_alone(past, tmp_path):
     done, result = reproduce(tmp_path, str(past), "--steps", "18", "data.num_workers=1")
     assert done.code == 0, done.err
+    assert "up to step 20, the first from 18 on that was logged" in done.out
     assert "identical: all 14 values up to step 20 are the same" in done.out  # of five rows and an epoch
     assert (result["steps"], result["status"]) == (20, "completed")
-
-
-def test_it_says_how_far_it_compares(past, tmp_path):
-    assert (
-        "up to step 20, the first from 18 on that was logged" in reproduce(tmp_path, str(past), "--steps", "18")[0].out
-    )
 
 
 def test_an_evaluation_is_compared_by_its_metrics(past, tmp_path):
@@ -113,14 +124,14 @@ def test_an_evaluation_is_compared_by_its_metrics(past, tmp_path):
     assert "made none, it only evaluated" in reproduce(tmp_path, str(folder), "--steps", "3")[0].err
 
 
-def test_a_config_from_elsewhere_is_refused_before_anything_is_said_of_it(past, tmp_path):
+def test_a_config_from_elsewhere_is_refused_before_anything_is_said_of_it(past, tmp_path, refused):
     folder = RunFolder(tmp_path / "theirs")
     shutil.copytree(past, folder.path)
     text = folder.config.read_text().replace("manyheads.runner.model.small_cnn.rank.SmallCNN", "os.system")
     folder.config.write_text(text)
     folder.write_json(folder.result, {**folder.read_result(), "files": folder.digests()})
-    for more in ((), ("--code",)):
-        done, _ = reproduce(tmp_path, "theirs", *more)
+    for code in (False, True):
+        done = refused("theirs", code=code)
         assert done.code == 2, done.err
         assert "model._target_=os.system" in done.err
         assert done.out == ""
@@ -133,31 +144,36 @@ def test_the_end_is_a_logged_step_or_that_of_the_whole_run(past, steps, end):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("overrides", "steps", "message"),
     [
-        (("--steps", "0"), "--steps 0 is not allowed"),
-        (("--steps", "x"), "--steps x is not allowed"),
-        (("parallel=dpp",), "Did you mean dp or ddp?"),
-        (("trainer.epoch=3",), "Did you mean trainer.epochs?"),
-        (("data.batch_size=13", "parallel=ddp"), "data.batch_size=13"),
-        (("trainer.device=cuda",), "trainer.device=cuda"),
-        (("parallel=ddp,single",), "parallel"),
+        ((), "0", "--steps 0 is not allowed"),
+        ((), "x", "--steps x is not allowed"),
+        (("parallel=dpp",), None, "Did you mean dp or ddp?"),
+        (("trainer.epoch=3",), None, "Did you mean trainer.epochs?"),
+        (("data.batch_size=13", "parallel=ddp"), None, "data.batch_size=13"),
+        (("trainer.device=cuda",), None, "trainer.device=cuda"),
+        (("parallel=ddp,single",), None, "parallel"),
     ],
 )
-def test_mistakes_are_refused_and_leave_nothing(past, tmp_path, arguments, message):
-    done, _ = reproduce(tmp_path, str(past), *arguments)
+def test_mistakes_are_refused_and_leave_nothing(past, refused, overrides, steps, message):
+    done = refused(str(past), *overrides, steps=steps)
     assert done.code == 2, done.err
     assert message in done.err
     assert "Traceback" not in done.err
-    assert not list(tmp_path.glob("outputs/*/*"))
 
 
-def test_an_edited_run_is_refused(past, tmp_path):
+def test_a_mistake_ends_the_command_with_2(past, tmp_path):
+    done, result = reproduce(tmp_path, str(past), "--steps", "0")
+    assert (done.code, result) == (2, {})
+    assert "--steps 0 is not allowed" in done.err
+
+
+def test_an_edited_run_is_refused(past, tmp_path, refused):
     shutil.copytree(past, tmp_path / "edited")
     steps = tmp_path / "edited" / "steps.csv"
     steps.write_text(steps.read_text().replace("1,4,", "1,5,"))
-    done, result = reproduce(tmp_path, "edited")
-    assert (done.code, result) == (2, {})
+    done = refused("edited")
+    assert done.code == 2
     assert "edited since it ended (steps.csv;" in done.err
 
 
@@ -167,8 +183,9 @@ def environment(tree: Path) -> dict[str, str]:
 
 
 def in_tree(tree: Path, *arguments: str) -> Done:
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, env=environment(tree), check=False)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=tree, capture_output=True, text=True, env=environment(tree), check=False
+    )
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -220,12 +237,12 @@ class TestTheRecordedCode:
         assert "git fetch" in done.err
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), tail(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_signal_ends_it_with_all_its_processes(past, tmp_path, signum, code):
     """Ctrl-C reaches the command alone: the run's own process is in a group of its own."""
     long = ("trainer.epochs=9999", "parallel=ddp", "hydra.run.dir=new")
-    command = [sys.executable, "-m", "manyheads.runner", "reproduce", str(past), *long]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True)
+    typed = [sys.executable, "-m", "manyheads.runner", "reproduce", str(past), *long]
+    process = subprocess.Popen(typed, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 60
     while not (tmp_path / "new" / "steps.csv").exists():
         assert process.poll() is None
@@ -247,6 +264,7 @@ def test_another_precision_is_measured_by_the_coarser_one(past, tmp_path):
     assert 1e-9 < result["reproduction"]["rests_on"]["largest"]["relative"] < 1e-3
 
 
+@pytest.mark.tail
 def test_other_threads_are_within_tolerance(past, tmp_path):
     done, result = reproduce(tmp_path, str(past), "launcher.threads_per_rank=2")
     assert done.code == 0, done.err + done.out

@@ -13,12 +13,13 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from tests.benchmarks.gpu import isolated, measuring, photos
+from tests.benchmarks.gpu import isolated, measuring
 from tests.benchmarks.gpu.case import BEST, NO_MODEL, OURS, PHOTOS, READY, TUTORIAL, Case, Measured, Setup, cases
 from tests.benchmarks.gpu.ceilings import of_precision
 from tests.benchmarks.gpu.report import WIDTH, Machine, Row, as_json, table
 from tests.benchmarks.gpu.work import Traffic, flops_per_sample
 from tests.conftest import execute
+from tests.tail import tail
 
 MODELS = ["resnet50", "vit_b_16"]
 
@@ -26,9 +27,7 @@ MODELS = ["resnet50", "vit_b_16"]
 @pytest.fixture
 def setup(tmp_path) -> Setup:
     sizes = {"batch_size": 4, "image_size": 32, "steps": 2, "cores": 2}
-    made = Setup(device="cpu", photos=tmp_path / "photos", scratch=tmp_path, **sizes)
-    photos.make(made.photos, samples=made.longest)
-    return made
+    return Setup(device="cpu", photos=tmp_path / "photos", scratch=tmp_path, **sizes)
 
 
 def test_operations_are_counted_as_papers_count_them():
@@ -172,13 +171,21 @@ def test_what_does_not_fit_into_the_time_is_a_row_that_says_so(setup, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path):
-    sizes = ("--models", "resnet18", "--batch-size", "4", "--steps", "1", "--rows", "JPEG,ready manyheads fp32")
-    done = execute(sys.executable, "-m", "tests.benchmarks.gpu", "--device", "cpu", *sizes, cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        # One of each kind: our loop, the tutorial's, and a loader alone.
+        ("JPEG tutorial fp32,ready manyheads fp32 channels_last,(loader) JPEG manyheads", 3),
+        tail("JPEG,ready manyheads fp32", 7),
+    ],
+)
+def test_the_command(tmp_path, words, count):
+    sizes = ("--models", "resnet18", "--batch-size", "4", "--steps", "1", "--rows", words)
+    done = execute(sys.executable, "-m", "tests.benchmarks.gpu", "--device", "cpu", *sizes, cwd=tmp_path, timeout=280)
     assert done.code == 0, done.err
     (path,) = tmp_path.glob("outputs/benchmarks/*_gpu.json")
     rows = json.loads(path.read_text())["rows"]
-    assert len(rows) == 7
+    assert len(rows) == count
     for row in rows:
         assert "reason" not in row, path.with_suffix(".log").read_text()
         assert row["samples_per_second"] == pytest.approx(4 / row["seconds_per_step"])

@@ -13,6 +13,7 @@ from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, ROOT, Done, execute
 from tests.launchers.conftest import descendants
+from tests.tail import tail
 
 pytestmark = pytest.mark.processes
 HERE = Path(__file__).parent.parent  # where faulty.py is
@@ -94,18 +95,24 @@ FOUR = ("parallel=single,ddp", "seed=1,2", "launcher.threads_per_rank=1", *LONGE
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """How the four jobs end when nothing happens to them."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of the four jobs to which nothing has happened; to be read only."""
     path = tmp_path_factory.mktemp("whole") / "sweep"
     assert sweep(path, *FOUR).code == 0
-    return results(path)
+    return path
 
 
 class TestGoingOn:
     """Killed or stopped, and resumed: the same results as undisturbed."""
 
-    @pytest.mark.parametrize("jobs", [1, 2])
-    @pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+    @pytest.mark.parametrize(
+        ("signum", "code", "jobs"),
+        [
+            *((signal.SIGKILL, -9, 2), (signal.SIGINT, 130, 1)),
+            *(tail(signal.SIGKILL, -9, 1), tail(signal.SIGINT, 130, 2)),
+            *(tail(signal.SIGTERM, 143, jobs) for jobs in (1, 2)),
+        ],
+    )
     def test_ends_with_the_same_results(self, tmp_path, parent, undisturbed, signum, code, jobs):
         path = tmp_path / "sweep"
         where = (f"hydra.sweep.dir={path}", f"hydra.launcher.jobs={jobs}")
@@ -119,26 +126,24 @@ class TestGoingOn:
         done = resume(path)
         assert done.code == 0, done.err
         assert "4 jobs: 4 completed" in done.err
-        assert results(path) == undisturbed
+        assert results(path) == results(undisturbed)
 
-    def test_nothing_is_left_to_do(self, tmp_path):
-        path = tmp_path / "sweep"
-        assert sweep(path, "seed=1,2", *FAST).code == 0
-        before = [(path / job / "result.json").stat().st_mtime_ns for job in ("0", "1")]
-        assert resume(path).code == 0
-        assert [(path / job / "result.json").stat().st_mtime_ns for job in ("0", "1")] == before
+    def test_nothing_is_left_to_do(self, undisturbed):
+        before = [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "0123"]
+        assert resume(undisturbed).code == 0
+        assert [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "0123"] == before
 
     def test_killed_while_it_is_planned(self, tmp_path, parent):
         """Its ledger names every job before the first one is frozen."""
         path = tmp_path / "sweep"
-        running = parent(path / "0", "-m", "seed=range(0,12)", f"hydra.sweep.dir={path}", *FAST)
+        running = parent(path / "0", "-m", "seed=range(0,6)", f"hydra.sweep.dir={path}", *FAST)
         running.wait_until(Ledger(path).exists)
         running.process.send_signal(signal.SIGKILL)
         assert running.end()[0] == -9
-        assert len(states(path)) == 12
+        assert len(states(path)) == 6
         assert states(path)[-1] == "pending"
         done = resume(path)
-        assert (done.code, "12 jobs: 12 completed" in done.err) == (0, True), done.err
+        assert (done.code, "6 jobs: 6 completed" in done.err) == (0, True), done.err
 
     def test_without_a_ledger(self, tmp_path):
         (tmp_path / "multirun.yaml").touch()
@@ -149,6 +154,7 @@ class TestGoingOn:
         path, once = tmp_path / "sweep", tmp_path / "failed"
         faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=raise", f"+model.once={once}")
         assert sweep(path, "seed=1,2,3", "hydra.launcher.on_failure=stop", *faulty, *PLAIN).code == 1
+        assert states(path) == ["failed", "pending", "pending"]
         shutil.rmtree(path / "2")
         done = resume(path)
         assert (done.code, states(path)) == (1, ["completed", "completed", "failed"])
@@ -163,6 +169,7 @@ class TestGoingOn:
         running.process.send_signal(signal.SIGTERM)
         assert running.end()[0] == 143
 
+    @pytest.mark.tail
     def test_after_stopping_at_a_failure(self, tmp_path):
         path, once = tmp_path / "sweep", tmp_path / "failed"
         faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=raise", f"+model.once={once}")
@@ -174,28 +181,28 @@ class TestGoingOn:
 
 class TestLimits:
     def test_a_job_that_takes_too_long_fails(self, tmp_path):
+        """A limit of the job's own counts for it; the sweep's is for the others."""
         path = tmp_path / "sweep"
-        done = sweep(path, "trainer.max_steps=2,1000000", "trainer.epochs=1000000", "hydra.launcher.timeout=0.3")
+        jobs = ("trainer.max_steps=2,1000000", "launcher.timeout=4,null", "trainer.epochs=1000000")
+        pairs = 'hydra.launcher.exclude=["trainer.max_steps=2,launcher.timeout=null", '
+        pairs += '"trainer.max_steps=1000000,launcher.timeout=4"]'
+        done = sweep(path, *jobs, pairs, "hydra.launcher.timeout=0.05")
         assert (done.code, states(path)) == (1, ["completed", "failed"])
-        assert "took longer than launcher.timeout=0.3 minutes" in Ledger(path).entries()[1].reason
+        assert "took longer than launcher.timeout=0.05 minutes" in Ledger(path).entries()[1].reason
 
     def test_a_single_run_in_this_process_too(self, tmp_path):
-        command = (str(ROOT / "run.py"), "trainer.epochs=1000000", "launcher.timeout=0.3", "hydra.run.dir=run")
+        command = (str(ROOT / "run.py"), "trainer.epochs=1000000", "launcher.timeout=0.05", "hydra.run.dir=run")
         done = execute(sys.executable, *command, cwd=tmp_path)
-        assert (done.code, "launcher.timeout=0.3" in done.err) == (1, True)
+        assert (done.code, "launcher.timeout=0.05" in done.err) == (1, True)
         assert RunFolder(tmp_path / "run").read_result()["error"]["type"] == "TimedOut"
 
-    def test_out_of_memory_is_split_with_the_batch_kept(self, tmp_path):
+    @pytest.mark.parametrize(("most", "splits"), [("8", [4, 2]), tail("8,3", [4, 16, 2, 8])])
+    def test_out_of_memory_is_split_with_the_batch_kept(self, tmp_path, most, splits):
         path = tmp_path / "sweep"
-        hungry = ("model=custom", "model._target_=faulty.Hungry", "+model.most=8,3")
+        hungry = ("model=custom", "model._target_=faulty.Hungry", f"+model.most={most}")
         done = sweep(path, "parallel=single,ddp", "hydra.launcher.on_oom=split", *hungry, *PLAIN)
         entries = Ledger(path).entries()
-        assert [(entry.state, entry.split) for entry in entries] == [
-            ("completed", 4),
-            ("completed", 16),
-            ("completed", 2),
-            ("completed", 8),
-        ], done.err
+        assert [(entry.state, entry.split) for entry in entries] == [("completed", split) for split in splits], done.err
         config = RunFolder(path / entries[0].folder).read_config()
         assert (config["data"]["batch_size"], config["trainer"]["grad_accumulation"]) == (32, 4)
         first = RunFolder(path / "0").read_result()["error"]
@@ -263,13 +270,13 @@ class TestTheWholeSweep:
         ("option", "text"),
         [
             ("jobs=0", "hydra.launcher.jobs=0 is not allowed. Allowed: auto or a whole number from 1"),
-            ("on_failure=go", "hydra.launcher.on_failure=go is not allowed. Allowed: continue, stop"),
-            ("timeout=-1", "hydra.launcher.timeout=-1"),
             ("repaet=2", "hydra.launcher.repaet: there is no such key"),
-            ('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is no key=value"),
             ('exclude="parallel=dpp"', "hydra.launcher.exclude=parallel=dpp: no job of this sweep has that"),
             ("exclude=parallel=dp", "Write combinations in quotes"),
-            ("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: a whole number from 1"),
+            tail("on_failure=go", "hydra.launcher.on_failure=go is not allowed. Allowed: continue, stop"),
+            tail("timeout=-1", "hydra.launcher.timeout=-1"),
+            tail('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is no key=value"),
+            tail("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: a whole number from 1"),
         ],
     )
     def test_a_wrong_option_is_refused_before_anything_runs(self, tmp_path, option, text):
