@@ -10,8 +10,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from manyheads.runner.run.errors import complain
+from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.run_folder import RunFolder, fresh_folder
+from manyheads.runner.run.run_folder import RunFolder
 
 FRESH_FOLDER = "+hydra.callbacks.fresh_folder._target_=manyheads.runner.config.fresh_folder.FreshFolder"
 
