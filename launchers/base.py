@@ -1,6 +1,5 @@
 """What every launcher is given and must do; the way from a frozen run folder to its result."""
 
-import importlib
 import logging
 import os
 import socket
@@ -20,6 +19,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.locate import locate
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -169,11 +169,6 @@ def variables_set(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _instantiate(section: dict[str, Any], *, apart: bool) -> Launcher:
-    target = section["_target_"]
-    module, _, name = target.rpartition(".")
-    try:
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError):
-        raise ConfigurationError(f"launcher._target_={target}: there is no such class.") from None
+    kind = locate("launcher", section["_target_"])
     launcher = kind(**{key: value for key, value in section.items() if key != "_target_"})
     return launcher.apart() if apart else launcher
