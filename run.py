@@ -16,7 +16,7 @@ import hydra  # isort: skip
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from manyheads.launchers.base import launch, prepare
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run.seal import seal_file

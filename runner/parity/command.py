@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.launchers.base import launch, prepare
+from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.signals import blocked_signals, handled_by, interrupt
 from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.config.freeze import freeze
