@@ -14,7 +14,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from manyheads.launchers.base import launch, prepare
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.command_line import check_experiment, exit_code, in_sweep, job
 from manyheads.runner.config.freeze import freeze

@@ -12,7 +12,8 @@ from typing import Any
 
 from manyheads.launchers import mpirun
 from manyheads.launchers.agent import run_agent
-from manyheads.launchers.base import Job, Launcher, tcp_meeting_point
+from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.environment import tcp_rendezvous
 from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.run.layout import read_hosts
 from manyheads.runner.run.rank_env import without_place
@@ -43,7 +44,7 @@ class Horovodrun(Launcher):
 
     def launch(self, job: Job) -> None:
         with passed_on() as terminal:
-            added = {**job.environment, **tcp_meeting_point(self.machines), **terminal}
+            added = {**job.environment, **tcp_rendezvous(self.machines), **terminal}
             run_agent(
                 self._command(job),
                 job,

@@ -10,7 +10,8 @@ from functools import partial
 from types import FrameType
 
 from manyheads.launchers.background import in_background
-from manyheads.launchers.base import Job, Launcher, meeting_point, variables_set
+from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.processes import stalled
 from manyheads.launchers.signals import handled_by
 from manyheads.launchers.spawn import Spawn
@@ -38,8 +39,8 @@ class Inline(Launcher):
         from manyheads.runner.loop.main import run_rank
 
         with (
-            meeting_point() as meeting,
-            variables_set({**job.environment, **meeting}),
+            file_rendezvous() as rendezvous,
+            variables_set({**job.environment, **rendezvous}),
             in_background(partial(self._watch, job), name="stall watchdog"),
             stopping(job.heartbeat),
         ):

@@ -11,7 +11,8 @@ import sys
 from typing import Any
 
 from manyheads.launchers.agent import run_agent
-from manyheads.launchers.base import Job, Launcher, tcp_meeting_point
+from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.environment import tcp_rendezvous
 from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.run.layout import read_hosts
@@ -34,7 +35,7 @@ class Mpirun(Launcher):
 
     def launch(self, job: Job) -> None:
         with passed_on() as terminal:
-            added = {**job.environment, **tcp_meeting_point(self.machines), **terminal}
+            added = {**job.environment, **tcp_rendezvous(self.machines), **terminal}
             environment = {**without_place(os.environ), **added}
             run_agent(
                 self._command(job, environment, added),

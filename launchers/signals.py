@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from manyheads.runner.loop.stop import SIGNALS
 from manyheads.runner.run.errors import Interrupted
+from manyheads.runner.run.signals import SIGNALS
 
 Handler = Callable[[int, FrameType | None], None]
 

@@ -12,7 +12,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from manyheads.launchers.base import Job, Launcher, meeting_point, variables_set
+from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.signals import blocked_signals
 from manyheads.launchers.warm import server as warm
@@ -31,8 +32,8 @@ class Spawn(Launcher):
             warm.start(environment)
 
     def launch(self, job: Job) -> None:
-        with meeting_point() as meeting:
-            processes = [self._start(job, rank, {**job.environment, **meeting}) for rank in range(job.ranks)]
+        with file_rendezvous() as rendezvous:
+            processes = [self._start(job, rank, {**job.environment, **rendezvous}) for rank in range(job.ranks)]
             supervise(SpawnedRanks(processes), job, stall_timeout=self.stall_timeout)
 
     def _start(self, job: Job, rank: int, environment: dict[str, str]) -> BaseProcess:

@@ -127,7 +127,7 @@ def only_trust(arguments: list[str]) -> list[str]:
 
 def go_on(path: str, packages: Sequence[str] = ()) -> None:
     """Continue a run from its last checkpoint, or from the start when it has none; or a sweep. packages: trusted."""
-    from manyheads.launchers.base import launch
+    from manyheads.launchers.launch import launch
     from manyheads.launchers.sweep.resume import resume
     from manyheads.runner.trust.folders import refuse_untrusted_run
 

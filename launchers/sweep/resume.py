@@ -7,7 +7,7 @@ from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.conclusion import conclude, end_as
 from manyheads.launchers.sweep.devices import jobs_at_once

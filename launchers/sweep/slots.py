@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from typing import TYPE_CHECKING, Any
 
+from manyheads.launchers.environment import variables_set
 from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.signals import handled_by, interrupt, received_signals
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
@@ -64,8 +65,7 @@ def _serve(pipe: Any, cores: list[int], start: Start) -> None:
     with handled_by(interrupt), on_cores(cores):
         while (given := pipe.recv()) is not None:
             entry, environment, log = given
-            os.environ.update(environment)
-            with _output_to(log):
+            with variables_set(environment), _output_to(log):
                 done = settle(entry, start)
             pipe.send(done)
 

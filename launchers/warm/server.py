@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
-from manyheads.launchers.base import variables_set
+from manyheads.launchers.environment import variables_set
 from manyheads.launchers.signals import blocked_signals
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure

@@ -1,7 +1,6 @@
 """Checkpoints: when they are due, and how they get to the disk and back without ever being half there."""
 
 import hashlib
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.every import EVERY
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.run_folder import RunFolder, whole_file
+from manyheads.runner.run.files import also_named, whole_file
+from manyheads.runner.run.run_folder import RunFolder
 
 VERSION = 1
 # Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
@@ -43,9 +43,9 @@ class Checkpoints:
         with whole_file(self._folder.last_checkpoint) as file:
             torch.save({"version": VERSION, **state}, file)
         if best:
-            self._also_named(self._folder.best_checkpoint)
+            also_named(self._folder.last_checkpoint, self._folder.best_checkpoint)
         if self._keep:
-            self._also_named(folder / f"step_{step:08}.pt")
+            also_named(self._folder.last_checkpoint, folder / f"step_{step:08}.pt")
             for old in sorted(folder.glob("step_*.pt"))[: -self._keep]:
                 old.unlink()
 
@@ -56,12 +56,6 @@ class Checkpoints:
         if otherwise is None:
             return None
         return complete(otherwise) | {"tables": {}}  # its tables stay with that run; this one's begin here
-
-    def _also_named(self, path: Path) -> None:
-        aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
-        aside.unlink(missing_ok=True)
-        os.link(self._folder.last_checkpoint, aside)
-        os.replace(aside, path)
 
 
 def load(path: str | Path) -> dict[str, Any]:

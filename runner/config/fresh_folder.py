@@ -8,8 +8,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from manyheads.runner.run.errors import ConfigurationError, Ended
+from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.run_folder import RunFolder, fresh_folder
+from manyheads.runner.run.run_folder import RunFolder
 
 
 def as_typed(overrides: Any) -> list[str]:

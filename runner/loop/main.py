@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from manyheads.runner.loop.stop import SIGNALS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.rank_env import NAMES, place
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.signals import SIGNALS
 
 Run = Callable[[dict[str, Any], Any, RunFolder, Heartbeat], None]  # of a config, the strategy, the folder, the beats
 

@@ -3,8 +3,7 @@
 import signal
 
 from manyheads.runner.run.heartbeat import Heartbeat
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from manyheads.runner.run.signals import SIGNALS
 
 
 class Stop:

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.launchers.base import launch, prepare
+from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.signals import blocked_signals, handled_by, interrupt
 from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.config.freeze import freeze
@@ -17,9 +17,10 @@ from manyheads.runner.parity.terminal import announce, show
 from manyheads.runner.provenance.record import record
 from manyheads.runner.report.agreement import tolerance_of
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
+from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.log_file import log_file
-from manyheads.runner.run.run_folder import RunFolder, fresh_folder
+from manyheads.runner.run.run_folder import RunFolder
 
 PARITY = Path("outputs") / "parity"
 RANK = "manyheads.runner.parity.rank.probe"

@@ -7,7 +7,6 @@ as a script that makes all photos smaller: a folder's own times change with its 
 """
 
 import hashlib
-import importlib
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,8 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyheads.runner.data.base.option import Data
-from manyheads.runner.data.custom.option import Custom
+from manyheads.runner.data.option_class import option_class
 
 BLOCK = 2**20
 
@@ -52,12 +50,6 @@ def _taken(sources: tuple[tuple[str, Path], ...], *, reads_contents: bool) -> di
         return None
     digests = {"sizes": sizes.hexdigest(), "contents": contents.hexdigest() if reads_contents else None}
     return {"files": count, "bytes": total, **digests}
-
-
-def option_class(target: str) -> type[Data]:
-    """The data option of that name, without torch; of a class of the user's own what wraps it."""
-    module, _, name = target.rpartition(".")
-    return getattr(importlib.import_module(module), name) if module.startswith("manyheads.runner.data.") else Custom
 
 
 class _Files(NamedTuple):

@@ -17,8 +17,9 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance.code_state import code_at_start, own_code
 from manyheads.runner.provenance.fingerprint import fingerprint
+from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.layout import ranks
-from manyheads.runner.run.run_folder import RunFolder, write_whole
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import sealed
 
 FORMAT = 1  # of what a run folder holds; raised when older programs would misread it

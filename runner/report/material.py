@@ -1,12 +1,12 @@
 """From the paths that the user names to jobs: of a sweep with a ledger, of any Hydra sweep, or loose runs."""
 
-import fcntl
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manyheads.runner.report.reading import Run, read_overrides, read_run
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -128,11 +128,8 @@ def _state(run: Run) -> tuple[str, str | None]:
     config = RunFolder(run.folder).config
     if not config.exists():
         return "failed", "it was refused before it started, or is not one of this project's runs"
-    with open(config) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return "running", None
+    if is_locked(config):
+        return "running", None
     return "interrupted", "it was killed, or never started: there is no result.json"
 
 

@@ -15,7 +15,7 @@ from manyheads.runner.report.picture import draw
 from manyheads.runner.report.tables import as_csv, as_markdown
 from manyheads.runner.report.terminal import show
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.run_folder import fresh_folder, whole_file, write_whole
+from manyheads.runner.run.files import fresh_folder, whole_file, write_whole
 
 log = logging.getLogger(__name__)
 COMPARISONS = Path("outputs") / "comparisons"

@@ -24,7 +24,8 @@ from manyheads.runner.reproduce.replay import windows
 from manyheads.runner.reproduce.rerun import Program, recorded_program
 from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, judge
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
-from manyheads.runner.run.run_folder import RunFolder, fresh_folder
+from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.guard import recorded_values, typed_values
 from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.run_folder import exclusive, write_whole
+from manyheads.runner.run.files import exclusive, is_locked, write_whole
 
 NAME = "ledger.jsonl"
 STATES = ("pending", "running", "completed", "failed", "skipped", "interrupted")
@@ -82,11 +82,7 @@ class Ledger:
 
     def is_active(self) -> bool:
         """Whether a process is working on the sweep."""
-        try:
-            with self.locked():
-                return False
-        except ConfigurationError:
-            return True
+        return is_locked(self.path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

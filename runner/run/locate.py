@@ -7,18 +7,24 @@ from typing import Any
 from manyheads.runner.run.errors import ConfigurationError
 
 
+def load(name: str) -> Any:
+    """What a dotted name, ``module.attribute``, means. Raises ImportError, AttributeError or ValueError."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def locate(group: str, target: str) -> Any:
     """The class that the dotted name ``<group>._target_`` means. Raises ConfigurationError."""
-    module, _, name = target.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), name)
+        return load(target)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"{group}._target_={target} can't be imported: {error}. Install the package, or start where it is."
         ) from None
     except (AttributeError, ValueError):
+        module, _, name = target.rpartition(".")
         raise ConfigurationError(
-            f"{group}._target_={target}: {module or 'it'} has no {name}. Check the name."
+            f"{group}._target_={target}: {module or 'it'} has no {name}; there is no such class. Check the name."
         ) from None
 
 

@@ -1,73 +1,24 @@
-"""The run folder: one class that knows every path in it, and writes files whole or not at all."""
+"""The run folder: one class that knows every path in it, and what its files say."""
 
-import fcntl
 import hashlib
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
 from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.run.seal import sealed
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
-    try:
-        with open(aside, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)  # the new name survives a power cut too
-    finally:
-        os.close(directory)
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write ``path`` so that it holds the old or the new content at any instant."""
-    with whole_file(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-
-
-@contextmanager
-def exclusive(path: Path, *, of: object) -> Iterator[None]:
-    """Hold the lock on a file. Raises ConfigurationError, which names whose it is, when another process does."""
-    with open(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.") from None
-        yield
-
-
-def fresh_folder(path: Path) -> Path:
-    """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
-    candidate, number = path, 1
-    while True:
-        try:
-            candidate.mkdir(parents=True)
-            return candidate
-        except FileExistsError:
-            number += 1
-            candidate = path.with_name(f"{path.name}_{number}")
 
 
 class RunFolder:
@@ -187,7 +138,8 @@ class RunFolder:
     def clear_attempt(self) -> None:
         """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        for path in [self.result, *self.logs.glob("rank_*.error.json"), *self.path.rglob(".*.aside")]:
+        remove_leftovers(self.path)
+        for path in [self.result, *self.logs.glob("rank_*.error.json")]:
             path.unlink(missing_ok=True)
 
     def digests(self) -> dict[str, str]:

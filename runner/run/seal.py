@@ -14,6 +14,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.user_folders import user_folder
+
 KEY_BYTES = 32
 _LINE = re.compile(rb"# sealed ([0-9a-f]{64})\n")
 
@@ -43,28 +46,13 @@ def is_sealed_here(path: Path) -> bool:
 
 def seal_file(path: Path) -> None:
     """Seal a file that this process has just written, if it has."""
-    from manyheads.runner.run.run_folder import write_whole
-
     with suppress(FileNotFoundError):
         write_whole(path, sealed(unsealed(path.read_bytes()), name=path.name))
 
 
-def own_folder(variable: str, default: str) -> Path | None:
-    """The user's folder that an XDG variable names; None for a user without a home.
-
-    Relative values are left out, as the XDG Base Directory Specification wants it: they would mean other folders
-    at other places, such as one that came with a run.
-    """
-    named = Path(os.environ.get(variable, ""))
-    try:
-        return named if named.is_absolute() else Path.home() / default
-    except RuntimeError:
-        return None
-
-
 def key_file() -> Path | None:
     """Where the user's key is."""
-    folder = own_folder("XDG_STATE_HOME", ".local/state")
+    folder = user_folder("state")
     return None if folder is None else folder / "manyheads" / "key"
 
 

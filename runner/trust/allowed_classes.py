@@ -1,12 +1,12 @@
 """Classes that a config from anybody may name: models, losses, optimizers, ... of torch, torchvision, this project."""
 
-import importlib
 from functools import cache
 from pathlib import Path
 
 import yaml
 
 from manyheads.runner.config.schema import CONF, GROUPS, options, read_option
+from manyheads.runner.run.locate import load
 
 PACKAGES = ("torch", "torchvision", "manyheads")
 # Where classes of each kind are. Modules elsewhere aren't even imported: some do things when they are.
@@ -49,14 +49,13 @@ def _is_class(kind: str, target: str) -> bool:
     """Torch is imported here only, for targets that are no option's."""
     if not _is_below(target, PLACES[kind]):
         return False
-    module, _, name = target.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = load(target)
     except Exception:  # there is no such thing, or it can't be imported here
         return False
     if not isinstance(found, type) or found.__module__.partition(".")[0] not in PACKAGES:
         return False
-    if _is_below(f"{found.__module__}.{name}", EXCEPT):
+    if _is_below(f"{found.__module__}.{found.__name__}", EXCEPT):
         return False
     if kind == "transforms":
         return _is_below(f"{found.__module__}.", PLACES[kind])

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.seal import own_folder
+from manyheads.runner.run.user_folders import user_folder
 
 VARIABLE = "MANYHEADS_TRUST"
 FILE = "manyheads.yaml"
@@ -53,7 +53,7 @@ def trusted_packages(typed: Iterable[str] = ()) -> tuple[str, ...]:
 
 def file() -> Path | None:
     """Where the user says whom he trusts for good."""
-    folder = own_folder("XDG_CONFIG_HOME", ".config")
+    folder = user_folder("config")
     return None if folder is None else folder / FILE
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.config.schema import options
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, in_process

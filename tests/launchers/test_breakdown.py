@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES, unavailable
 from manyheads.runner.config.schema import options
 from manyheads.runner.logger.csv.columns import TRAINING

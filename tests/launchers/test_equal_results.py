@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.config.checks.horovod import STARTS_HOROVOD
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from tests.launchers.conftest import LAUNCHERS, freeze, rows

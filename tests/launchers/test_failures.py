@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from tests.launchers.conftest import LAUNCHERS, by, freeze, survivors
 from tests.tail import tail, tailed

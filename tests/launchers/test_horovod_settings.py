@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from tests.launchers.conftest import freeze, rows
 
 pytestmark = pytest.mark.processes

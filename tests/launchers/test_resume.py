@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.run.errors import RunFailed
 from tests.launchers.conftest import descendants, freeze, is_rank, survivors
 from tests.tail import tail

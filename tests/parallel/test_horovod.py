@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from manyheads.launchers.base import meeting_point, variables_set
+from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.runner.checkpoint.rank import complete, weights_sha256
 from manyheads.runner.config.schema import options
 from manyheads.runner.loop import build, session
@@ -43,7 +43,7 @@ def undone(monkeypatch):
 
 
 def digest(path, *overrides):
-    with meeting_point() as meeting, variables_set(meeting):
+    with file_rendezvous() as rendezvous, variables_set(rendezvous):
         run = train(path, small(*overrides))
         run.parallel.leave()
     return weights_sha256(weights(run.trainer))

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.runner.config.schema import read_option
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import read_hosts, refuse_other_machines

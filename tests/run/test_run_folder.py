@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.run_folder import RunFolder, whole_file, write_whole
+from manyheads.runner.run.run_folder import RunFolder
 
 CONFIG = {"seed": 1, "trainer": {"clip_norm": float("inf"), "max_steps": None}, "data": {"root": "/ä/ö"}}
 
@@ -24,52 +24,6 @@ def folder(tmp_path):
 
 def names(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.iterdir())
-
-
-@pytest.mark.parametrize("before", [None, "old"])
-def test_a_write_that_fails_changes_nothing(tmp_path, before):
-    path = tmp_path / "file"
-    if before is not None:
-        path.write_text(before)
-
-    def write_half() -> None:
-        with whole_file(path) as file:
-            file.write(b"half of the n")
-            raise RuntimeError("out of luck")
-
-    with pytest.raises(RuntimeError, match="out of luck"):
-        write_half()
-    assert names(tmp_path) == ([] if before is None else ["file"])
-    assert before is None or path.read_text() == before
-
-
-def test_the_old_content_stays_until_the_new_is_complete(tmp_path):
-    path = tmp_path / "file"
-    write_whole(path, "old")
-    with whole_file(path) as file:
-        file.write(b"new")
-        file.flush()
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert names(tmp_path) == ["file"]
-
-
-def test_a_writer_that_is_killed_leaves_the_old_content(tmp_path):
-    path = tmp_path / "file"
-    write_whole(path, "old")
-    code = (
-        "import os, sys; from pathlib import Path; from manyheads.runner.run.run_folder import whole_file\n"
-        "with whole_file(Path(sys.argv[1])) as file:\n"
-        "    file.write(b'new'); file.flush(); os.kill(os.getpid(), 9)"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode == -signal.SIGKILL
-    assert path.read_text() == "old"
-
-
-@pytest.mark.parametrize("content", ["text ä", b"\x00bytes"])
-def test_text_and_bytes(tmp_path, content):
-    write_whole(tmp_path / "file", content)
-    assert (tmp_path / "file").read_bytes() == (content.encode() if isinstance(content, str) else content)
 
 
 def test_config_survives_the_way_through_the_file(folder):

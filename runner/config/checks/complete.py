@@ -3,13 +3,13 @@
 Everything is found without torch, before any process starts. Errors name the key to change.
 """
 
-import importlib
 import os
 from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config.checks import apex as apex_compatibility
 from manyheads.runner.config.checks import horovod as horovod_compatibility
+from manyheads.runner.data.option_class import option_class
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
@@ -187,10 +187,4 @@ def _check_data(config: dict[str, Any]) -> None:
     data = config["data"]
     if data.get("root"):
         data["root"] = os.path.abspath(os.path.expanduser(data["root"]))
-    module, _, name = data["_target_"].rpartition(".")
-    if module.startswith("manyheads.runner.data."):
-        try:
-            option = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError):
-            raise ConfigurationError(f"data._target_={data['_target_']}: there is no such class.") from None
-        option.check(data)
+    option_class(data["_target_"]).check(data)

@@ -8,7 +8,6 @@ import hashlib
 import os
 import struct
 import sys
-import tempfile
 import time
 import zlib
 from array import array
@@ -18,7 +17,8 @@ from functools import reduce
 from pathlib import Path
 
 from manyheads.runner.data.imagefolder.listing import EXTENSIONS, Listing, scan
-from manyheads.runner.run.seal import own_folder
+from manyheads.runner.run.files import whole_file
+from manyheads.runner.run.user_folders import user_folder
 
 FEWEST_FILES = 10_000  # fewer are found within milliseconds
 FEWEST_IN_A_CLASS = 10  # on average: asking for a folder's times takes as long as reading a small one
@@ -45,7 +45,7 @@ def listed(folder: Path, classes: Sequence[str]) -> Listing:
 
 def _file(folder: Path) -> Path | None:
     """Where the index of a folder is kept; None for a user without a home."""
-    cache = own_folder("XDG_CACHE_HOME", ".cache")
+    cache = user_folder("cache")
     name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:32]
     return None if cache is None else cache / "manyheads" / "image_folders" / name
 
@@ -96,18 +96,12 @@ def _read(file: Path, key: bytes) -> Listing | None:
 
 
 def _write(file: Path, key: bytes, listing: Listing) -> None:
-    """Whole or not at all, whoever else writes it at the same time; a power cut is found out by the checksum."""
+    """Whole or not at all; should two hosts write it at the same time, the checksum tells."""
     parts = [listing.counts.tobytes(), listing.ends.tobytes(), listing.names]
     header = HEADER.pack(key, _checksum(parts), len(listing.counts), len(listing.ends), len(listing.names))
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=file.parent)
-    try:
-        with open(handle, "wb") as target:
-            target.writelines([header, *parts])
-        os.replace(aside, file)
-    except BaseException:
-        os.unlink(aside)
-        raise
+    with whole_file(file) as target:
+        target.writelines([header, *parts])
 
 
 def _checksum(parts: Sequence[bytes]) -> int:

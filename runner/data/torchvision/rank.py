@@ -1,12 +1,12 @@
 """The files of torchvision.datasets, read by torchvision, and downloaded by it where that is allowed."""
 
-import fcntl
 from typing import Any
 
 import numpy as np
 
 from manyheads.runner.data.base.option import ImageArrays, TorchvisionFiles
 from manyheads.runner.data.torchvision.option import KNOWN, evidence, missing
+from manyheads.runner.run.files import in_turn
 
 
 def read(files: TorchvisionFiles) -> ImageArrays:
@@ -30,6 +30,5 @@ def read(files: TorchvisionFiles) -> ImageArrays:
 def _download(kind: Any, files: TorchvisionFiles) -> None:
     """One rank of this machine downloads, the others wait for it at the lock."""
     files.root.mkdir(parents=True, exist_ok=True)
-    with open(files.root / f".{kind.__name__}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with in_turn(files.root / f".{kind.__name__}.lock"):
         kind(files.root, download=True)

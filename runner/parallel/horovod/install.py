@@ -1,6 +1,5 @@
 """``python -m runner install-horovod``: build Horovod against the installed PyTorch, keep its wheel, install it."""
 
-import fcntl
 import os
 import re
 import shutil
@@ -16,9 +15,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.parallel.horovod.build import TOOLCHAIN, VERSION, Features, check_tools, environment
-from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.run_folder import write_whole
+from manyheads.runner.run.files import in_turn, write_whole
+from manyheads.runner.run.user_folders import user_folder
 
 BUILD_REQUIREMENTS = ("setuptools<81", "wheel", "cffi", "cloudpickle", "psutil", "pyyaml", "packaging")
 # horovodrun imports distutils, which Python has no longer from 3.12 on; setuptools supplies it.
@@ -37,8 +37,7 @@ def install(*, mpi: bool, nccl: bool, rebuild: bool) -> None:
     check_tools(features)
     folder = cache_folder() / features.key
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever comes second finds the wheel
+    with in_turn(folder / "lock"):  # whoever comes second finds the wheel
         wheel = next(folder.glob("*.whl"), None)
         if wheel is None or rebuild:
             console.print(f"builds Horovod {VERSION} against torch {metadata.version('torch')}; takes 2 to 10 minutes")
@@ -55,8 +54,11 @@ def is_installed(features: Features) -> bool:
 
 
 def cache_folder() -> Path:
-    """The user's own, by the XDG base directory specification."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "manyheads"
+    """Where wheels are kept. Raises ConfigurationError for a user without a home."""
+    folder = user_folder("cache")
+    if folder is None:
+        raise ConfigurationError("there is no folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
+    return folder / "manyheads"
 
 
 def build(features: Features, folder: Path, progress: Callable[[list[str], dict[str, str], Path], None]) -> Path:

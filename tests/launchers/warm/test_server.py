@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from manyheads.launchers.base import launch
+from manyheads.launchers.launch import launch
 from manyheads.launchers.warm import server as warm
 from manyheads.runner.run.errors import RunFailed
 from tests.launchers.conftest import freeze

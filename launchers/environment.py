@@ -1,0 +1,58 @@
+"""What ranks find in their environment: threads, the path of imports, where they meet."""
+
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from manyheads.launchers.base import Launcher
+
+PROJECT = str(Path(__file__).resolve().parent.parent / ".names")
+
+
+def environment(launcher: Launcher) -> dict[str, str]:
+    """Variables that every rank gets, alike under every launcher, so that comparisons are fair."""
+    variables = {
+        "OMP_NUM_THREADS": str(launcher.threads),
+        "MKL_NUM_THREADS": str(launcher.threads),
+        "PYTHONPATH": os.pathsep.join(
+            dict.fromkeys(filter(None, [PROJECT, os.getcwd(), os.environ.get("PYTHONPATH")]))
+        ),
+        "MANYHEADS_PARENT": str(os.getpid()),
+    }
+    if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            variables[name] = os.environ.get(name, "lo")
+    return variables
+
+
+@contextmanager
+def file_rendezvous() -> Iterator[dict[str, str]]:
+    """Variables by which ranks on this machine meet over a file, so that no port can clash."""
+    with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
+        yield {"MANYHEADS_INIT_METHOD": (Path(scratch) / "rendezvous").as_uri()}
+
+
+def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:
+    """Variables for PyTorch's own env:// rendezvous at rank 0's machine, on a port that is free here and now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return {"MASTER_ADDR": next(iter(machines), "127.0.0.1"), "MASTER_PORT": str(port)}
+
+
+@contextmanager
+def variables_set(variables: dict[str, str]) -> Iterator[None]:
+    """Environment variables of this process meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

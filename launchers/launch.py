@@ -1,0 +1,68 @@
+"""The way from a frozen run folder to its result."""
+
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+from manyheads.launchers.base import TRAIN, Job, Launcher
+from manyheads.launchers.environment import PROJECT, environment
+from manyheads.launchers.gpu_load import gpu_load
+from manyheads.launchers.signals import received_signals
+from manyheads.runner.config.checks.complete import gpus_used
+from manyheads.runner.machine import hardware
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.layout import refuse_other_machines
+from manyheads.runner.run.locate import locate
+from manyheads.runner.run.result import finish
+from manyheads.runner.run.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict[str, Any]:
+    """Run, or resume, the run that is frozen in ``folder``; returns the content of its result.json.
+
+    Raises RunFailed, ConfigurationError or Interrupted, after writing that result.json. ``apart``: no rank may train in
+    this process, which has other jobs to do, and must outlive this one. ``main``: the module whose main(folder) is a
+    rank; with ``apart``.
+    """
+    with folder.locked(), received_signals() as signals:
+        config = folder.read_config()
+        launcher = _launcher(config, apart=apart)
+        sys.path += [path for path in (PROJECT, os.getcwd()) if path not in sys.path]  # where the user's classes may be
+        folder.clear_attempt()
+        heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
+        job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals, launcher.timeout, main)
+        log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
+        try:
+            with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):
+                launcher.launch(job)
+        except (RunFailed, ConfigurationError, Interrupted) as reason:
+            _finish(job, config, reason)
+            raise
+        finally:
+            folder.heartbeat.unlink(missing_ok=True)
+        return _finish(job, config)
+
+
+def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
+    """Begin in the background with what takes long in launching this config's run; returns at once."""
+    launcher = _launcher(config, apart=apart)
+    launcher.prepare(environment(launcher))
+
+
+def _launcher(config: dict[str, Any], *, apart: bool) -> Launcher:
+    section = config["launcher"]
+    refuse_other_machines(section)  # which a run may name that was frozen before
+    kind = locate("launcher", section["_target_"])
+    launcher = kind(**{key: value for key, value in section.items() if key != "_target_"})
+    return launcher.apart() if apart else launcher
+
+
+def _finish(job: Job, config: dict[str, Any], reason: BaseException | None = None) -> dict[str, Any]:
+    result = finish(job.folder, config, time.monotonic() - job.started, reason)
+    log.info("%s: %s after %.1f s", job.folder, result["status"], result["wall_seconds"])
+    return result

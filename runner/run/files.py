@@ -1,0 +1,108 @@
+"""Files that are whole or not there, one lock for whatever only one process may do, folders that are new."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from manyheads.runner.run.errors import ConfigurationError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays."""
+    aside = _aside(path)
+    try:
+        with open(aside, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # the new name survives a power cut too
+    finally:
+        os.close(directory)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write ``path`` so that it holds the old or the new content at any instant."""
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def also_named(path: Path, name: Path) -> None:
+    """Give the file ``path`` a second name, a hard link, in place of whatever had that name."""
+    aside = _aside(name)
+    aside.unlink(missing_ok=True)
+    os.link(path, aside)
+    os.replace(aside, name)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what writers left below ``folder`` that were killed. Nobody else may be writing there."""
+    for path in folder.rglob(".*.aside"):
+        path.unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.aside")
+
+
+# The lock is the kernel's on the file itself: it ends with its process however that ends, a run folder needs no
+# further file for it, and a folder that can only be read can still be asked. filelock, which opens the file that it
+# locks for writing and, in many versions, empties it, would need a file of its own beside each.
+
+
+@contextmanager
+def exclusive(path: Path, *, of: object) -> Iterator[None]:
+    """Hold the lock on a file that exists.
+
+    Raises ConfigurationError, which names whose it is, when another process holds it or the file can't be written.
+    """
+    try:
+        file = open(path, "r+b")  # noqa: SIM115  over NFS an exclusive lock needs a file that is open for writing
+    except PermissionError:
+        raise ConfigurationError(f"{of} cannot be run: you may not write its {path.name}.") from None
+    with file:
+        if not _try_lock(file, fcntl.LOCK_EX):
+            raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.")
+        yield
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Hold the lock on a lock file, which is made where there is none; waits while another process holds it."""
+    with open(path, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file that exists."""
+    with open(path, "rb") as file:
+        return not _try_lock(file, fcntl.LOCK_SH)
+
+
+def _try_lock(file: IO[bytes], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def fresh_folder(path: Path) -> Path:
+    """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
+    candidate, number = path, 1
+    while True:
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError:
+            number += 1
+            candidate = path.with_name(f"{path.name}_{number}")

@@ -1,0 +1,21 @@
+"""Where the user's own settings, secrets and caches are: by the XDG Base Directory Specification, on every system.
+
+Source: https://specifications.freedesktop.org/basedir-spec/latest/.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from platformdirs.unix import Unix
+
+
+def user_folder(kind: Literal["cache", "config", "state"]) -> Path | None:
+    """The folder that XDG_CACHE_HOME, ... names, or its default; None for a user without a home.
+
+    Relative values are left out, as the specification wants it: they would mean other folders at other places, such
+    as one that came with a run.
+    """
+    try:
+        return Path(getattr(Unix(), f"user_{kind}_dir"))
+    except RuntimeError:
+        return None
