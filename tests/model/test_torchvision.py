@@ -9,6 +9,7 @@ from torchvision import models
 from manyheads.runner.model.rank.pretrained import load_weights
 from manyheads.runner.model.torchvision.rank import AUXILIARY, SIZED, SMALLEST, names, torchvision_model
 from manyheads.runner.run.errors import ConfigurationError
+from tests.tail import tailed
 
 TOO_SMALL_32 = {"alexnet": 63, "inception_v3": 75, "maxvit_t": 224, "vit_h_14": 28}
 SLIM = ("mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "mnasnet0_5")
@@ -61,7 +62,7 @@ def test_names_are_all_classification_models_and_nothing_else():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", tailed(names(), always=FAMILIES))
 def test_every_model_trains_on_its_smallest_images(name):
     size = smallest(name)
     assert logits(build(name, image_size=size), size).shape == (2, 7)

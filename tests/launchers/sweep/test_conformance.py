@@ -34,6 +34,7 @@ class TestSeveralAtOnce(LauncherTestSuite):
 
 
 @pytest.mark.slow
+@pytest.mark.tail
 @pytest.mark.parametrize(("task_launcher_cfg", "extra_flags"), [({}, ["-m", "hydra/launcher=manyheads"])])
 class TestIntegration(IntegrationTestSuite):
     """Whole applications, each in a process of its own."""
