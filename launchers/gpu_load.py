@@ -45,7 +45,7 @@ def _sample(path: Path, indices: list[int], done: threading.Event) -> None:
                 for device, handle in enumerate(handles):
                     load, memory = pynvml.nvmlDeviceGetUtilizationRates(handle), pynvml.nvmlDeviceGetMemoryInfo(handle)
                     writer.writerow([time.time(), device, load.gpu, int(memory.used) // _MB, int(memory.total) // _MB])
-    except pynvml.NVMLError:
-        return  # a device that tells nothing (some MIG slices): what there is stays
+    except (pynvml.NVMLError, OSError):
+        return  # a device that tells nothing (some MIG slices), a disk that is full: what there is stays
     finally:
         pynvml.nvmlShutdown()

@@ -69,11 +69,13 @@ class Inline(Launcher):
                 self._end(job, reason)
 
     def _end(self, job: Job, reason: RunFailed) -> None:
-        with open(job.folder.rank_log(0), "a") as file:
-            faulthandler.dump_traceback(file)
-        finish(job.folder, job.folder.read_config(), time.monotonic() - job.started, reason)
-        os.write(2, f"error: {reason}\n".encode())
-        os._exit(reason.exit_code)
+        try:
+            with open(job.folder.rank_log(0), "a") as file:
+                faulthandler.dump_traceback(file)
+            finish(job.folder, job.folder.read_config(), time.monotonic() - job.started, reason)
+        finally:  # also where the disk is full
+            os.write(2, f"error: {reason}\n".encode())
+            os._exit(reason.exit_code)
 
 
 @contextmanager

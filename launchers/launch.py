@@ -12,7 +12,9 @@ from manyheads.launchers.gpu_load import gpu_load
 from manyheads.launchers.signals import received_signals
 from manyheads.runner.config.checks.complete import gpus_used
 from manyheads.runner.machine import hardware
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.layout import refuse_other_machines
 from manyheads.runner.run.locate import locate
@@ -63,6 +65,14 @@ def _launcher(config: dict[str, Any], *, apart: bool) -> Launcher:
 
 
 def _finish(job: Job, config: dict[str, Any], reason: BaseException | None = None) -> dict[str, Any]:
-    result = finish(job.folder, config, time.monotonic() - job.started, reason)
+    try:
+        result = finish(job.folder, config, time.monotonic() - job.started, reason)
+    except OSError as error:
+        why = f"the disk of {job.folder} is full" if disk_full(error) else f"{job.folder}: {error.strerror}"
+        message = f"{why}, so that {job.folder.result.name}, which says how the run ended, could not be written."
+        if reason is None:
+            raise RunFailed(Failure(type=type(error).__name__, message=message)) from error
+        complain(message)  # and the reason remains what ended the run
+        return {}
     log.info("%s: %s after %.1f s", job.folder, result["status"], result["wall_seconds"])
     return result

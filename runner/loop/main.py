@@ -115,11 +115,13 @@ def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
 
 
 def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
-    """Write what happened for the parent to read; returns this process's exit code."""
+    """Write what happened for the parent to read, if the disk takes it; returns this process's exit code."""
     code = error.exit_code if isinstance(error, ConfigurationError) else 1
     failure = Failure.of(error, rank=rank, exit_code=code)
-    print(failure.traceback, file=sys.stderr)
-    folder.write_failure(rank, failure)
+    with suppress(OSError):
+        print(failure.traceback, file=sys.stderr)
+    with suppress(OSError):
+        folder.write_failure(rank, failure)
     return failure.exit_code or 0
 
 

@@ -1,5 +1,6 @@
 """Files that are whole or not there, one lock for whatever only one process may do, folders that are new."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from manyheads.runner.run.errors import ConfigurationError
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays."""
+    """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays.
+
+    Raises an OSError that names ``path`` when the disk is full, whatever whoever writes makes of that.
+    """
     aside = _aside(path)
     try:
         with open(aside, "wb") as file:
@@ -20,6 +24,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
+    except Exception as error:
+        if full := disk_full(error):
+            raise OSError(full.errno, full.strerror, str(path)) from error
+        raise
     finally:
         aside.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)
@@ -33,6 +41,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Write ``path`` so that it holds the old or the new content at any instant."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def disk_full(error: BaseException | None) -> OSError | None:
+    """The error of a full disk, or of a full quota, that ``error`` is or came from; None for any other error."""
+    while error is not None and not (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def also_named(path: Path, name: Path) -> None:

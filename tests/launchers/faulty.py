@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,8 +57,18 @@ def fail(how: str) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if how == "sleep":
         time.sleep(3600)
+    if how.startswith("fill "):
+        fill(Path(how.removeprefix("fill ")))
+        raise ArithmeticError("made to fail")
     if how == "half a checkpoint":
         torch.save = save_half  # type: ignore[assignment]
+
+
+def fill(disk: Path) -> None:
+    """Write until the disk that this folder is on has no byte left."""
+    with suppress(OSError), open(disk / "filler", "wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
 
 
 def save_half(state: Any, file: IO[bytes], **options: Any) -> None:

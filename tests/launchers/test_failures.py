@@ -11,7 +11,9 @@ import psutil
 import pytest
 
 from manyheads.launchers.launch import launch
+from manyheads.runner.checkpoint.rank import complete
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import LAUNCHERS, by, freeze, survivors
 from tests.tail import tail, tailed
 
@@ -55,6 +57,29 @@ def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, rank: int, h
     if how == "raise":
         assert result["error"]["message"] == "made to fail"
         assert 'raise ArithmeticError("made to fail")' in result["error"]["traceback"]
+    assert survivors(folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("overrides", "failure"),
+    [
+        (("launcher=inline", "parallel=single"), "rank 0 failed first (exit code 1): ArithmeticError: made to fail"),
+        # The ranks can't leave a report; that they failed is known.
+        (("launcher=spawn", "parallel=ddp"), "failed first (exit code 1): ProcessDied: "),
+    ],
+    ids=["inline", "spawn"],
+)
+def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, parent, overrides, failure) -> None:
+    folder = RunFolder(small_disk / "run")
+    how = (f"+model.how='fill {small_disk}'", "+model.step=20", "checkpoint.every=2", "trainer.device=cpu")
+    code, output = parent(folder.path, *FAULTY, *overrides, *how, f"hydra.run.dir={folder.path}").end(seconds=120)
+    assert code == 1
+    assert f"error: the disk of {folder.path} is full, so that result.json, " in output
+    assert failure in output.splitlines()[-1]
+    assert output.count("Traceback") == ("inline" in overrides[0])  # the failure's own, of a rank that can print it
+    assert not folder.result.exists()
+    assert complete(folder.last_checkpoint)["progress"]["step"] >= 10
     assert survivors(folder) == []
 
 

@@ -1,5 +1,6 @@
 """Files written whole, second names, locks, new folders."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import (
     also_named,
+    disk_full,
     exclusive,
     fresh_folder,
     in_turn,
@@ -70,6 +72,22 @@ def test_a_writer_that_is_killed_leaves_the_old_content(tmp_path):
 def test_text_and_bytes(tmp_path, content):
     write_whole(tmp_path / "file", content)
     assert (tmp_path / "file").read_bytes() == (content.encode() if isinstance(content, str) else content)
+
+
+def test_a_full_disk_is_named_with_the_file_whatever_the_writer_makes_of_it(tmp_path):
+    def write_as_torch_does() -> None:
+        with whole_file(tmp_path / "last.pt"):
+            try:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            finally:
+                raise RuntimeError("unexpected pos 81536 vs 81488")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/last\.pt'") as caught:
+        write_as_torch_does()
+    assert disk_full(caught.value)
+    assert disk_full(OSError(errno.EDQUOT, "")) is not None
+    assert disk_full(PermissionError(errno.EACCES, "")) is None
+    assert names(tmp_path) == []
 
 
 def test_a_second_name_takes_the_place_of_what_had_it(tmp_path):
