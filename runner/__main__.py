@@ -65,7 +65,7 @@ def _add_resume(commands: argparse._SubParsersAction) -> None:
 
 def _add_report(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
-        from manyheads.runner.report import report
+        from manyheads.runner.report.write import report
 
         return exit_code(lambda: report(arguments.folders, baseline=arguments.baseline, to=arguments.to))
 
@@ -78,7 +78,7 @@ def _add_report(commands: argparse._SubParsersAction) -> None:
 
 def _add_reproduce(commands: argparse._SubParsersAction) -> None:
     def do(arguments: argparse.Namespace) -> int:
-        from manyheads.runner.reproduce import reproduce
+        from manyheads.runner.reproduce.command import reproduce
 
         return reproduce(arguments.run, arguments.overrides, steps=arguments.steps, code=arguments.code)
 

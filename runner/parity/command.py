@@ -15,7 +15,7 @@ from manyheads.runner.parity.plan import BASELINE, WHICH, Planned, plan
 from manyheads.runner.parity.task import StepFiles, Task, write_task
 from manyheads.runner.parity.terminal import announce, show
 from manyheads.runner.provenance.record import record
-from manyheads.runner.report.agreement import tolerance_of
+from manyheads.runner.report.rounding import tolerance_of
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.layout import ranks
