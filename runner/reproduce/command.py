@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.config import saved
-from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.schema import CONF
 from manyheads.runner.provenance.code_state import code_at_start
@@ -33,15 +32,10 @@ RUN_DIR = "hydra.run.dir="
 
 
 def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> int:
-    """Repeat a run and compare; returns the exit code: 0 the same, 3 different, else as every command.
+    """Repeat a run and compare; returns the exit code: 0 the same, 3 different, or that of a repetition that failed.
 
-    steps: make only so many; code: run the recorded commit with its changes, not today's.
+    steps: how many to repeat; code: run the recorded commit with its changes, not today's. Raises ConfigurationError.
     """
-    codes: list[int] = []
-    return exit_code(lambda: codes.append(_reproduce(path, overrides, steps, code))) or codes[0]
-
-
-def _reproduce(path: str, overrides: list[str], steps: str | None, code: bool) -> int:
     past = read_past(path)
     packages, typed = split_typed(overrides)
     own = (*typed_values(typed), *recorded_values(past.folder.config))

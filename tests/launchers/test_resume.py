@@ -137,10 +137,9 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_completed_run_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from manyheads.runner.__main__ import go_on
 
     folder = undisturbed(kept / "2", 2)
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
-    go_on(str(folder.path))
+    resume(str(folder.path))
     assert "complete already" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
