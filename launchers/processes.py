@@ -139,8 +139,12 @@ def _how(code: int | None) -> str:
         return "its process vanished without a word"
     if code >= 0:
         return f"its process ended with exit code {code} in the middle of the run"
+    why = {
+        signal.SIGKILL: "memory runs out",
+        signal.SIGBUS: "a file mapped into memory has no room: is the disk or /dev/shm full?",
+    }.get(signal.Signals(-code))
     text = f"its process was killed by {signal.Signals(-code).name}"
-    return text + (" (the kernel does that when memory runs out)" if -code == signal.SIGKILL else "")
+    return f"{text} (the kernel does that when {why})" if why else text
 
 
 def raise_failure(failure: Failure) -> None:

@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -14,6 +17,7 @@ from manyheads.launchers.launch import launch
 from manyheads.runner.checkpoint.rank import complete
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import RUN, execute
 from tests.launchers.conftest import LAUNCHERS, by, freeze, survivors
 from tests.tail import tail, tailed
 
@@ -81,6 +85,26 @@ def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, paren
     assert not folder.result.exists()
     assert complete(folder.last_checkpoint)["progress"]["step"] >= 10
     assert survivors(folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("strategy", ["single", "ddp"])
+def test_loader_processes_without_shared_memory(tmp_path: Path, strategy: str) -> None:
+    """Where a container's /dev/shm is small, the sentence comes at once, and nothing hangs."""
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"]).returncode:
+        pytest.skip("no file system can be mounted here")
+    small = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$0" "$@"'
+    overrides = (f"parallel={strategy}", "data.num_workers=2", "trainer.device=cpu", "data.image_size=64")
+    done = execute(
+        *("unshare", "--mount", "sh", "-c", small, sys.executable, str(RUN), "data=synthetic", *overrides),
+        cwd=tmp_path,
+    )
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(
+        "error: loader processes hand batches over in /dev/shm, which holds 64 KB"
+    )
+    assert "Set data.num_workers=0" in done.err
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.processes

@@ -37,6 +37,20 @@ def test_a_rank_that_died_silently_comes_before_those_that_reported(job):
     assert (failure.rank, failure.exit_code, failure.type) == (0, -9, "ProcessDied")
 
 
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        (-9, "was killed by SIGKILL (the kernel does that when memory runs out)"),
+        (-7, "was killed by SIGBUS (the kernel does that when a file mapped into memory has no room: is the disk"),
+        (-6, "was killed by SIGABRT"),
+        (3, "ended with exit code 3 in the middle of the run"),
+    ],
+)
+def test_how_a_rank_died(job, code, how):
+    job.folder.rank_error(0).unlink()
+    assert first_failure(job, {0: code, 1: 1}, silent=[0]).message.startswith(f"its process {how}")
+
+
 @pytest.mark.parametrize("content", ["torn {", "[]", "null", json.dumps({"rank": 1, "time": 10.0})])
 def test_a_report_that_cannot_be_read_does_not_hide_the_others(job, content):
     job.folder.rank_error(1).write_text(content)

@@ -10,7 +10,9 @@ from torch.utils.data import DataLoader
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
+from manyheads.runner.machine.shared_memory import too_small
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.parent_death import die_with_parent
 
 
@@ -56,7 +58,7 @@ class Loader:
             fetched: Iterator[Batch | ConfigurationError] = map(self.batches.fetch, requests)
         else:
             self._requests.current = requests
-            fetched = iter(self._workers)
+            fetched = _sent_by(self._workers)
         yield from self._entered(map(_sound, fetched))
 
     def example(self) -> Batch:
@@ -88,6 +90,35 @@ def _sound(batch: Batch | ConfigurationError) -> Batch:
     return batch
 
 
+def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
+    """What loader processes send. Raises ConfigurationError where they had no room for it in shared memory."""
+    try:
+        yield from workers
+    except OSError as error:  # not even for the semaphores of their queues
+        if disk_full(error):
+            raise ConfigurationError(too_small()) from error
+        raise
+    except RuntimeError as error:
+        if "DataLoader worker" in str(error) and "Bus error" in f"{error} {error.__cause__}":
+            raise ConfigurationError(too_small()) from error
+        raise
+
+
+def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
+    """The batch in shared memory, put there by the loader process, which can say when there is no room.
+
+    Left to the queue's thread, that would be a traceback on the terminal and a rank that waits for the batch forever.
+    """
+    if isinstance(batch, Batch):
+        try:
+            batch.inputs, batch.targets = batch.inputs.share_memory_(), batch.targets.share_memory_()
+        except RuntimeError as error:
+            if "shared memory" not in str(error):
+                raise
+            return ConfigurationError(too_small())
+    return batch
+
+
 class _Requests:
     """The sampler that the loader processes see: whatever epoch is the current one."""
 
@@ -102,6 +133,7 @@ def _workers(batches: Batches, requests: _Requests, count: int, device: torch.de
         batches,  # type: ignore[arg-type]
         sampler=requests,
         batch_size=None,  # a request is a whole batch
+        collate_fn=_shared,  # type: ignore[arg-type]
         num_workers=count,
         # Children of a rank that a server has forked would by default come from a server of their own, whose death
         # nobody notices.
