@@ -39,6 +39,7 @@ def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.delenv("MANYHEADS_TRUST", raising=False)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / ".names"), str(ROOT)]))  # where ranks find these tests
         yield
 
 
@@ -48,8 +49,7 @@ class RunCommand(Protocol):
 
 def execute(*command: str, cwd: Path, timeout: float = 120) -> Done:
     """Run a command to its end, or kill it after ``timeout`` seconds and raise TimeoutExpired."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / ".names"), str(ROOT)])}
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=environment)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

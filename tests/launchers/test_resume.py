@@ -137,6 +137,7 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_completed_run_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from manyheads.runner.commands.resume import resume
 
     folder = undisturbed(kept / "2", 2)
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
