@@ -3,39 +3,18 @@
 A run that was recorded once resumes, reports and reproduces for good: what is renamed gets a row here.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from manyheads.runner.run.errors import ConfigurationError
 
-MOVED = {
-    "launchers.horovodrun.Horovodrun": "manyheads.launchers.horovodrun.Horovodrun",
-    "launchers.inline.Inline": "manyheads.launchers.inline.Inline",
-    "launchers.mpirun.Mpirun": "manyheads.launchers.mpirun.Mpirun",
-    "launchers.spawn.Spawn": "manyheads.launchers.spawn.Spawn",
-    "launchers.torchrun.Torchrun": "manyheads.launchers.torchrun.Torchrun",
-    "runner.data.digits.Digits": "manyheads.runner.data.digits.option.Digits",
-    "runner.data.imagefolder.ImageFolder": "manyheads.runner.data.imagefolder.option.ImageFolder",
-    "runner.data.synthetic.Synthetic": "manyheads.runner.data.synthetic.option.Synthetic",
-    "runner.data.torchvision.TorchvisionData": "manyheads.runner.data.torchvision.option.TorchvisionData",
-    "runner.model.small_cnn.SmallCNN": "manyheads.runner.model.small_cnn.rank.SmallCNN",
-    "runner.model.torchvision.TorchvisionModel": "manyheads.runner.model.torchvision.rank.torchvision_model",
-    "runner.parallel.apex.ApexDistributedDataParallel": (
-        "manyheads.runner.parallel.apex.rank.ApexDistributedDataParallel"
-    ),
-    "runner.parallel.ddp.DistributedDataParallel": "manyheads.runner.parallel.ddp.rank.DistributedDataParallel",
-    "runner.parallel.dp.DataParallel": "manyheads.runner.parallel.dp.rank.DataParallel",
-    "runner.parallel.horovod.Horovod": "manyheads.runner.parallel.horovod.rank.Horovod",
-    "runner.parallel.single.Single": "manyheads.runner.parallel.single.rank.Single",
-    "runner.precision.amp.AMP": "manyheads.runner.precision.amp.rank.AMP",
-    "runner.precision.apex.Apex": "manyheads.runner.precision.apex.rank.Apex",
-    "runner.precision.bf16.BF16": "manyheads.runner.precision.bf16.rank.BF16",
-    "runner.precision.fp32.FP32": "manyheads.runner.precision.fp32.rank.FP32",
-    "runner.precision.fp64.FP64": "manyheads.runner.precision.fp64.rank.FP64",
-    "runner.precision.tf32.TF32": "manyheads.runner.precision.tf32.rank.TF32",
-    "runner.schedulers.Constant": "manyheads.runner.scheduler.rank.Constant",
-    "runner.schedulers.Cosine": "manyheads.runner.scheduler.rank.Cosine",
-    "runner.schedulers.Step": "manyheads.runner.scheduler.rank.Step",
-}
+MOVED = (  # what a class was called, and where it is now
+    (r"launchers\.(\w+)\.(\w+)", r"manyheads.launchers.\1.\2"),
+    (r"runner\.data\.(\w+)\.(\w+)", r"manyheads.runner.data.\1.option.\2"),
+    (r"runner\.model\.torchvision\.TorchvisionModel", "manyheads.runner.model.torchvision.rank.torchvision_model"),
+    (r"runner\.(model|parallel|precision)\.(\w+)\.(\w+)", r"manyheads.runner.\1.\2.rank.\3"),
+    (r"runner\.schedulers\.(\w+)", r"manyheads.runner.scheduler.rank.\1"),
+)
 
 
 class Gone(NamedTuple):
@@ -75,4 +54,5 @@ def renewed(config: dict[str, Any]) -> dict[str, Any]:
 
 def _moved(section: Any) -> Any:
     target = section.get("_target_") if isinstance(section, dict) else None
-    return section if target is None else section | {"_target_": MOVED.get(target, target)}
+    found = (re.sub(old, new, target) for old, new in MOVED if isinstance(target, str) and re.fullmatch(old, target))
+    return section if (renamed := next(found, None)) is None else section | {"_target_": renamed}

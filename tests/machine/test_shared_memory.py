@@ -10,7 +10,7 @@ from manyheads.runner.machine.shared_memory import too_small
 
 
 @pytest.mark.parametrize(
-    ("total", "said"), [(512, "512 bytes"), (64 * 2**20, "64 MB"), (65536, "64 KB"), (int(1.5 * 2**30), "1.5 GB")]
+    ("total", "said"), [(512, "512 bytes"), (64 * 2**20, "67.1 MB"), (65536, "65.5 kB"), (15 * 10**8, "1.5 GB")]
 )
 def test_the_size_is_said(monkeypatch, total, said):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total, 0))

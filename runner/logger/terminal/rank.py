@@ -60,12 +60,9 @@ class Terminal(Display):
     def start(self, *, done: int, total: int) -> None:
         self._total = total
         if self._live:
-            columns: list[ProgressColumn] = [
-                TextColumn("{task.completed}/{task.total}"),
-                BarColumn(bar_width=None),
-                _Field("loss"),
-            ]
-            columns += [_Field("accuracy"), _Field("speed"), _TimeLeft()]
+            columns: list[ProgressColumn] = [TextColumn("{task.completed}/{task.total}"), BarColumn(bar_width=None)]
+            columns += [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in self._fields]
+            columns.append(_TimeLeft())
             self._progress = Progress(
                 *columns, console=self._console, auto_refresh=False, transient=True, expand=True, redirect_stderr=False
             )
@@ -115,17 +112,6 @@ class Terminal(Display):
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-
-
-class _Field(ProgressColumn):
-    """One of the task's own values."""
-
-    def __init__(self, name: str):
-        super().__init__()
-        self._name = name
-
-    def render(self, task: Task) -> Text:
-        return Text(task.fields[self._name], no_wrap=True)
 
 
 class _TimeLeft(ProgressColumn):
