@@ -109,7 +109,11 @@ def _add_install_horovod(commands: argparse._SubParsersAction) -> None:
         return exit_code(lambda: install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild))
 
     horovod = _command(commands, "install-horovod", help="build Horovod against the installed torch, and install it")
-    horovod.add_argument("--mpi", action="store_true", help="with MPI besides Gloo; needs mpicc")
+    mpi = horovod.add_mutually_exclusive_group()
+    mpi.add_argument("--mpi", action="store_const", const=True, default=False, help="with MPI besides Gloo")
+    mpi.add_argument(
+        "--mpi-if-possible", dest="mpi", action="store_const", const=None, help="the same, if MPI can be compiled"
+    )
     horovod.add_argument("--nccl", action="store_true", help="with NCCL for GPUs; needs nvcc")
     horovod.add_argument("--rebuild", action="store_true", help="even if an earlier build is kept")
     horovod.set_defaults(do=do)
