@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from manyheads.launchers.sweep import console
 from manyheads.runner.config.schema import is_run_config
-from manyheads.runner.report import refresh
+from manyheads.runner.report.write import refresh
 from manyheads.runner.run.errors import ConfigurationError, Ended, RunFailed
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder

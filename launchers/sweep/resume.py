@@ -15,7 +15,7 @@ from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.provenance.record import record
-from manyheads.runner.report import is_current
+from manyheads.runner.report.write import is_current
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file

@@ -122,3 +122,8 @@ def weights_sha256(weights: dict[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def largest_entry(tensor: Tensor) -> float:
+    """The largest absolute value; inf or NaN where one is that, 0 of an empty tensor."""
+    return float(tensor.to(torch.float64).abs().max()) if tensor.numel() else 0.0

@@ -1,5 +1,6 @@
 """``python -m runner doctor``: what this machine can run, and what is missing for the rest."""
 
+import argparse
 import platform
 from importlib import metadata
 
@@ -14,7 +15,18 @@ from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 
+HELP = "show which options run on this machine, and how to get the others"
 LISTED = ("parallel", "precision", "launcher", "optimizer")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the tables, or the names of models."""
+    list_models() if arguments.models else examine()
 
 
 def examine() -> None:

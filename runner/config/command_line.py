@@ -22,10 +22,10 @@ from manyheads.runner.run.run_folder import RunFolder
 def exit_code(app: Callable[[], Any]) -> int:
     """Call ``app``, print what went wrong, and say with which code the process should end.
 
-    0 done, 1 failed, 2 bad configuration, 130/143 interrupted.
+    0 done, or what ``app`` returns; 1 failed, 2 bad configuration, 130/143 interrupted.
     """
     try:
-        app()
+        return app() or 0
     except Ended as end:
         return end.exit_code if end.error is None else _printed(end.error)
     except Interrupted as stop:
@@ -35,7 +35,6 @@ def exit_code(app: Callable[[], Any]) -> int:
         return 130
     except Exception as error:
         return _printed(error)
-    return 0
 
 
 def _printed(error: Exception) -> int:

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.signals import blocked_signals, handled_by, interrupt
-from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome, judged
 from manyheads.runner.parity.plan import BASELINE, WHICH, Planned, plan
 from manyheads.runner.parity.task import StepFiles, Task, write_task
 from manyheads.runner.parity.terminal import announce, show
 from manyheads.runner.provenance.record import record
-from manyheads.runner.report.agreement import tolerance_of
+from manyheads.runner.report.rounding import tolerance_of
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.layout import ranks
@@ -27,10 +26,8 @@ RANK = "manyheads.runner.parity.rank.probe"
 
 
 def parity(overrides: list[str], *, steps: str) -> int:
-    """Compare, show, and return the exit code: 0 equal, 3 different, else as every command."""
-    outcomes: list[Outcome] = []
-    code = exit_code(lambda: outcomes.extend(compare(overrides, steps=steps)))
-    return code or (DIFFERS if any(outcome.differs for outcome in outcomes) else 0)
+    """Compare, show, and return the exit code: 0 equal, 3 different. Raises ConfigurationError, RunFailed."""
+    return DIFFERS if any(outcome.differs for outcome in compare(overrides, steps=steps)) else 0
 
 
 def compare(overrides: list[str], *, steps: str) -> list[Outcome]:

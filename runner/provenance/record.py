@@ -28,18 +28,18 @@ ENVIRONMENT = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
 )
 # Keys that cannot change a run's results.
-WITHOUT_EFFECT = (
-    ("data", "root"),
-    ("data", "num_workers"),
-    ("data", "fingerprint"),
-    ("trainer", "log_every"),
-    ("checkpoint", "every"),
-    ("checkpoint", "keep"),
-    ("launcher", "stall_timeout"),
-    ("launcher", "timeout"),
-    ("launcher", "warm"),
-    ("parallel", "timeout"),
-)
+WITHOUT_EFFECT = {
+    "data.root",
+    "data.num_workers",
+    "data.fingerprint",
+    "trainer.log_every",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "launcher.stall_timeout",
+    "launcher.timeout",
+    "launcher.warm",
+    "parallel.timeout",
+}
 
 
 def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | None = None) -> None:
@@ -102,7 +102,7 @@ def installed_packages() -> dict[str, str]:
 def signature(config: dict[str, Any]) -> str:
     """Digest of all that can change a run's results: equal signatures ask for equal results."""
     kept = {
-        group: {k: v for k, v in section.items() if (group, k) not in WITHOUT_EFFECT}
+        group: {k: v for k, v in section.items() if f"{group}.{k}" not in WITHOUT_EFFECT}
         if isinstance(section, dict)
         else section
         for group, section in config.items()

@@ -5,135 +5,81 @@ from typing import Any
 
 from manyheads.runner.report.columns import number
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.palette import Look, look, rest_of, short
-from manyheads.runner.report.picture import BATCH, accuracy_curve, batch, batch_dashes, throughput_lines
-from manyheads.runner.report.reading import Columns
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.series import Bar, Line, Series
 
 MOST_POINTS = 200  # of a curve
-MOST_NAME = 60  # of a line of throughput, letters
 FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#1c2329"}
+
+WHISKERS = {"color": "#333", "thickness": 1}
 
 
 def charts(comparison: Comparison) -> list[dict[str, Any]]:
     """Those that there is something to draw in: {name, title, note, most, figure}; ``most``: rows at a time."""
-    style = look(comparison)
-    drawn = [chart(comparison, style) for chart in (epoch_times, accuracies, throughputs, losses, gpu_load)]
+    series = Series(comparison)
+    drawn = [
+        _epoch_times(series.epoch_times()),
+        _accuracies(series.accuracies()),
+        _throughputs(series.throughputs()[0]),
+        _losses(series.losses(), series.validation_losses()),
+        _gpu_load(series.gpu_load()),
+    ]
     return [chart for chart in drawn if chart["figure"]["data"]]
 
 
-def epoch_times(comparison: Comparison, style: Look) -> dict[str, Any]:
-    """Seconds per epoch of each row as a bar, with its spread."""
-    data: list[dict[str, Any]] = []
-    for index, row in enumerate(comparison.rows):
-        value, low, high = row.measures.seconds, row.measures.low, row.measures.high
-        if value is None or low is None or high is None:
-            continue
-        speed_up = f" ({row.speed_up:.2f} x)" if row.speed_up else ""
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "meta": index,
-                "name": _plain(style.name[row.number]),
-                "y": [_plain(style.name[row.number])],
-                "x": [value],
-                "text": [f"{number(value)}{speed_up}"],
-                "textposition": "auto",
-                "insidetextanchor": "start",
-                "error_x": {"array": [high - value], "arrayminus": [value - low], "color": "#333", "thickness": 1},
-                "marker": {"color": style.colour[row.number]},
-                "opacity": 1 if row.state == "completed" else 0.5,
-                "hovertemplate": "%{y}<br>%{x:.4g} s<extra></extra>",
-            }
-        )
+def _epoch_times(bars: list[Bar]) -> dict[str, Any]:
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "meta": bar.row,
+            "name": _plain(bar.name),
+            "y": [_plain(bar.name)],
+            "x": [bar.seconds],
+            "text": [number(bar.seconds) + (f" ({bar.speed_up:.2f} x)" if bar.speed_up else "")],
+            "textposition": "auto",
+            "insidetextanchor": "start",
+            "error_x": {"array": [bar.high - bar.seconds], "arrayminus": [bar.seconds - bar.low], **WHISKERS},
+            "marker": {"color": bar.colour},
+            "opacity": 1 if bar.is_complete else 0.5,
+            "hovertemplate": "%{y}<br>%{x:.4g} s<extra></extra>",
+        }
+        for bar in bars
+    ]
+    title, note = "Seconds per epoch, and speed-up", "Median, with the lowest and the highest; pale: not completed."
     axis = {"autorange": "reversed", "type": "category", "ticks": "outside", "tickcolor": "#ffffff", "ticklen": 4}
-    layout = {
-        "barmode": "overlay",
-        "bargap": 0.25,
-        "yaxis": axis,
-        "xaxis": {"rangemode": "tozero"},
-    }
-    note = "Median, with the lowest and the highest; pale: not completed."
-    return _chart("epoch_times", "Seconds per epoch, and speed-up", note, 100, data, layout)
+    layout = {"barmode": "overlay", "bargap": 0.25, "yaxis": axis, "xaxis": {"rangemode": "tozero"}}
+    return _chart("epoch_times", title, data, note=note, most=100, **layout)
 
 
-def accuracies(comparison: Comparison, style: Look) -> dict[str, Any]:
-    """Accuracy against training time, a line for each row."""
-    data: list[dict[str, Any]] = []
-    for index, row in enumerate(comparison.rows):
-        times, values = accuracy_curve(row)
-        if values:
-            line = {**_line(style, row, index), "mode": "lines+markers", "marker": {"size": 5}}
-            data.append({**line, "x": _thin(times), "y": _thin(values)})
-    layout = {"yaxis": {"ticksuffix": " %"}}
-    return _chart("accuracies", "Validation accuracy against seconds of training", "", 20, data, layout)
+def _accuracies(lines: list[Line]) -> dict[str, Any]:
+    data = [_trace(line, mode="lines+markers", marker={"size": 5}) for line in lines]
+    title = "Validation accuracy against seconds of training"
+    return _chart("accuracies", title, data, most=20, yaxis={"ticksuffix": " %"})
 
 
-def throughputs(comparison: Comparison, style: Look) -> dict[str, Any]:
-    """Samples per second against the batch size."""
-    data: list[dict[str, Any]] = []
-    dashes = batch_dashes(comparison, style)
-    for rows in throughput_lines(comparison).values():
-        rest = rest_of(rows[0], without=(BATCH, style.hue_key))
-        hue = rows[0].values.get(style.hue_key or "", "") if style.hue_key != BATCH else ""
-        name = " ".join(filter(None, (hue, rest)))
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": _plain(short(name, MOST_NAME)) or "samples/s",
-                "hoverlabel": {"namelength": -1},
-                "x": [batch(row) for row in rows],
-                "y": [row.measures.throughput for row in rows],
-                "line": {"color": style.colour[rows[0].number], "dash": dashes[rest]},
-            }
-        )
-    sizes = sorted({batch(row) for rows in throughput_lines(comparison).values() for row in rows})
+def _throughputs(lines: list[Line]) -> dict[str, Any]:
+    sizes = sorted({size for line in lines for size in line.x})
+    data = [_trace(line, mode="lines+markers", hoverlabel={"namelength": -1}) for line in lines]
+    title, note = "Samples per second against global batch", "All completed jobs."
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
-    layout = {"xaxis": axis, "yaxis": {"rangemode": "tozero"}}
-    return _chart("throughputs", "Samples per second against global batch", "All completed jobs.", 0, data, layout)
+    return _chart("throughputs", title, data, note=note, xaxis=axis, yaxis={"rangemode": "tozero"})
 
 
-def losses(comparison: Comparison, style: Look) -> dict[str, Any]:
-    """Training losses as logged; validation losses, one an epoch, as points of the same colour."""
-    data: list[dict[str, Any]] = []
-    for index, row in enumerate(comparison.rows):
-        run, line = row.first.run, _line(style, row, index)
-        if run.steps.get("loss"):
-            data.append({**line, "mode": "lines", **_points(run.steps, "step", "loss")})
-        if run.epochs.get("val_loss"):
-            points = _points(run.epochs, "step", "val_loss")
-            marks = {"mode": "markers", "marker": {"size": 6, "color": line["line"]["color"]}, "showlegend": False}
-            data.append({**line, **marks, "name": f"{line['name']}, validation", **points})
-    layout = {"yaxis": {"rangemode": "tozero"}}
-    return _chart(
-        "losses", "Loss of each run against its steps", "Lines: training; points: validation.", 20, data, layout
-    )
+def _losses(training: list[Line], validation: list[Line]) -> dict[str, Any]:
+    data = [_trace(line, mode="lines") for line in training]
+    for line in validation:
+        data.append(_trace(line, mode="markers", marker={"size": 6, "color": line.colour}, showlegend=False))
+    title, note = "Loss of each run against its steps", "Lines: training; points: validation."
+    return _chart("losses", title, data, note=note, most=20, yaxis={"rangemode": "tozero"})
 
 
-def gpu_load(comparison: Comparison, style: Look) -> dict[str, Any]:
-    """The load of the GPUs over time, where it was sampled."""
-    data: list[dict[str, Any]] = []
-    for index, row in enumerate(comparison.rows):
-        gpu = row.first.run.gpu
-        if not {"time", "device", "utilisation_percent"} <= gpu.keys() or not gpu["time"]:
-            continue
-        start = min(gpu["time"])
-        for device in sorted(set(gpu["device"])):
-            picked = [i for i, value in enumerate(gpu["device"]) if value == device]
-            line = {
-                **_line(style, row, index),
-                "name": f"{_plain(style.name[row.number])}, GPU {device:.0f}",
-                "mode": "lines",
-            }
-            x, y = [gpu["time"][i] - start for i in picked], [gpu["utilisation_percent"][i] for i in picked]
-            data.append({**line, "x": _thin(x), "y": _thin(y)})
-    layout = {"yaxis": {"ticksuffix": " %", "range": [0, 102]}}
-    return _chart("gpu_load", "GPU load against seconds", "", 8, data, layout)
+def _gpu_load(lines: list[Line]) -> dict[str, Any]:
+    data = [_trace(line, mode="lines") for line in lines]
+    axis = {"ticksuffix": " %", "range": [0, 102]}
+    return _chart("gpu_load", "GPU load against seconds", data, most=8, yaxis=axis)
 
 
-def _chart(name: str, title: str, note: str, most: int, data: list[dict], layout: dict) -> dict[str, Any]:
+def _chart(name: str, title: str, data: list[dict], *, note: str = "", most: int = 0, **layout: Any) -> dict[str, Any]:
     common = {
         "font": FONT,
         "margin": {"l": 48, "r": 16, "t": 8, "b": 32},
@@ -148,14 +94,11 @@ def _chart(name: str, title: str, note: str, most: int, data: list[dict], layout
     return {"name": name, "title": title, "note": note, "most": most, "figure": figure}
 
 
-def _line(style: Look, row: Row, index: int) -> dict[str, Any]:
-    line = {"color": style.colour[row.number], "dash": style.dash[row.number], "width": 2}
-    name = _plain(style.name[row.number])
-    return {"type": "scatter", "meta": index, "name": name, "line": line, "legendgroup": str(index)}
-
-
-def _points(columns: Columns, x: str, y: str) -> dict[str, list[float | None]]:
-    return {"x": _thin(columns[x]), "y": _thin(columns[y])}
+def _trace(line: Line, **marks: Any) -> dict[str, Any]:
+    own = {} if line.row is None else {"meta": line.row, "legendgroup": str(line.row)}
+    stroke = {"color": line.colour, "dash": line.dash, "width": 2}
+    points = {"x": _thin(line.x), "y": _thin(line.y)}
+    return {"type": "scatter", "name": _plain(line.name), "line": stroke, **own, **marks, **points}
 
 
 def _thin(values: list[float]) -> list[float | None]:

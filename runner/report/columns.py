@@ -50,11 +50,6 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0 else f"{value:#.3g}"
 
 
-def percent(value: float | None, digits: int = 2) -> str:
-    """A number with a percent sign, or nothing."""
-    return NONE if value is None else f"{value:.{digits}f} %"
-
-
 def seconds(row: Row) -> str:
     """``0.612 (0.601–0.913)``: the median with the lowest and highest."""
     measures = row.measures
@@ -64,7 +59,7 @@ def seconds(row: Row) -> str:
 
 
 def median(row: Row) -> str:
-    """The same in short."""
+    """Seconds per epoch without their spread."""
     return number(row.measures.seconds)
 
 
@@ -74,8 +69,8 @@ def _memory(row: Row) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    spread = row.measures.accuracy_spread
-    return percent(row.measures.accuracy) if spread is None else f"{row.measures.accuracy:.2f} ± {spread:.2f} %"
+    mean, spread = row.measures.accuracy, row.measures.accuracy_spread
+    return NONE if mean is None else f"{mean:.2f}{'' if spread is None else f' ± {spread:.2f}'} %"
 
 
 def _digest(row: Row) -> str:
@@ -91,16 +86,22 @@ def _words(name: str, title: str, value: Callable[[Row], str], about: str = "") 
     return Column(name, title, value, lambda row: value(row) or NONE, about, is_number=False)
 
 
-def _scaled(value: float | None, factor: float = 100) -> float | None:
-    return None if value is None else factor * value
+def _numbers(
+    name: str,
+    title: str,
+    value: Callable[[Row], float | None],
+    about: str = "",
+    text: Callable[[float], str] = number,
+) -> Column:
+    return Column(name, title, value, lambda row: NONE if (own := value(row)) is None else text(own), about)
 
 
 JOB = Column("job", "job", lambda row: row.number, lambda row: row.number, "its number in the sweep")
 STATE = _words("state", "status", lambda row: row.state)
 MARKS = _words("marks", "remarks", lambda row: ", ".join(row.marks))
-OBJECTIVE = Column("objective", "objective", lambda r: r.first.objective, lambda r: number(r.first.objective))
+OBJECTIVE = _numbers("objective", "objective", lambda r: r.first.objective)
 MEASURES = [
-    Column("ranks", "ranks", lambda r: r.measures.ranks, lambda r: str(r.measures.ranks or NONE)),
+    _numbers("ranks", "ranks", lambda r: r.measures.ranks, text=str),
     Column(
         "seconds_per_epoch",
         "s/epoch",
@@ -108,33 +109,27 @@ MEASURES = [
         seconds,
         "median (lowest–highest) over epochs or repeats, without the first epoch, evaluation and checkpoints",
     ),
-    Column(
-        "samples_per_second",
-        "samples/s",
-        lambda r: r.measures.throughput,
-        lambda r: number(r.measures.throughput),
-        "of all ranks together",
-    ),
-    Column(
+    _numbers("samples_per_second", "samples/s", lambda r: r.measures.throughput, "of all ranks together"),
+    _numbers(
         "speed_up",
         "speed-up",
         lambda r: r.speed_up,
-        lambda r: NONE if r.speed_up is None else f"{r.speed_up:.2f} x",
         "the baseline's seconds per epoch over the job's",
+        "{:.2f} x".format,
     ),
-    Column(
+    _numbers(
         "scaling_efficiency",
         "efficiency",
         lambda r: r.efficiency,
-        lambda r: percent(_scaled(r.efficiency), 0),
         "samples/s per rank over the baseline's",
+        lambda efficiency: f"{100 * efficiency:.0f} %",
     ),
-    Column(
+    _numbers(
         "data_share",
         "data",
         lambda r: r.measures.data_share,
-        lambda r: percent(_scaled(r.measures.data_share), 1),
         "the part of the training time that ranks waited for data",
+        lambda share: f"{100 * share:.1f} %",
     ),
     Column(
         "peak_memory_mb",
@@ -144,34 +139,19 @@ MEASURES = [
         "peak: lowest–highest over ranks and their devices; without GPUs the process's",
     ),
     Column("val_acc1", "accuracy", lambda r: r.measures.accuracy, _accuracy, "of the last epoch, on validation data"),
-    Column("val_loss", "val loss", lambda r: r.measures.loss, lambda r: number(r.measures.loss), "of the last epoch"),
+    _numbers("val_loss", "val loss", lambda r: r.measures.loss, "of the last epoch"),
     Column("weights", "weights", lambda r: r.digest or "", _digest, "sha256 of the final weights", is_number=False),
 ]
 DETAILS = [
-    Column("seconds_per_epoch_low", "lowest s/epoch", lambda r: r.measures.low, lambda r: number(r.measures.low)),
-    Column("seconds_per_epoch_high", "highest s/epoch", lambda r: r.measures.high, lambda r: number(r.measures.high)),
-    Column(
-        "lowest_peak_memory_mb",
-        "lowest memory MB",
-        lambda r: min(r.measures.memory, default=None),
-        lambda r: number(min(r.measures.memory, default=None)),
-    ),
-    Column(
-        "val_acc1_std",
-        "± accuracy",
-        lambda r: r.measures.accuracy_spread,
-        lambda r: percent(r.measures.accuracy_spread),
-    ),
-    Column(
-        "best_val_acc1",
-        "best accuracy",
-        lambda r: r.measures.best_accuracy,
-        lambda r: percent(r.measures.best_accuracy),
-    ),
-    Column("train_loss", "train loss", lambda r: r.measures.train_loss, lambda r: number(r.measures.train_loss)),
-    Column("train_seconds", "train s", lambda r: r.measures.train_seconds, lambda r: number(r.measures.train_seconds)),
-    Column("devices", "devices", lambda r: r.measures.devices, lambda r: str(r.measures.devices or NONE)),
-    Column("repeats", "repeats", lambda r: len(r.jobs), lambda r: str(len(r.jobs))),
+    _numbers("seconds_per_epoch_low", "lowest s/epoch", lambda r: r.measures.low),
+    _numbers("seconds_per_epoch_high", "highest s/epoch", lambda r: r.measures.high),
+    _numbers("lowest_peak_memory_mb", "lowest memory MB", lambda r: min(r.measures.memory, default=None)),
+    _numbers("val_acc1_std", "± accuracy", lambda r: r.measures.accuracy_spread),
+    _numbers("best_val_acc1", "best accuracy", lambda r: r.measures.best_accuracy),
+    _numbers("train_loss", "train loss", lambda r: r.measures.train_loss),
+    _numbers("train_seconds", "train s", lambda r: r.measures.train_seconds),
+    _numbers("devices", "devices", lambda r: r.measures.devices),
+    _numbers("repeats", "repeats", lambda r: len(r.jobs)),
     _words("baseline", "baseline", lambda row: row.baseline or ""),
     _words("losses", "losses", lambda row: row.losses),
     _words("folder", "folder", lambda row: str(row.first.run.folder)),

@@ -10,8 +10,8 @@ from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, listed
 from manyheads.runner.report.keys import swept_keys
-from manyheads.runner.report.material import Job, Material
 from manyheads.runner.report.rows import Row, make_rows
+from manyheads.runner.report.run_set import Job, RunSet
 from manyheads.runner.run.ledger import STATES
 
 TOLD_ELSEWHERE = ("parallel.", "launcher.", "checkpoint.", "data.root", "trainer.device")  # or without effect
@@ -37,50 +37,44 @@ class Comparison:
         return [row for row in self.rows if row.state == "completed"]
 
 
-def compare(material: Material, *, baseline: str | None = None) -> Comparison:
+def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
     """Raises ConfigurationError when no completed job is the named ``baseline``."""
-    swept = swept_keys(material)
-    rows = make_rows(material, swept)
-    rule = make_rule(rows, swept, baseline, strict=material.folder is not None)
+    swept = swept_keys(run_set)
+    rows = make_rows(run_set, swept)
+    rule = make_rule(rows, swept, baseline, strict=run_set.folder is not None)
     rows, findings = agree(compare_speed(rows, rule))
     rows.sort(key=lambda row: row.group)
     return Comparison(
-        title=material.title,
-        folder=material.folder,
-        headline=headline(material),
+        title=run_set.title,
+        folder=run_set.folder,
+        headline=headline(run_set),
         swept=swept,
         rows=rows,
         caption=rule.caption if any(row.baseline for row in rows) else "",
         notes=[
-            *material.notes,
+            *run_set.notes,
             *differences(rows, swept),
-            *_loose(material, rows, swept),
+            *_loose(run_set, rows, swept),
             *_too_fast(rows),
             *findings,
             *_unequal_weights(rows),
         ],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in ("failed", "skipped", "interrupted")),
-        active=material.active,
+        active=run_set.active,
     )
 
 
-def headline(material: Material) -> str:
+def headline(run_set: RunSet) -> str:
     """Such as: 3 of 8 jobs completed, 1 failed, 2 skipped, 1 running, 1 pending."""
-    counts = Counter(job.state for job in material.jobs)
-    runs, jobs = len(material.jobs), len({job.number for job in material.jobs})
+    counts = Counter(job.state for job in run_set.jobs)
+    runs, jobs = len(run_set.jobs), len({job.number for job in run_set.jobs})
     if not runs:
-        return "no jobs yet: the sweep is being planned" if material.active else "no jobs: the sweep is empty"
+        return "no jobs yet: the sweep is being planned" if run_set.active else "no jobs: the sweep is empty"
     named = f"job{'s' if jobs > 1 else ''}"
     what = named if runs == jobs else f"runs ({jobs} {named}, repeated)"
-    states = [*STATES, *sorted(set(counts) - set(STATES))]
-    order = sorted((state for state in states if state != "completed"), key=_told_first)
+    order = ("failed", *sorted({*counts} - {*STATES}), "skipped", "interrupted", "running", "pending")
     rest = [f"{counts[state]} {state}" for state in order if counts[state]]
     return ", ".join([f"{counts['completed']} of {runs} {what} completed", *rest])
-
-
-def _told_first(state: str) -> int:
-    order = ("failed", "skipped", "interrupted", "running", "pending")
-    return order.index(state) if state in order else 0
 
 
 def _reasons(jobs: Iterable[Job]) -> list[str]:
@@ -93,9 +87,9 @@ def _reasons(jobs: Iterable[Job]) -> list[str]:
     return [f"{listed(numbers)} {state}: {text}" for (state, text), numbers in found.items()]
 
 
-def _loose(material: Material, rows: list[Row], swept: list[str]) -> list[str]:
+def _loose(run_set: RunSet, rows: list[Row], swept: list[str]) -> list[str]:
     """Runs that were not made as a sweep may differ by accident."""
-    if material.folder is not None:
+    if run_set.folder is not None:
         return []
     known = [row for row in rows if row.first.run.config]
     found = [key for key in differing(known) if is_swept(key, swept)]
@@ -116,17 +110,14 @@ def _too_fast(rows: list[Row]) -> list[str]:
         base = by_number.get(row.baseline or "")
         if base is None or (row.efficiency or 0) <= SUSPICIOUS:
             continue
-        alike = fair_values(row) == fair_values(base) and _device(row) == _device(base)
+        devices = [one.first.run.config.get("trainer.device") for one in (row, base)]
+        alike = fair_values(row) == fair_values(base) and devices[0] == devices[1]
         if alike and (row.measures.devices or 0) > (base.measures.devices or 0):
             found.append(row.number)
     if not found:
         return []
     who, whose = listed(found), "its" if len(found) == 1 else "their"
     return [f"J{who[1:]}: more than {whose} ranks' share; was the machine busy during the baseline?"]
-
-
-def _device(row: Row) -> object:
-    return row.first.run.config.get("trainer.device")
 
 
 def _unequal_weights(rows: list[Row]) -> list[str]:

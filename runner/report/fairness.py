@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from manyheads.runner.report.keys import text_of
+from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.report.keys import follows, text_of, varies
 from manyheads.runner.report.rows import Row
 
 GROUPS = ("model.", "data.", "precision.")
 SINGLE = ("seed", "trainer.epochs", "trainer.max_steps", "parallel.compression")
-WITHOUT_EFFECT = ("data.root", "data.num_workers")
 ENVIRONMENT = {
     "host": lambda row: row.first.run.provenance.get("host"),
     "GPUs": lambda row: ", ".join(row.first.run.provenance.get("devices") or ()),
@@ -37,15 +37,14 @@ def fair_values(row: Row) -> dict[str, str]:
 def differing(rows: Sequence[Row]) -> list[str]:
     """Keys of fair_values that are not alike in all rows; a group's option stands for the keys that it brings."""
     values = [fair_values(row) for row in rows]
-    keys = [key for key in dict.fromkeys(key for v in values for key in v) if len({v.get(key) for v in values}) > 1]
-    names = [key for key in keys if key.endswith(".name")]
-    return [key for key in keys if key in names or not _follows(key, names, values)]
-
-
-def _follows(key: str, names: list[str], values: list[dict[str, str]]) -> bool:
-    leader = f"{key.partition('.')[0]}.name"
-    pairs = {(v.get(leader), v.get(key)) for v in values}
-    return leader in names and len(pairs) == len({option for option, _ in pairs})
+    keys = [key for key in dict.fromkeys(key for v in values for key in v) if varies(values, key)]
+    return [
+        key
+        for key in keys
+        if key.endswith(".name")
+        or (leader := f"{key.partition('.')[0]}.name") not in keys
+        or not follows(values, leader, key)
+    ]
 
 
 def is_swept(key: str, swept: Iterable[str]) -> bool:

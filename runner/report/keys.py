@@ -1,21 +1,21 @@
 """Which keys of the config were swept, and what each job has there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manyheads.runner.config.schema import GROUPS
-from manyheads.runner.report.material import Job, Material
+from manyheads.runner.report.run_set import Job, RunSet
 
 DERIVED = ("launcher.threads_per_rank", "parallel.backward_passes_per_step")  # follow other keys unless chosen
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
 
-def swept_keys(material: Material) -> list[str]:
+def swept_keys(run_set: RunSet) -> list[str]:
     """Keys in the order in which they were typed: those whose override differs; of loose runs, those that differ."""
-    if material.folder is not None and any(job.overrides for job in material.jobs):
-        names = dict.fromkeys(key for job in material.jobs for key in parsed(job.overrides))
-        return [key for key in names if len({value_of(job, key) for job in material.jobs}) > 1]
-    return differing_keys(material.jobs)
+    if run_set.folder is not None and any(job.overrides for job in run_set.jobs):
+        names = dict.fromkeys(key for job in run_set.jobs for key in parsed(job.overrides))
+        return [key for key in names if len({value_of(job, key) for job in run_set.jobs}) > 1]
+    return differing_keys(run_set.jobs)
 
 
 def parsed(overrides: Sequence[str]) -> dict[str, str]:
@@ -52,42 +52,40 @@ def text_of(value: Any) -> str:
 def differing_keys(jobs: Sequence[Job]) -> list[str]:
     """Config keys that differ, a group standing for the keys that follow from its option."""
     jobs = [job for job in jobs if job.run.config]
+    configs = [job.run.config for job in jobs]
     typed = {key for job in jobs for key in parsed(job.overrides)}
-    groups = [group for group in GROUPS if _varies(jobs, f"{group}.name")]
-    groups = [group for group in groups if not _follows_group(jobs, group, groups, typed)]
-    keys = dict.fromkeys(key for job in jobs for key in job.run.config)
+    groups = [group for group in GROUPS if varies(configs, f"{group}.name")]
+    groups = [
+        group
+        for group in groups
+        if group in typed
+        or (leader := FOLLOWS.get(group)) not in groups
+        or not follows(configs, f"{leader}.name", f"{group}.name")
+    ]
     found = [
         key
-        for key in keys
+        for key in dict.fromkeys(key for config in configs for key in config)
         if not key.endswith(("._target_", ".name"))
-        and (key not in DERIVED or key in typed)
-        and _varies(jobs, key)
-        and (key in typed or not _follows_option(jobs, key))
+        and varies(configs, key)
+        and (key in typed or not (key in DERIVED or _follows_option(configs, key)))
     ]
     order = [*sorted(groups, key=lambda group: group != "parallel"), *found]
     return sorted(order, key=lambda key: key not in typed)  # sorted() is stable: typed ones first
 
 
-def _follows_group(jobs: Sequence[Job], group: str, groups: list[str], typed: set[str]) -> bool:
-    leader = FOLLOWS.get(group)
-    if leader not in groups or group in typed:
-        return False
-    return not _varies_within(jobs, f"{leader}.name", f"{group}.name")
+def varies(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
+    """Whether a key has several values."""
+    return len({repr(config.get(key)) for config in configs}) > 1
 
 
-def _follows_option(jobs: Sequence[Job], key: str) -> bool:
+def follows(configs: Sequence[Mapping[str, Any]], leader: str, key: str) -> bool:
+    """Whether a key has one value for each of the leader's."""
+    pairs = {(repr(config.get(leader)), repr(config.get(key))) for config in configs}
+    return len(pairs) == len({value for value, _ in pairs})
+
+
+def _follows_option(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
     """Whether a key has one value for each option of its own group, or of the one that brings it."""
     group = key.partition(".")[0]
     leaders = [f"{leader}.name" for leader in (group, FOLLOWS.get(group)) if leader in GROUPS]
-    return any(_varies(jobs, leader) and not _varies_within(jobs, leader, key) for leader in leaders)
-
-
-def _varies(jobs: Sequence[Job], key: str) -> bool:
-    return len({repr(job.run.config.get(key)) for job in jobs}) > 1
-
-
-def _varies_within(jobs: Sequence[Job], leader: str, key: str) -> bool:
-    found: dict[str, set[str]] = {}
-    for job in jobs:
-        found.setdefault(repr(job.run.config.get(leader)), set()).add(repr(job.run.config.get(key)))
-    return any(len(values) > 1 for values in found.values())
+    return any(varies(configs, leader) and follows(configs, leader, key) for leader in leaders)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.runner.report.reading import Run
+from manyheads.runner.report.load_run import Run
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def as_page(comparison: Comparison, folder: Path) -> str:
     columns = shown_columns(comparison)
     return environment.get_template("page.html.j2").render(
         comparison=comparison,
-        columns=[{"title": c.title, "about": c.about, "is_number": c.is_number} for c in columns],
+        columns=columns,
         rows=[_row(row, columns, folder) for row in comparison.rows],
         charts=drawn,
         data=as_script({"charts": drawn, "configs": configs(comparison)}),

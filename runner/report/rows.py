@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.runner.report.keys import parsed, value_of
-from manyheads.runner.report.material import Job, Material
 from manyheads.runner.report.measures import Measures, fold, measure
+from manyheads.runner.report.run_set import Job, RunSet
 
 ORDER = ("running", "interrupted", "failed", "skipped", "pending")  # of what is said of a job, none of it completed
 
@@ -55,10 +55,10 @@ class Row:
         return found
 
 
-def make_rows(material: Material, keys: Sequence[str]) -> list[Row]:
-    """The material's jobs as rows, in their order."""
+def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[Row]:
+    """The set's jobs as rows, in their order."""
     found: dict[str, list[Job]] = {}
-    for job in material.jobs:
+    for job in run_set.jobs:
         found.setdefault(job.number, []).append(job)
     return [_row(number, jobs, keys) for number, jobs in found.items()]
 

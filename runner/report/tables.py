@@ -3,9 +3,8 @@
 import csv
 import io
 
-from manyheads.runner.report.columns import Column, file_columns, shown_columns
+from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.rows import Row
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -25,16 +24,11 @@ def as_markdown(comparison: Comparison) -> str:
     if comparison.rows:
         rule = ["---:" if column.is_number else ":---" for column in columns]
         head = [_escaped(column.title) for column in columns]
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *_lines(comparison.rows, columns))))
-    if comparison.caption:
-        parts.append(f"{comparison.caption[0].upper()}{_escaped(comparison.caption[1:])}.")
-    listed = [*comparison.notes, *comparison.reasons]
-    parts.append("\n".join(f"- {_escaped(line)}" for line in listed))
+        lines = [[_escaped(column.text(row)) for column in columns] for row in comparison.rows]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines)))
+    parts.append(_escaped(comparison.caption))
+    parts.append("\n".join(f"- {_escaped(line)}" for line in (*comparison.notes, *comparison.reasons)))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _lines(rows: list[Row], columns: list[Column]) -> list[list[str]]:
-    return [[_escaped(column.text(row)) for column in columns] for row in rows]
 
 
 def _escaped(text: str) -> str:

@@ -37,7 +37,7 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
     if len(comparison.rows) > MOST_ROWS:
         console.print(Text(f"... and {len(comparison.rows) - MOST_ROWS} jobs more, which comparison.md has."))
     if comparison.caption:
-        console.print(Text(f"{comparison.caption[0].upper()}{comparison.caption[1:]}."))
+        console.print(Text(comparison.caption))
     if omitted:
         console.print(Text(f"Left out for want of width: {', '.join(omitted)}. The files have them."))
     for lines in (comparison.notes, comparison.reasons):

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.report.comparison import Comparison, compare
-from manyheads.runner.report.material import gather
 from manyheads.runner.report.page import as_page
 from manyheads.runner.report.picture import draw
+from manyheads.runner.report.run_set import gather
 from manyheads.runner.report.tables import as_csv, as_markdown
 from manyheads.runner.report.terminal import show
 from manyheads.runner.run.errors import ConfigurationError

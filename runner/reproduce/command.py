@@ -1,8 +1,7 @@
 """``python -m runner reproduce``: read the past run, say what differs, repeat it, say whether it is the same."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,17 @@ from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.config import saved
-from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.schema import CONF
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.record import describe
-from manyheads.runner.report.agreement import tolerance_of
-from manyheads.runner.report.reading import read_run
+from manyheads.runner.report.load_run import load_run
+from manyheads.runner.report.rounding import Pair, tolerance_of
 from manyheads.runner.reproduce.differences import Difference, differences, overridden, show
 from manyheads.runner.reproduce.recorded import Past, read_past
 from manyheads.runner.reproduce.replay import windows
 from manyheads.runner.reproduce.rerun import Program, recorded_program
-from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, judge
+from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import RunFolder
@@ -34,21 +32,16 @@ RUN_DIR = "hydra.run.dir="
 
 
 def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> int:
-    """Repeat a run and compare; returns the exit code: 0 the same, 3 different, else as every command.
+    """Repeat a run and compare; returns the exit code: 0 the same, 3 different, or that of a repetition that failed.
 
-    steps: make only so many; code: run the recorded commit with its changes, not today's.
+    steps: how many to repeat; code: run the recorded commit with its changes, not today's. Raises ConfigurationError.
     """
-    codes: list[int] = []
-    return exit_code(lambda: codes.append(_reproduce(path, overrides, steps, code))) or codes[0]
-
-
-def _reproduce(path: str, overrides: list[str], steps: str | None, code: bool) -> int:
     past = read_past(path)
     packages, typed = split_typed(overrides)
     own = (*typed_values(typed), *recorded_values(past.folder.config))
     trust = Trust(trusted_packages(packages), own)
     end = last_step(past, steps)
-    with _program(past, code, overrides) as program:
+    with recorded_program(past, overrides) if code else nullcontext(Program(past.folder.config)) as program:
         found = _differences(past, overrides, None if code else _composed(past, overrides, trust))
         show(found)
         folder = _folder(overrides)
@@ -57,12 +50,12 @@ def _reproduce(path: str, overrides: list[str], steps: str | None, code: bool) -
             with suppress(OSError):  # it holds what is left of the run, unless that was refused
                 folder.path.rmdir()
             return failed
-        verdict = _judge(past, folder, program, plain)
-    _write(past, folder, verdict, overrides, found)
+        result = _verdict(past, folder, program, plain)
+    _write(past, folder, result, overrides, found)
     console = Console(highlight=False)
-    text = Text.assemble((verdict.kind, STYLES[verdict.kind]), f": {verdict.reason}")
+    text = Text.assemble((result.kind, STYLES[result.kind]), f": {result.reason}")
     console.print(text, soft_wrap=not console.is_terminal)
-    return DIFFERS if verdict.kind == DIFFERENT else 0
+    return DIFFERS if result.kind == DIFFERENT else 0
 
 
 def last_step(past: Past, steps: str | None) -> int | None:
@@ -79,15 +72,6 @@ def last_step(past: Past, steps: str | None) -> int | None:
     if logged[0] > int(steps):
         print(f"up to step {logged[0]}, the first from {steps} on that was logged")
     return logged[0]
-
-
-@contextmanager
-def _program(past: Past, code: bool, overrides: list[str]) -> Iterator[Program]:
-    if code:
-        with recorded_program(past, overrides) as program:
-            yield program
-    else:
-        yield Program(past.folder.config)
 
 
 def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None) -> list[Difference]:
@@ -112,17 +96,20 @@ def _folder(overrides: list[str]) -> RunFolder:
     return RunFolder(fresh_folder(Path("outputs") / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
 
 
-def _judge(past: Past, folder: RunFolder, program: Program, overrides: list[str]) -> Verdict:
-    now = read_run(folder.path)
+def _verdict(past: Past, folder: RunFolder, program: Program, overrides: list[str]) -> Verdict:
+    now = load_run(folder.path)
 
-    def weights() -> Any:
+    def weights() -> Pair | None:
         from manyheads.runner.reproduce.rank import farthest_weight
 
-        return farthest_weight(past.folder, folder, step=past.result["steps"])
+        if (found := farthest_weight(past.folder, folder)) is None:
+            return None
+        name, before, after, relative = found
+        return Pair(f"weights {name}", past.result["steps"], before, after, relative)
 
     precisions = (past.config["precision"]["name"], now.config["precision.name"])
     tolerance = max(tolerance_of(str(precision)) for precision in precisions)  # the coarser of both
-    return judge(
+    return verdict(
         past,
         now,
         tolerance=tolerance,
@@ -131,13 +118,13 @@ def _judge(past: Past, folder: RunFolder, program: Program, overrides: list[str]
     )
 
 
-def _write(past: Past, folder: RunFolder, verdict: Verdict, overrides: list[str], found: list[Difference]) -> None:
+def _write(past: Past, folder: RunFolder, result: Verdict, overrides: list[str], found: list[Difference]) -> None:
     """The verdict, into the new run's result.json."""
     reproduction = {
         "of": str(past.folder.path),
-        "verdict": verdict.kind,
-        "reason": verdict.reason,
-        "rests_on": verdict.rests_on,
+        "verdict": result.kind,
+        "reason": result.reason,
+        "rests_on": result.rests_on,
         "overrides": overrides,
         "differences": [difference._asdict() for difference in found],
     }

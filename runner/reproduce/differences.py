@@ -11,7 +11,7 @@ from rich.text import Text
 
 from manyheads.runner.provenance.record import WITHOUT_EFFECT
 from manyheads.runner.report.keys import config_value, text_of
-from manyheads.runner.report.reading import flatten
+from manyheads.runner.report.load_run import flatten
 
 # Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")
@@ -34,10 +34,9 @@ def overridden(config: dict[str, Any], overrides: list[str]) -> list[Difference]
     found = []
     for override in overrides:
         key, _, value = override.partition("=")
-        recorded = config_value(flat, key.lstrip("+~"))
-        without_effect = tuple(key.lstrip("+~").split(".")) in WITHOUT_EFFECT
+        name = key.lstrip("+~")
         if not key.startswith(("hydra.", "trust")):
-            found.append(Difference(key, text_of(recorded), value, not without_effect))
+            found.append(Difference(key, text_of(config_value(flat, name)), value, name not in WITHOUT_EFFECT))
     return found
 
 
@@ -93,29 +92,34 @@ def _commit(commit: str, diff: bytes) -> str:
 
 
 def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
+    def both(name: str, section: str | None = None) -> tuple[Any, Any]:
+        then, today = (content.get(section, {}) if section else content for content in (recorded, now))
+        return then.get(name), today.get(name)
+
     for package in {**recorded.get("own_code", {}), **now["own_code"]}:
-        yield f"code of {package}", _digest(recorded, package), _digest(now, package), True
+        then, today = (digest and f"sha256 {digest[:10]}" for digest in both(package, "own_code"))
+        yield f"code of {package}", then, today, True
     yield "data", _data(recorded, now), _data(now, recorded), True
     for name in ("torch", "torchvision", "cuda", "cudnn", "nccl", "horovod", "apex"):
-        yield name, _of(recorded, "versions", name), now["versions"][name], True
-    then, today = ({k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now))
+        yield name, *both(name, "versions"), True
+    packages = [{k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now)]
     for name in COMPUTING:
-        yield name, then.get(name), today.get(name), True
-    yield "GPUs", recorded.get("devices"), now["devices"], True
-    yield "ranks", recorded.get("ranks"), now["ranks"], True
-    yield "CPU threads per rank", _of(recorded, "cpu", "threads_per_rank"), now["cpu"]["threads_per_rank"], True
-    yield "CPU", _of(recorded, "cpu", "model"), now["cpu"]["model"], True
+        yield name, packages[0].get(name), packages[1].get(name), True
+    yield "GPUs", *both("devices"), True
+    yield "ranks", *both("ranks"), True
+    yield "CPU threads per rank", *both("threads_per_rank", "cpu"), True
+    yield "CPU", *both("model", "cpu"), True
     variables = recorded.get("environment", {})
     for name in sorted({*variables, *now["environment"]}):
         if not name.startswith("SLURM_"):  # others in each job of a cluster
             yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), True
-    yield "launcher", recorded.get("launcher"), now["launcher"], False
+    yield "launcher", *both("launcher"), False
     for name in ("python", "driver"):
-        yield name, _of(recorded, "versions", name), now["versions"][name], False
-    yield "CPU cores", _of(recorded, "cpu", "cores"), now["cpu"]["cores"], False
+        yield name, *both(name, "versions"), False
+    yield "CPU cores", *both("cores", "cpu"), False
     for name in ("host", "system"):
-        yield name, recorded.get(name), now[name], False
-    yield from _other_packages(then, today)
+        yield name, *both(name), False
+    yield from _other_packages(*packages)
 
 
 def _other_packages(then: dict[str, str], today: dict[str, str]) -> Iterator[tuple[str, Any, Any, bool]]:
@@ -130,15 +134,6 @@ def _other_packages(then: dict[str, str], today: dict[str, str]) -> Iterator[tup
 
 def _differ(recorded: Any, now: Any) -> bool:
     return recorded is not None and now is not None and recorded != now
-
-
-def _of(content: dict[str, Any], section: str, name: str) -> Any:
-    return content.get(section, {}).get(name)
-
-
-def _digest(content: dict[str, Any], package: str) -> str | None:
-    digest = content.get("own_code", {}).get(package)
-    return f"sha256 {digest[:10]}" if digest else None
 
 
 def _data(content: dict[str, Any], other: dict[str, Any]) -> str | None:

@@ -1,40 +1,35 @@
 """The final weights of two runs against each other."""
 
 import math
-from typing import Any
 
-from manyheads.runner.checkpoint.rank import load
-from manyheads.runner.reproduce.curves import Pair
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank import largest_entry, load
+from manyheads.runner.report.rounding import FLOOR, relative
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def farthest_weight(recorded: RunFolder, now: RunFolder, *, step: int) -> Pair | None:
-    """The tensor that is farthest apart, relative to its largest number; None where a checkpoint is not there.
+def farthest_weight(recorded: RunFolder, now: RunFolder) -> tuple[str, float, float, float] | None:
+    """The name of the tensor that is farthest apart, its entries where it is that in both runs, and how far.
 
-    The floor is a hundredth of the model's largest number, since what is nearly zero is mostly rounding.
+    Relative to its largest entry; the floor is a share of the model's largest, since what is nearly zero is mostly
+    rounding. None where a checkpoint is missing.
     """
     if not (recorded.last_checkpoint.exists() and now.last_checkpoint.exists()):
         return None
     before, after = (load(folder.last_checkpoint)["model"] for folder in (recorded, now))
-    if unlike := sorted({*before} ^ {*after} | {name for name in {*before} & {*after} if _unlike(before, after, name)}):
-        return Pair(f"weights {unlike[0]}, which are only in one or of another shape,", step, 0.0, 0.0, math.inf)
-    largest = max((_size(value) for value in before.values()), default=0.0)
-    found = [_pair(name, before[name].double(), after[name].double(), 0.01 * largest, step) for name in before]
-    return max(found, key=lambda pair: pair.relative, default=None)
+    shapes = ({(name, tensor.shape) for name, tensor in weights.items()} for weights in (before, after))
+    if unlike := sorted(name for name, _ in set.symmetric_difference(*shapes)):
+        return f"{unlike[0]}, which are only in one or of another shape,", 0.0, 0.0, math.inf
+    floor = FLOOR * max(map(largest_entry, before.values()), default=0.0)
+    found = ((name, *_compared(before[name].double(), after[name].double(), floor)) for name in before)
+    return max(found, key=lambda one: one[-1], default=None)
 
 
-def _pair(name: str, before: Any, after: Any, floor: float, step: int) -> Pair:
-    apart = _size(after - before)
-    size = max(_size(before), _size(after), floor, 1e-300)
-    relative = apart / size if math.isfinite(apart) and math.isfinite(size) else math.inf
-    at = (after - before).abs().argmax() if before.numel() else None
-    a, b = (float(value.flatten()[at]) if at is not None else 0.0 for value in (before, after))
-    return Pair(f"weights {name}", step, a, b, relative)
-
-
-def _size(value: Any) -> float:
-    return float(value.double().abs().max()) if value.numel() else 0.0
-
-
-def _unlike(before: dict[str, Any], after: dict[str, Any], name: str) -> bool:
-    return before[name].shape != after[name].shape
+def _compared(before: Tensor, after: Tensor, floor: float) -> tuple[float, float, float]:
+    if not before.numel():
+        return 0.0, 0.0, 0.0
+    apart = (after - before).abs()
+    at = apart.argmax()
+    size = max(largest_entry(before), largest_entry(after), floor)
+    return float(before.flatten()[at]), float(after.flatten()[at]), relative(largest_entry(apart), size)

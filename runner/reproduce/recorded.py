@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.runner.config.schema import GROUPS
 from manyheads.runner.provenance.record import FORMAT
-from manyheads.runner.report.reading import Columns, read_columns
+from manyheads.runner.report.load_run import Columns, read_columns
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.runner.report.agreement import STEADY_STEPS
-from manyheads.runner.report.reading import read_run
-from manyheads.runner.reproduce.curves import Pair, evaluated, pairs
+from manyheads.runner.report.load_run import load_run
+from manyheads.runner.report.rounding import STEADY_STEPS, Pair
+from manyheads.runner.reproduce.curves import evaluated, pairs
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.reproduce.rerun import Program, quoted
 from manyheads.runner.run.errors import RunFailed
@@ -41,13 +41,13 @@ def windows(past: Past, program: Program, folder: Path, overrides: list[str]) ->
         print(f"  from step {step} to {end} ({number} of {len(starts)})", flush=True)
         start = ("checkpoint.load=null", f"checkpoint.resume={quoted(checkpoint)}", "checkpoint.every=0")
         _run(program, path, *overrides, *start, f"trainer.stop_after={end}")
-        made.append(Window(step, pairs(past, read_run(path), resumed=True)))
+        made.append(Window(step, pairs(past, load_run(path), resumed=True)))
     if past.result["metrics"].get("val_loss") is not None and past.folder.last_checkpoint.exists():
         path = folder / "evaluation"
         print("  evaluating the final ones", flush=True)
         weights = f"checkpoint.load={quoted(past.folder.last_checkpoint)}"
         _run(program, path, *overrides, "checkpoint.resume=null", weights, "trainer.evaluate_only=true")
-        made.append(Window(past.result["steps"], evaluated(past.result, read_run(path).result)))
+        made.append(Window(past.result["steps"], evaluated(past.result, load_run(path).result)))
     return made
 
 

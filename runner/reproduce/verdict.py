@@ -1,11 +1,12 @@
 """Is it the same? From two runs' tables and weights to one of three words, and the reason."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from manyheads.runner.report.reading import Run
-from manyheads.runner.reproduce.curves import Pair, departure, evaluated, farthest, is_early, pairs
+from manyheads.runner.report.load_run import Run
+from manyheads.runner.report.rounding import Pair, departure, is_early
+from manyheads.runner.reproduce.curves import evaluated, farthest, pairs
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.reproduce.replay import Window
 
@@ -22,7 +23,7 @@ class Verdict:
     rests_on: dict[str, Any] = field(default_factory=dict)
 
 
-def judge(
+def verdict(
     past: Past,
     now: Run,
     *,
@@ -53,8 +54,8 @@ def judge(
         return Verdict(DIFFERENT, f"{_departs(departed)}, more than rounding can be.{hint}", rests_on)
     if departed is None and not (whole and other_ranks):
         return Verdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
-    verdict = _by_windows(departed, windows(), tolerance=tolerance)
-    return Verdict(verdict.kind, verdict.reason, rests_on | verdict.rests_on)
+    by_windows = _by_windows(departed, windows(), tolerance=tolerance)
+    return replace(by_windows, rests_on=rests_on | by_windows.rests_on)
 
 
 def _by_windows(departed: Pair | None, made: list[Window], *, tolerance: float) -> Verdict:
@@ -89,15 +90,11 @@ def _of_evaluation(found: list[Pair], *, tolerance: float) -> Verdict:
 
 
 def _departs(pair: Pair) -> str:
-    return f"{pair} ({_percent(pair.relative)})"
+    return f"{pair} ({pair.percent})"
 
 
 def _apart(pair: Pair | None) -> str:
     return f"the largest relative difference is {pair.relative:.2g} ({pair})" if pair else "nothing differs"
-
-
-def _percent(relative: float) -> str:
-    return f"{100 * relative:.2g} %" if relative < float("inf") else "one of them is not finite"
 
 
 def _told(found: list[Pair]) -> str:

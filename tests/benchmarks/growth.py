@@ -25,7 +25,7 @@ from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
-from manyheads.runner.report.reading import read_columns
+from manyheads.runner.report.load_run import read_columns
 from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.curve import Curve
 from tests.benchmarks.start import seconds

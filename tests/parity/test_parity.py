@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from manyheads.runner.config.checks.complete import unavailable
+from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.config.schema import options
 from manyheads.runner.parity.command import parity
 from manyheads.runner.run.run_folder import RunFolder
@@ -30,7 +31,8 @@ def compare(tmp_path, monkeypatch, capsys):
 
     def run(*overrides: str, steps: str = "2") -> Done:
         given = {override.split("=")[0] for override in overrides}
-        code = parity([*(o for o in TINY if o.split("=")[0] not in given), *overrides], steps=steps)
+        chosen = [*(o for o in TINY if o.split("=")[0] not in given), *overrides]
+        code = exit_code(lambda: parity(chosen, steps=steps))
         out, err = capsys.readouterr()
         return Done(code, " ".join(out.split()), " ".join(err.split()))
 

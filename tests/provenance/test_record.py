@@ -35,12 +35,12 @@ def test_every_key_counts_but_those_without_effect(config):
     for group, key in leaves(config):
         changed = copy.deepcopy(config)
         changed[group][key] = "something else"
-        assert (signature(changed) == signature(config)) == ((group, key) in WITHOUT_EFFECT), f"{group}.{key}"
+        assert (signature(changed) == signature(config)) == (f"{group}.{key}" in WITHOUT_EFFECT), f"{group}.{key}"
     assert signature({**config, "seed": 2}) != signature(config)
 
 
 def test_every_key_without_effect_exists(config):
-    assert set(WITHOUT_EFFECT) <= set(leaves(config))
+    assert {f"{group}.{key}" for group, key in leaves(config)} >= WITHOUT_EFFECT
 
 
 @pytest.mark.parametrize(("horovod", "apex"), [("9.8", "0.1 with amp"), (None, None)])

@@ -10,8 +10,8 @@ import yaml
 
 from manyheads.runner.config.schema import GROUPS
 from manyheads.runner.report.comparison import Comparison, compare
-from manyheads.runner.report.material import gather
 from manyheads.runner.report.rows import Row
+from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.report.comparison import compare
-from manyheads.runner.report.material import gather
+from manyheads.runner.report.run_set import gather
 from tests.report.sweep import Sweep, set_config
 
 

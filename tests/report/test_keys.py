@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.report.keys import parsed, swept_keys
-from manyheads.runner.report.material import gather
+from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep, set_config
 

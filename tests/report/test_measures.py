@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.report.load_run import load_run, read_columns
 from manyheads.runner.report.measures import fold, measure
-from manyheads.runner.report.reading import read_columns, read_run
 from tests.report.sweep import Sweep, set_column, set_config, set_result, set_seconds
 
 
@@ -16,7 +16,7 @@ def folder(sweep: Sweep) -> Path:
 def test_the_first_epoch_does_not_count(folder: Path):
     set_column(folder / "epochs.csv", "train_seconds", [10, 2, 3])
     set_column(folder / "epochs.csv", "samples_per_second", [8, 40, 80 / 3])
-    measures = measure(read_run(folder))
+    measures = measure(load_run(folder))
     assert (measures.seconds, measures.low, measures.high) == (2.5, 2.0, 3.0)
     assert measures.throughput == 32.0  # 80 samples
     assert not measures.with_first
@@ -25,7 +25,7 @@ def test_the_first_epoch_does_not_count(folder: Path):
 def test_a_sole_epoch_counts_and_is_marked(sweep: Sweep, folder: Path):
     keep_lines(folder / "epochs.csv", 2)
     set_result(folder, {"samples_per_second": 123.0})
-    measures = measure(read_run(folder))
+    measures = measure(load_run(folder))
     assert (measures.seconds, measures.throughput, measures.with_first) == (10.0, 8.0, True)
     assert sweep.rows()["0"].marks == ["first epoch included"]
 
@@ -33,7 +33,7 @@ def test_a_sole_epoch_counts_and_is_marked(sweep: Sweep, folder: Path):
 def test_an_epoch_that_was_cut_short_does_not_count(folder: Path):
     set_column(folder / "epochs.csv", "step", [10, 20, 25])
     set_column(folder / "epochs.csv", "train_seconds", [10, 2, 1])
-    assert measure(read_run(folder)).seconds == 2.0
+    assert measure(load_run(folder)).seconds == 2.0
 
 
 def test_data_share_is_weighed_by_time_and_leaves_out_the_first_epoch(folder: Path):
@@ -41,7 +41,7 @@ def test_data_share_is_weighed_by_time_and_leaves_out_the_first_epoch(folder: Pa
     set_column(steps, "samples", [8 * n for n in range(2, 32, 2)])
     set_column(steps, "samples_per_second", [100.0] * 10 + [200.0] * 5)
     set_column(steps, "data_fraction", [0.9] * 5 + [0.3] * 5 + [0.0] * 5)
-    assert measure(read_run(folder)).data_share == pytest.approx(0.2)
+    assert measure(load_run(folder)).data_share == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("missing", ["steps.csv", "epochs.csv", "result.json", "run.yaml", "provenance.json"])
@@ -76,13 +76,13 @@ def test_columns_can_be_left_out(tmp_path: Path, last: str):
 def test_columns_may_be_added(folder: Path):
     lines = (folder / "epochs.csv").read_text().splitlines()
     (folder / "epochs.csv").write_text("".join(f"{line},{n}\n" for n, line in enumerate(lines)))
-    assert measure(read_run(folder)).seconds == 2.0
+    assert measure(load_run(folder)).seconds == 2.0
 
 
 def test_a_run_without_result_tells_what_its_tables_say(folder: Path):
     set_column(folder / "epochs.csv", "val_acc1", [50, 60, ""])
     (folder / "result.json").unlink()
-    measures = measure(read_run(folder))
+    measures = measure(load_run(folder))
     assert measures.accuracy == 60.0
     assert measures.seconds == 2.0
     assert len(measures.memory) == 1
@@ -90,12 +90,12 @@ def test_a_run_without_result_tells_what_its_tables_say(folder: Path):
 
 def test_memory_is_of_every_device(folder: Path):
     set_result(folder, {"peak_memory_mb": [900.0, 300.0, 500.0]})
-    assert measure(read_run(folder)).memory == (900.0, 300.0, 500.0)
+    assert measure(load_run(folder)).memory == (900.0, 300.0, 500.0)
 
 
 def test_data_parallels_one_rank_works_on_several_devices(folder: Path):
     set_config(folder, {"parallel": "dp", "trainer.device": "cuda", "parallel.device_ids": [0, 1, 2]})
-    assert measure(read_run(folder)).devices == 3
+    assert measure(load_run(folder)).devices == 3
 
 
 def test_repeats_become_one(sweep: Sweep):
@@ -119,4 +119,4 @@ def keep_lines(path: Path, count: int) -> None:
 
 def test_seconds_of_the_material_are_what_they_say(folder: Path):
     set_seconds(folder, 0.5)
-    assert measure(read_run(folder)).throughput == 160.0
+    assert measure(load_run(folder)).throughput == 160.0

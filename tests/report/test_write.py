@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from manyheads.runner.report import NothingToCompare, refresh, report
 from manyheads.runner.report.terminal import show
+from manyheads.runner.report.write import NothingToCompare, refresh, report
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep, set_column

@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.reproduce.curves import departure, farthest, is_early, pairs
+from manyheads.runner.report.rounding import departure, is_early
+from manyheads.runner.reproduce.curves import farthest, pairs
 
 
 def tables(losses, *, every=10, first=None, **epochs):

@@ -3,9 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.reproduce.curves import Pair
+from manyheads.runner.report.rounding import Pair
+from manyheads.runner.reproduce import verdict as verdicts
 from manyheads.runner.reproduce.replay import Window
-from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, judge
+from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL
 
 NO_EPOCHS = {"step": []}
 
@@ -25,7 +26,7 @@ def never():
 
 
 def verdict(past, now, *, windows=never, weights=lambda: None):
-    return judge(past, now, tolerance=1e-3, weights=weights, windows=windows)
+    return verdicts.verdict(past, now, tolerance=1e-3, weights=weights, windows=windows)
 
 
 def window(relative, *, since=44, step=50):

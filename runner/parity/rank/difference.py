@@ -1,23 +1,22 @@
 """How far apart tensors of the same names are."""
 
-import hashlib
 import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-# Of the largest entry of all tensors: what is smaller than this share is measured by it, so that a gradient which is
-# zero but for rounding is no alarm.
-FLOOR = 1e-2
+from manyheads.runner.checkpoint.rank import largest_entry, weights_sha256
+from manyheads.runner.report.rounding import FLOOR, relative
 
 
 def differences(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> dict[str, float]:
     """For each name max|a - b| over max|a|, at least over FLOOR of the largest; inf where anything is not finite.
 
-    None is a tensor of zeros, such as the gradient of an unused parameter. Names that one side lacks differ by inf.
+    The floor is there so that a gradient which is zero but for rounding is no alarm. None is a tensor of zeros, such as
+    the gradient of an unused parameter. Names that one side lacks differ by inf.
     """
-    sizes = {name: _size(a) for name, a in baseline.items() if a is not None}
+    sizes = {name: largest_entry(a) for name, a in baseline.items() if a is not None}
     floor = FLOOR * max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
     found = {}
     for name in baseline.keys() | own.keys():
@@ -36,17 +35,8 @@ def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
         a, b = (torch.zeros_like(other) if x is None else x for x in (a, b))
     if a.shape != b.shape:
         return math.inf
-    if not a.numel():
-        return 0.0
-    largest = _size(a.to(torch.float64) - b.to(torch.float64)) if a.is_floating_point() else _size(a - b.to(a.dtype))
-    if largest == 0:
-        return 0.0
-    return largest / size if math.isfinite(largest) and size else math.inf
-
-
-def _size(tensor: Tensor) -> float:
-    """The largest absolute value; inf or NaN where one is that."""
-    return float(tensor.to(torch.float64).abs().max()) if tensor.numel() else 0.0
+    dtype = torch.float64 if a.is_floating_point() else a.dtype
+    return relative(largest_entry(a.to(dtype) - b.to(dtype)), size)
 
 
 def factor(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None], tolerance: float) -> float | None:
@@ -73,8 +63,8 @@ def _both(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None
 def digests(model: nn.Module) -> dict[str, dict[str, str]]:
     """Digests of all parameters and all buffers by name, those that a checkpoint leaves out included."""
     return {
-        "parameter": {name: digest(p) for name, p in model.named_parameters()},
-        "buffer": {name: digest(b) for name, b in model.named_buffers()},
+        "parameter": {name: weights_sha256({name: p}) for name, p in model.named_parameters()},
+        "buffer": {name: weights_sha256({name: b}) for name, b in model.named_buffers()},
     }
 
 
@@ -86,11 +76,3 @@ def unlike(baseline: dict[str, dict[str, str]], own: dict[str, dict[str, str]]) 
         )
         for kind in baseline
     }
-
-
-def digest(tensor: Tensor) -> str:
-    """Of dtype, shape and bytes."""
-    data = tensor.detach().cpu().contiguous()
-    digested = hashlib.sha256(f"{data.dtype} {tuple(data.shape)}".encode())
-    digested.update(data.flatten().view(torch.uint8).numpy().tobytes())
-    return digested.hexdigest()[:16]

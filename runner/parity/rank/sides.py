@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank import load, weights_sha256
 from manyheads.runner.loop.session import Session
-from manyheads.runner.parity.rank.difference import differences, digest, factor, unlike
+from manyheads.runner.parity.rank.difference import differences, factor, unlike
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronised
 from manyheads.runner.parity.task import StepFiles, Task
 from manyheads.runner.run.errors import ConfigurationError
@@ -106,7 +106,7 @@ class Compared:
             self._loss = [kept["loss"], taken.loss]
         if step == 0:
             self._factor = factor(theirs["gradient"], ours["gradient"], self._task.tolerance)
-        ranks = self._parallel.gather({name: digest(weight) for name, weight in taken.weights.items()})
+        ranks = self._parallel.gather({name: weights_sha256({name: weight}) for name, weight in taken.weights.items()})
         apart = {name for rank in ranks for name, its in rank.items() if its != ranks[0].get(name)}
         self._apart += sorted(apart - {*self._apart})
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.report.material import gather
+from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep
@@ -13,13 +13,13 @@ from tests.report.sweep import Sweep
 def test_a_ledger_names_the_jobs(sweep: Sweep):
     sweep.job("parallel=single")
     sweep.job("parallel=ddp", state="skipped", reason="no GPU")
-    material = gather([str(sweep.folder)])
-    assert [(job.number, job.state, job.reason) for job in material.jobs] == [
+    run_set = gather([str(sweep.folder)])
+    assert [(job.number, job.state, job.reason) for job in run_set.jobs] == [
         ("0", "completed", None),
         ("1", "skipped", "no GPU"),
     ]
-    assert material.folder == sweep.folder
-    assert not material.active
+    assert run_set.folder == sweep.folder
+    assert not run_set.active
 
 
 def test_other_launchers_sweeps_are_numbered_folders_in_the_order_of_numbers(tmp_path: Path, real_run: RunFolder):
@@ -31,9 +31,9 @@ def test_other_launchers_sweeps_are_numbered_folders_in_the_order_of_numbers(tmp
 
 def test_loose_runs_and_sweeps_can_be_mixed(sweep: Sweep, real_run: RunFolder):
     sweep.job("parallel=ddp")
-    material = gather([str(real_run.path), str(sweep.folder)])
-    assert [job.number for job in material.jobs] == [str(real_run.path), f"{sweep.folder}/0"]
-    assert material.folder is None
+    run_set = gather([str(real_run.path), str(sweep.folder)])
+    assert [job.number for job in run_set.jobs] == [str(real_run.path), f"{sweep.folder}/0"]
+    assert run_set.folder is None
 
 
 def test_a_folder_named_twice_counts_once(real_run: RunFolder):

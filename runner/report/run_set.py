@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manyheads.runner.report.reading import Run, read_overrides, read_run
+from manyheads.runner.report.load_run import Run, load_run, read_overrides
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import is_locked
@@ -30,7 +30,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Material:
+class RunSet:
     """What is to be compared. ``folder``: the sweep's, None for loose runs, which nobody swept on purpose.
 
     ``active``: there is more to come. ``notes``: what to know about how the jobs were run.
@@ -43,7 +43,7 @@ class Material:
     notes: tuple[str, ...] = ()
 
 
-def gather(paths: list[str]) -> Material:
+def gather(paths: list[str]) -> RunSet:
     """The jobs of all these folders. Raises ConfigurationError for a folder that holds neither a run nor a sweep."""
     if not paths:
         raise ConfigurationError("Name the folder of a sweep, or of runs, such as outputs/sweeps/<date>/<time>.")
@@ -51,31 +51,31 @@ def gather(paths: list[str]) -> Material:
     if len(found) == 1:
         return found[0]
     several = [
-        replace(job, number=f"{material.title}/{job.number}" if material.folder else job.number)
-        for material in found
-        for job in material.jobs
+        replace(job, number=f"{run_set.title}/{job.number}" if run_set.folder else job.number)
+        for run_set in found
+        for job in run_set.jobs
     ]
-    notes = tuple(f"{material.title}: {note}" for material in found for note in material.notes)
-    return Material("several folders", None, tuple(several), any(material.active for material in found), notes)
+    notes = tuple(f"{run_set.title}: {note}" for run_set in found for note in run_set.notes)
+    return RunSet("several folders", None, tuple(several), any(run_set.active for run_set in found), notes)
 
 
-def _one(path: Path) -> Material:
+def _one(path: Path) -> RunSet:
     if not path.is_dir():
         raise ConfigurationError(f"{path} is no folder. Name that of a sweep or of a run, as in outputs/.")
     ledger = Ledger(path)
     if ledger.exists():
         active = ledger.is_active()
         jobs = tuple(_of_ledger(ledger.sweep, entry, active) for entry in ledger.entries())
-        return Material(str(path), ledger.sweep, jobs, active, _beside(ledger) if len(jobs) > 1 else ())
+        return RunSet(str(path), ledger.sweep, jobs, active, _beside(ledger) if len(jobs) > 1 else ())
     if RunFolder(path).config.exists():
         job = _of_folder(path, str(path))
-        return Material(str(path), None, (job,), job.state == "running")
+        return RunSet(str(path), None, (job,), job.state == "running")
     children = sorted((child for child in path.iterdir() if RunFolder(child).holds_run()), key=_by_number)
     if children or (path / "multirun.yaml").exists():
         jobs = tuple(_of_folder(child, child.name) for child in children)
-        return Material(str(path), path.absolute(), jobs, any(job.state == "running" for job in jobs))
+        return RunSet(str(path), path.absolute(), jobs, any(job.state == "running" for job in jobs))
     if RunFolder(path).holds_run():  # refused before it was frozen
-        return Material(str(path), None, (_of_folder(path, str(path)),))
+        return RunSet(str(path), None, (_of_folder(path, str(path)),))
     raise ConfigurationError(f"{path} holds neither a run (run.yaml) nor a sweep (ledger.jsonl, or folders of runs).")
 
 
@@ -92,7 +92,7 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
 def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
     folder = sweep / entry.folder
     is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another run's
-    run = read_run(folder, steps=COMPARED) if is_its_own else Run(folder)
+    run = load_run(folder, steps=COMPARED) if is_its_own else Run(folder)
     state, reason = entry.state, entry.reason
     if state == "running" and not active:
         state, reason = "interrupted", reason or "the sweep was killed"
@@ -110,7 +110,7 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
 
 
 def _of_folder(path: Path, number: str) -> Job:
-    run = read_run(path, steps=COMPARED)
+    run = load_run(path, steps=COMPARED)
     state, reason = _state(run)
     return Job(
         number=number,

@@ -1,6 +1,5 @@
 """What one run folder holds, read leniently: a run may be going on, killed, or older than a file."""
 
-import csv
 import json
 import math
 from collections.abc import Collection
@@ -28,7 +27,7 @@ class Run:
     gpu: Columns = field(default_factory=dict)
 
 
-def read_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
+def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
     """Whatever of a run is there; what is missing or cannot be read is left empty. ``steps``: its columns, else all."""
     folder = RunFolder(path)
     return Run(
@@ -73,7 +72,7 @@ def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
             return {name: list(map(float, cells[index :: len(header)])) for name, index in wanted.items()}
         except ValueError:
             pass
-    rows = [row for line in csv.reader(lines) if (row := _numbers(line, len(header))) is not None]
+    rows = [row for line in lines if (row := _numbers(line.split(","), len(header))) is not None]
     return {name: [row[index] for row in rows] for name, index in wanted.items()}
 
 

@@ -1,0 +1,50 @@
+"""``python -m runner resume``: resume a run or a sweep that was interrupted, in its own folder."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from manyheads.launchers.launch import launch
+from manyheads.launchers.sweep.resume import resume as resume_sweep
+from manyheads.runner.commands import A_RUN
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.log_file import log_file
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.folders import refuse_untrusted_run
+from manyheads.runner.trust.packages import split_typed
+
+HELP = "resume a run or a sweep that was interrupted, in its own folder"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument("run_folder", metavar="run", help=A_RUN)
+    parser.add_argument("trust", nargs="*", help="trust=[my_package]: run its code, though others may have named it")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Resume what the folder holds. Raises ConfigurationError for more than ``trust=...``."""
+    packages, others = split_typed(arguments.trust)
+    if others:
+        raise ConfigurationError(f"{others[0]}: a run resumes as it was frozen. Allowed: trust=[my_package].")
+    resume(arguments.run_folder, packages)
+
+
+def resume(path: str, packages: Sequence[str] = ()) -> None:
+    """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted."""
+    if Ledger(path).exists():
+        resume_sweep(Path(path), packages)
+        return
+    folder = RunFolder(path)
+    if (folder.path / "multirun.yaml").exists():
+        raise ConfigurationError(f"{folder}: a sweep without a ledger, or one that ended while it was planned.")
+    result = folder.read_result()
+    if result is not None and result["status"] == "completed":
+        folder.read_config()
+        print(f"{folder} is complete already: {result['steps']} steps. Its results are in {folder.result.name}.")
+        return
+    refuse_untrusted_run(folder, packages)
+    with log_file(folder.log) if folder.path.is_dir() else nullcontext():
+        launch(folder)
