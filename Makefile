@@ -11,7 +11,7 @@ run: $(STAMP)
 
 # Builds Horovod against the installed torch: minutes the first time, nothing from then on.
 horovod: $(STAMP)
-	$(BIN)/python -m runner install-horovod $(if $(shell command -v mpicc),--mpi)
+	$(BIN)/python -m runner install-horovod --mpi-if-possible
 
 # Two workers share the cores, so that threads which wait do not spin.
 test test-all test-quick: export OMP_WAIT_POLICY = passive

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
+from manyheads.runner.commands.resume import resume
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows
@@ -116,8 +117,8 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
     source, folders = None, []
     for ranks, step in ((2, 24), (1, 20), ("horovod 3", 0)):  # with a checkpoint at 13 and 29
         fault = ("+model.how=kill", f"+model.step={step}", "+model.rank=0")
-        resume = () if source is None else (f"checkpoint.resume={source}",)
-        folders.append(freeze(tmp_path / str(ranks), *common, *RANKS[ranks], *fault, *resume))
+        resumed = () if source is None else (f"checkpoint.resume={source}",)
+        folders.append(freeze(tmp_path / str(ranks), *common, *RANKS[ranks], *fault, *resumed))
         if step:
             with pytest.raises(RunFailed, match="SIGKILL"):
                 launch(folders[-1])
@@ -137,8 +138,6 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_completed_run_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from manyheads.runner.commands.resume import resume
-
     folder = undisturbed(kept / "2", 2)
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     resume(str(folder.path))

@@ -8,7 +8,9 @@ Sources: https://github.com/horovod/horovod/issues/3996, https://horovod.readthe
 import os
 import platform
 import shutil
+import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +23,8 @@ TOOLCHAIN = (
     'set(CMAKE_CXX_COMPILE_OBJECT "<CMAKE_CXX_COMPILER> <DEFINES> <INCLUDES> <FLAGS> '
     '-std=gnu++20 -o <OBJECT> -c <SOURCE>")\n'
 )
+# openmpi-bin alone has the compiler, but neither mpi.h nor the library to link with.
+MPI_PROGRAM = "#include <mpi.h>\nint main() { return MPI_Init(nullptr, nullptr); }\n"
 
 
 @dataclass(frozen=True)
@@ -39,17 +43,35 @@ class Features:
 
 
 def check_tools(features: Features) -> None:
-    """Raises ConfigurationError for a compiler that is not there."""
-    wanted = {"g++": "Debian: g++", "make": "Debian: make"}
-    if features.mpi:
-        wanted |= {"mpicc": "Debian: libopenmpi-dev; or leave out --mpi", "mpirun": "Debian: openmpi-bin"}
-    for tool, source in wanted.items():
+    """Raises ConfigurationError for a compiler that is missing, or lacks what it needs."""
+    for tool in ("g++", "make"):
         if shutil.which(tool) is None:
-            raise ConfigurationError(f"building Horovod needs {tool}, which is not on PATH. Install it ({source}).")
+            raise ConfigurationError(
+                f"building Horovod needs {tool}, which is not on PATH. Install it (Debian: {tool})."
+            )
+    if features.mpi and (missing := missing_for_mpi()):
+        raise ConfigurationError(f"--mpi: {missing}. Install that, or leave out --mpi.")
     if features.nccl:
         _nccl_wheel()
         if cuda_toolkit() is None:
             raise ConfigurationError("--nccl needs CUDA's compiler. Install the CUDA toolkit, and set CUDA_HOME to it.")
+
+
+def missing_for_mpi() -> str | None:
+    """Why nothing can be compiled with MPI here, and the package that is missing; None when it can."""
+    for tool, package in (("mpicxx", "libopenmpi-dev"), ("mpirun", "openmpi-bin")):
+        if shutil.which(tool) is None:
+            return f"{tool} is not on PATH (Debian: {package})"
+    with tempfile.TemporaryDirectory(prefix="manyheads-mpi-") as scratch:
+        program = Path(scratch) / "program.cc"
+        program.write_text(MPI_PROGRAM)
+        command = ["mpicxx", str(program), "-o", str(program.with_suffix(""))]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode == 0:
+        return None
+    lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+    said = next((line.rpartition("error: ")[2] for line in lines if "error: " in line), lines[0])
+    return f"mpicxx cannot compile a program that uses MPI, {said} (Debian: libopenmpi-dev)"
 
 
 def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, str]:

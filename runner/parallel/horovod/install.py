@@ -14,7 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from manyheads.runner.parallel.horovod import installation as horovod_installation
-from manyheads.runner.parallel.horovod.build import TOOLCHAIN, VERSION, Features, check_tools, environment
+from manyheads.runner.parallel.horovod.build import (
+    TOOLCHAIN,
+    VERSION,
+    Features,
+    check_tools,
+    environment,
+    missing_for_mpi,
+)
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import in_turn, write_whole
@@ -28,9 +35,18 @@ _PERCENT = re.compile(r"^\s*\[\s*(\d+)%\]")
 _COMPLAINT = re.compile(r"\berror:|Error\b|ERROR:")  # of a compiler; of make, CMake and Python; of pip
 
 
-def install(*, mpi: bool, nccl: bool, rebuild: bool) -> None:
-    """Install the wheel, building it first where there is none. Raises ConfigurationError, RunFailed."""
-    features, console = Features(mpi, nccl), Console(highlight=False)
+def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
+    """Install the wheel, building it first where there is none. Raises ConfigurationError, RunFailed.
+
+    ``mpi``: None where it shall be in it if it can be compiled here.
+    """
+    console = Console(highlight=False)
+    if mpi is None:
+        missing = None if is_installed(Features(mpi=True, nccl=nccl)) else missing_for_mpi()
+        if missing:
+            console.print(f"without MPI, over Gloo alone: {missing}. Install that for launcher=mpirun.", soft_wrap=True)
+        mpi = missing is None
+    features = Features(mpi, nccl)
     if not rebuild and is_installed(features):
         console.print(f"Horovod {horovod_installation.version()} is installed already. --rebuild builds it again.")
         return

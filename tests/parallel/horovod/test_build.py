@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -9,10 +10,18 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.parallel.horovod import build as horovod_build
-from manyheads.runner.parallel.horovod.build import VERSION, Features, check_tools, cuda_toolkit, environment
+from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.parallel.horovod.build import (
+    VERSION,
+    Features,
+    check_tools,
+    cuda_toolkit,
+    environment,
+    missing_for_mpi,
+)
 from manyheads.runner.run.errors import ConfigurationError
 
-TOOLS = ("g++", "make", "mpicc", "mpirun")
+TOOLS = ("g++", "make", "mpicxx", "mpirun")
 PLAIN, MPI, NCCL = Features(mpi=False, nccl=False), Features(mpi=True, nccl=False), Features(mpi=False, nccl=True)
 
 
@@ -29,7 +38,8 @@ def path(tmp_path, monkeypatch):
 
     def make(*programs: str) -> None:
         for name in programs:
-            (folder / name).touch(mode=0o755)
+            (folder / name).write_text("#!/bin/sh\n")
+            (folder / name).chmod(0o755)
 
     make(*TOOLS)
     return folder
@@ -133,24 +143,47 @@ def test_a_toolkit_is_where_its_compiler_is(path, toolkit, monkeypatch, home, fo
 
 
 @pytest.mark.parametrize(
-    ("features", "missing", "remedy"),
+    ("features", "missing", "message"),
     [
-        (PLAIN, "g++", r"Debian: g\+\+"),
-        (PLAIN, "make", "Debian: make"),
-        (MPI, "mpicc", "Debian: libopenmpi-dev; or leave out --mpi"),
-        (MPI, "mpirun", "Debian: openmpi-bin"),
+        (PLAIN, "g++", "building Horovod needs g++, which is not on PATH. Install it (Debian: g++)."),
+        (PLAIN, "make", "building Horovod needs make, which is not on PATH. Install it (Debian: make)."),
+        (MPI, "mpicxx", "--mpi: mpicxx is not on PATH (Debian: libopenmpi-dev). Install that, or leave out --mpi."),
+        (MPI, "mpirun", "--mpi: mpirun is not on PATH (Debian: openmpi-bin). Install that, or leave out --mpi."),
     ],
 )
-def test_a_missing_tool_is_named_with_its_package(path, features, missing, remedy):
+def test_a_missing_tool_is_named_with_its_package(path, features, missing, message):
     check_tools(features)
     (path / missing).unlink()
-    message = rf"^building Horovod needs {missing.replace('+', '.')}, which is not on PATH\. Install it \({remedy}\)\.$"
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(message)}$"):
         check_tools(features)
 
 
+@pytest.mark.parametrize(
+    ("says", "quoted"),
+    [
+        ("program.cc:1:10: fatal error: mpi.h: No such file or directory", "mpi.h: No such file or directory"),
+        ("/usr/bin/ld: cannot find -lmpi", "/usr/bin/ld: cannot find -lmpi"),
+        ("", "exit code 1"),
+    ],
+)
+def test_a_compiler_without_mpi_s_headers_is_found_before_the_build(path, tmp_path, says, quoted):
+    """As Debian's openmpi-bin has it without libopenmpi-dev."""
+    (path / "mpicxx").write_text(
+        f"#!/bin/sh\nread line < $1\necho \"$line\" > {tmp_path}/read\necho '{says}' >&2\nexit 1"
+    )
+    message = f"--mpi: mpicxx cannot compile a program that uses MPI, {quoted} (Debian: libopenmpi-dev). Install that"
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        check_tools(MPI)
+    assert (tmp_path / "read").read_text() == "#include <mpi.h>\n"
+
+
+@pytest.mark.skipif(not horovod_installation.has("mpi"), reason="Horovod was built here without MPI")
+def test_a_compiler_that_has_built_horovod_is_good():
+    assert missing_for_mpi() is None
+
+
 def test_mpi_is_needed_for_mpi_only(path):
-    (path / "mpicc").unlink()
+    (path / "mpicxx").unlink()
     (path / "mpirun").unlink()
     check_tools(PLAIN)
 

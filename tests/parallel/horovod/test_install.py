@@ -1,6 +1,7 @@
 """Building, keeping and installing Horovod's wheel, with a pip that only pretends."""
 
 import json
+import os
 import sys
 from io import StringIO
 from pathlib import Path
@@ -87,7 +88,7 @@ def pip(tmp_path, monkeypatch):
     return pip
 
 
-def build(*, mpi: bool = False, rebuild: bool = False) -> None:
+def build(*, mpi: bool | None = False, rebuild: bool = False) -> None:
     install(mpi=mpi, nccl=False, rebuild=rebuild)
 
 
@@ -168,6 +169,34 @@ def test_what_is_asked_for_must_be_in_it(monkeypatch, marks, features, expected)
     assert is_installed(features) is expected
     monkeypatch.setattr(horovod_installation, "unavailable", lambda: "it was built for another torch")
     assert not is_installed(features)
+
+
+@pytest.mark.parametrize(("compiles", "has_mpi"), [(True, True), (False, False)])
+def test_mpi_if_possible(pip, tmp_path, monkeypatch, capsys, compiles, has_mpi):
+    for name in ("mpicxx", "mpirun"):
+        program = tmp_path / name
+        program.write_text(
+            "#!/bin/sh\n" if compiles else "#!/bin/sh\necho 'a.cc:1: fatal error: no mpi.h' >&2; exit 1\n"
+        )
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    build(mpi=None)
+    (call,) = pip.calls("wheel")
+    assert call["HOROVOD_WITH_MPI" if has_mpi else "HOROVOD_WITHOUT_MPI"] == "1"
+    assert kept(Features(mpi=has_mpi, nccl=False)) != []
+    lines = [line for line in capsys.readouterr().out.splitlines() if "MPI" in line]
+    why = "mpicxx cannot compile a program that uses MPI, no mpi.h (Debian: libopenmpi-dev)"
+    assert lines == ([] if compiles else [f"without MPI, over Gloo alone: {why}. Install that for launcher=mpirun."])
+
+
+def test_mpi_that_is_installed_is_left_alone(pip, tmp_path, monkeypatch, capsys):
+    """Even where it can no longer be compiled."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(horovod_installation, "unavailable", lambda: None)
+    monkeypatch.setattr(horovod_installation, "has", lambda feature: True)
+    monkeypatch.setattr(horovod_installation, "version", lambda: "9.8")
+    build(mpi=None)
+    assert capsys.readouterr().out == "Horovod 9.8 is installed already. --rebuild builds it again.\n"
 
 
 def test_a_missing_tool_ends_it_before_anything_is_made(pip, tmp_path, monkeypatch):
