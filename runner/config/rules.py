@@ -69,15 +69,32 @@ TEXT = Rule("text", lambda v: isinstance(v, str) and v != "")
 AUTO = choice("auto")
 CLASS = Rule("the dotted name of a class", lambda v: isinstance(v, str) and "." in v)
 
+ALIKE = {
+    whole(0): "seed trainer.evaluate_every checkpoint.keep data.num_workers parallel.output_device",
+    whole(1): (
+        "trainer.epochs trainer.max_steps trainer.stop_after trainer.grad_accumulation trainer.log_every "
+        "model.num_classes model.width data.image_size data.num_classes data.train_samples data.val_samples "
+        "data.batch_size optimizer.base_batch_size parallel.message_size precision.growth_interval "
+        "launcher.start_timeout"
+    ),
+    number(at_least=0): (
+        "optimizer.momentum optimizer.dampening optimizer.weight_decay scheduler.final_factor scheduler.warmup_epochs "
+        "parallel.fusion_threshold"
+    ),
+    number(above=0): (
+        "optimizer.lr optimizer.max_grad_norm optimizer.eps scheduler.every_epochs scheduler.gamma parallel.timeout "
+        "parallel.bucket_cap_mb parallel.gradient_predivide_factor parallel.cycle_time precision.init_scale "
+        "launcher.stall_timeout launcher.timeout"
+    ),
+    TEXT: (
+        "checkpoint.load checkpoint.resume model.pretrained data.root parallel.timeline launcher.hostfile "
+        "launcher.network_interface launcher.arguments"
+    ),
+    BOOLEAN: "precision.keep_batchnorm_fp32 precision.master_weights",
+}
 RULES: dict[str, Rule] = {
-    "seed": whole(0),
-    "trainer.epochs": whole(1),
-    "trainer.max_steps": whole(1),
-    "trainer.stop_after": whole(1),
-    "trainer.evaluate_every": whole(0),
-    "trainer.grad_accumulation": whole(1),
+    **{key: rule for rule, keys in ALIKE.items() for key in keys.split()},
     "trainer.clip_norm": number(above=0, infinite=True),
-    "trainer.log_every": whole(1),
     "trainer.label_smoothing": number(at_least=0, below=1),
     "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune"),
     "trainer.on_nan": choice("error", "skip"),
@@ -86,69 +103,27 @@ RULES: dict[str, Rule] = {
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",
         lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
     ),
-    "checkpoint.keep": whole(0),
-    "checkpoint.load": TEXT,
-    "checkpoint.resume": TEXT,
     "checkpoint.monitor": choice("val_acc1", "val_acc5", "val_loss"),
-    "model.num_classes": whole(1),
-    "model.pretrained": TEXT,
-    "model.width": whole(1),
-    "data.root": TEXT,
-    "data.image_size": whole(1),
-    "data.num_classes": whole(1),
-    "data.train_samples": whole(1),
-    "data.val_samples": whole(1),
-    "data.batch_size": whole(1),
-    "data.num_workers": whole(0),
     "data.on_corrupt": choice("error", "skip"),
     "data.fingerprint": choice("sizes", "contents", "none"),
     "data.augment": choice("none", "crop_flip"),
-    "optimizer.lr": number(above=0),
-    "optimizer.momentum": number(at_least=0),
-    "optimizer.dampening": number(at_least=0),
-    "optimizer.max_grad_norm": number(above=0),
     "optimizer.norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2)),
-    "optimizer.weight_decay": number(at_least=0),
-    "optimizer.eps": number(above=0),
     "optimizer.betas": list_of(number(at_least=0, below=1)),
     "optimizer.lr_scaling": choice("none", "linear", "sqrt"),
-    "optimizer.base_batch_size": whole(1),
-    "scheduler.every_epochs": number(above=0),
-    "scheduler.gamma": number(above=0),
-    "scheduler.final_factor": number(at_least=0),
-    "scheduler.warmup_epochs": number(at_least=0),
     "parallel.backend": choice("auto", "nccl", "gloo"),
-    "parallel.timeout": number(above=0),
     "parallel.device_ids": list_of(whole(0)),
-    "parallel.output_device": whole(0),
-    "parallel.bucket_cap_mb": number(above=0),
     "parallel.compression": choice("none", "fp16", "bf16"),
     "parallel.op": choice("average", "sum", "adasum"),
-    "parallel.gradient_predivide_factor": number(above=0),
     "parallel.backward_passes_per_step": either(whole(1), AUTO),
-    "parallel.message_size": whole(1),
     "parallel.num_groups": either(whole(0), AUTO),
-    "parallel.fusion_threshold": number(at_least=0),
-    "parallel.cycle_time": number(above=0),
-    "parallel.timeline": TEXT,
     "precision.level": choice("O1", "O2"),
     "precision.dtype": choice("auto", "float16", "bfloat16"),
-    "precision.init_scale": number(above=0),
-    "precision.growth_interval": whole(1),
     "precision.opt_level": choice("O0", "O1", "O2", "O3"),
     "precision.loss_scale": either(number(above=0), choice("dynamic")),
-    "precision.keep_batchnorm_fp32": BOOLEAN,
-    "precision.master_weights": BOOLEAN,
     "launcher.nproc_per_node": either(whole(1), AUTO),
     "launcher.threads_per_rank": either(whole(1), AUTO),
-    "launcher.stall_timeout": number(above=0),
-    "launcher.timeout": number(above=0),
     "launcher.controller": choice("auto", "gloo", "mpi"),
     "launcher.hosts": list_of(TEXT),
-    "launcher.hostfile": TEXT,
-    "launcher.network_interface": TEXT,
-    "launcher.start_timeout": whole(1),
-    "launcher.arguments": TEXT,
 }
 
 

@@ -4,9 +4,8 @@ import time
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 20.0
@@ -62,11 +61,11 @@ class Terminal(Display):
         if self._live:
             columns: list[ProgressColumn] = [TextColumn("{task.completed}/{task.total}"), BarColumn(bar_width=None)]
             columns += [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in self._fields]
-            columns.append(_TimeLeft())
+            columns += [TimeRemainingColumn(compact=True), TextColumn("left")]
             self._progress = Progress(
                 *columns, console=self._console, auto_refresh=False, transient=True, expand=True, redirect_stderr=False
             )
-            self._task = self._progress.add_task("", total=total, completed=done, begun=done, **self._fields)
+            self._task = self._progress.add_task("", total=total, completed=done, **self._fields)
             self._progress.start()
 
     def update(self, done: int) -> None:
@@ -112,17 +111,3 @@ class Terminal(Display):
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-
-
-class _TimeLeft(ProgressColumn):
-    """Time left at the speed of this process so far."""
-
-    def render(self, task: Task) -> Text:
-        done = task.completed - task.fields["begun"]
-        if not done or not task.elapsed or task.total is None:
-            return Text("")
-        left = int(task.elapsed / done * (task.total - task.completed))
-        hours, minutes = divmod(left // 60, 60)
-        return Text(
-            f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left", no_wrap=True
-        )
