@@ -54,7 +54,7 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
     sections = [{**read_option("data", name), "root": photos} for name in options("data") if name != "custom"]
     code = (
         "import inspect, sys\n"
-        "from manyheads.runner.data.option_class import option_class\n"
+        "from manyheads.runner.data.custom.option import option_class\n"
         f"for section in {sections!r}:\n"
         "    kind = option_class(section['_target_'])\n"
         "    data = kind(**{key: section[key] for key in inspect.signature(kind).parameters})\n"

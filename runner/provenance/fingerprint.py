@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyheads.runner.data.option_class import option_class
+from manyheads.runner.data.custom.option import option_class
 
 BLOCK = 2**20
 

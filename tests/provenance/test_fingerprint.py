@@ -5,7 +5,8 @@ import pytest
 
 from manyheads.runner.config.schema import options, read_option
 from manyheads.runner.data.base.option import Data
-from manyheads.runner.provenance.fingerprint import _taken, fingerprint, option_class
+from manyheads.runner.data.custom.option import option_class
+from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 
 FOLDER = "manyheads.runner.data.imagefolder.option.ImageFolder"
 

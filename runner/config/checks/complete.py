@@ -9,7 +9,7 @@ from typing import Any
 
 from manyheads.runner.config.checks import apex as apex_compatibility
 from manyheads.runner.config.checks import horovod as horovod_compatibility
-from manyheads.runner.data.option_class import option_class
+from manyheads.runner.data.custom.option import option_class
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
