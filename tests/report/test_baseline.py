@@ -91,3 +91,11 @@ def test_efficiency_is_speed_up_for_each_rank(sweep: Sweep, repeats: int):
     row = sweep.rows()["1"]
     assert row.speed_up is not None
     assert row.efficiency == pytest.approx(row.speed_up / 2)
+
+
+def test_a_key_without_effect_divides_no_rows(sweep: Sweep):
+    sweep.job("parallel=single", config={"data.fingerprint": "auto"})
+    sweep.job("parallel=ddp", config={"data.fingerprint": "contents"})
+    comparison = sweep.compared()
+    assert {row.group for row in comparison.rows} == {0}
+    assert not any("data.fingerprint" in note for note in comparison.notes)

@@ -122,6 +122,7 @@ def test_nothing_in_common_is_no_proof():
         (0.5, 89.0, EQUAL),
         (0.51, 90.0, DIFFERENT),
         (0.5, 80.0, DIFFERENT),
+        (math.nan, 90.0, DIFFERENT),
     ],
 )
 def test_of_evaluations_the_metrics_count(val_loss, val_acc1, kind):
@@ -131,3 +132,11 @@ def test_of_evaluations_the_metrics_count(val_loss, val_acc1, kind):
     for one, metrics in ((past, (0.5, 90.0)), (now, (val_loss, val_acc1))):
         one.result |= {"steps": 0, "metrics": {"val_loss": metrics[0], "val_acc1": metrics[1], "val_samples": 100}}
     assert verdict(past, now).kind == kind
+
+
+def test_of_evaluations_two_that_are_not_a_number_are_the_same():
+    past, now = run([]), run([])
+    past.config = {"trainer": {"evaluate_only": True}}
+    for one in (past, now):
+        one.result |= {"steps": 0, "metrics": {"val_loss": math.nan, "val_acc1": 10.0, "val_samples": 100}}
+    assert verdict(past, now).kind == IDENTICAL
