@@ -9,7 +9,6 @@ from manyheads.runner.report.series import Bar, Line, Series
 
 MOST_POINTS = 200  # of a curve
 FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#1c2329"}
-
 WHISKERS = {"color": "#333", "thickness": 1}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.reproduce import command
 from manyheads.runner.reproduce.command import last_step
 from manyheads.runner.reproduce.recorded import read_past
@@ -50,7 +51,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.chdir(tmp_path)
 
     def run(path: str, *overrides: str, steps: str | None = None, code: bool = False) -> Done:
-        ended = command.reproduce(path, list(overrides), steps=steps, code=code)
+        ended = exit_code(lambda: command.reproduce(path, list(overrides), steps=steps, code=code))
         assert not list(tmp_path.glob("outputs/*/*"))
         return Done(ended, *capsys.readouterr())
 
