@@ -201,7 +201,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines():
         if (ROOT / name).exists():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tree / name)
+            shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
     git(tree, "init", "-q")
     git(tree, "add", ".")
     git(tree, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
