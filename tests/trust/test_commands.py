@@ -166,7 +166,7 @@ class TestTheUsersWord:
 
     def test_going_on_with_it(self, resume, resume_here, here, theirs):
         assert_refused(resume_here("theirs", "trust=[other]"), here, REFUSED)
-        assert_refused(resume_here("theirs", "seed=2"), here, "a run goes on as it was frozen")
+        assert_refused(resume_here("theirs", "seed=2"), here, "a run resumes as it was frozen")
         done = resume("theirs", "trust=[my_package]")
         assert done.code == 0, done.err
 
