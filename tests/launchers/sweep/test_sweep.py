@@ -273,14 +273,14 @@ class TestTheWholeSweep:
             ("repaet=2", "hydra.launcher.repaet: there is no such key"),
             ('exclude="parallel=dpp"', "hydra.launcher.exclude=parallel=dpp: no job of this sweep has that"),
             ("exclude=parallel=dp", "Write combinations in quotes"),
-            tail("on_failure=go", "hydra.launcher.on_failure=go is not allowed. Allowed: continue, stop"),
-            tail("timeout=-1", "hydra.launcher.timeout=-1"),
-            tail('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is no key=value"),
-            tail("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: a whole number from 1"),
+            ("on_failure=go", "hydra.launcher.on_failure=go is not allowed. Allowed: continue, stop"),
+            ("timeout=-1", "hydra.launcher.timeout=-1"),
+            ('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is no key=value"),
+            ("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: a whole number from 1"),
         ],
     )
-    def test_a_wrong_option_is_refused_before_anything_runs(self, tmp_path, option, text):
-        done = sweep(tmp_path / "sweep", "seed=1,2", f"hydra.launcher.{option}")
+    def test_a_wrong_option_is_refused_before_anything_runs(self, run_here, tmp_path, option, text):
+        done = run_here("-m", f"hydra.sweep.dir={tmp_path / 'sweep'}", "seed=1,2", f"hydra.launcher.{option}")
         assert (done.code, done.err.count("error:")) == (2, 1)
         assert text in done.err
         assert not Ledger(tmp_path / "sweep").exists()
