@@ -109,13 +109,14 @@ def test_horovod_keeps_the_scale_and_what_it_has_accumulated(tmp_path: Path, kep
 
 
 @pytest.mark.processes
-def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", ["horovod 2", tail("horovod 3")])
+def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path, last: str) -> None:
     """Killed twice, and each time gone on with elsewhere: the curve is that of an undisturbed run on one rank."""
     common = (*COMMON, "precision=fp64", "trainer.max_steps=60", "trainer.log_every=1")
     alone = freeze(tmp_path / "alone", *common, *RANKS[1], "+model.how=nothing")
     launch(alone)
     source, folders = None, []
-    for ranks, step in ((2, 24), (1, 20), ("horovod 3", 0)):  # with a checkpoint at 13 and 29
+    for ranks, step in ((2, 24), (1, 20), (last, 0)):  # with a checkpoint at 13 and 29
         fault = ("+model.how=kill", f"+model.step={step}", "+model.rank=0")
         resumed = () if source is None else (f"checkpoint.resume={source}",)
         folders.append(freeze(tmp_path / str(ranks), *common, *RANKS[ranks], *fault, *resumed))
