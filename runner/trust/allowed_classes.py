@@ -2,11 +2,13 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from manyheads.runner.config.schema import CONF, GROUPS, options, read_option
-from manyheads.runner.run.locate import load
+from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.option.declared import GROUPS, declared_class
+from manyheads.runner.run.locate import OPTION, load
 
 PACKAGES = ("torch", "torchvision", "manyheads")
 # Where classes of each kind are. Modules elsewhere aren't even imported: some do things when they are.
@@ -20,6 +22,18 @@ PLACES = {
 }
 # These unpickle files of the data's folder (torchvision 0.21 to 0.30), or call what they are given.
 EXCEPT = ("torchvision.datasets.lsun", "torch.utils.data.datapipes")
+
+
+@cache
+def own_declarations(group: str) -> frozenset[str]:
+    """The names of the classes by which the project's own options of this group declare themselves."""
+    return frozenset(name for option in _sections(group) if (name := option.get(OPTION)) is not None)
+
+
+@cache
+def own_steering(group: str) -> frozenset[str]:
+    """The keys of this group that nobody else's config may set, as the project's own options declare them."""
+    return frozenset(key for section in _sections(group) for key in declared_class(group, section).every("steering"))
 
 
 def is_harmless(group: str | None, target: str) -> bool:
@@ -37,8 +51,11 @@ def _of_conf(group: str) -> set[str]:
     """The targets of the project's own options, which need no look at their class."""
     if group == "loss":
         return {yaml.safe_load((Path(CONF) / "config.yaml").read_text())["loss"]["_target_"]}
-    sections = [read_option(group, name) for name in options(group)] if group in GROUPS else []
-    return {section["_target_"] for section in sections} - {"???"}
+    return {section["_target_"] for section in _sections(group)} - {"???"}
+
+
+def _sections(group: str) -> list[dict[str, Any]]:
+    return [read_option(group, name) for name in options(group)] if group in GROUPS else []
 
 
 def _is_below(name: str, places: tuple[str, ...]) -> bool:

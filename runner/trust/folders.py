@@ -11,7 +11,7 @@ from manyheads.runner.config.schema import check
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
-from manyheads.runner.trust.check import refuse_untrusted
+from manyheads.runner.trust.check import plain, refuse_untrusted
 from manyheads.runner.trust.packages import Trust, trusted_packages
 
 
@@ -53,18 +53,20 @@ def _refuse_config(folder: RunFolder, trust: Trust) -> None:
         refuse_untrusted(config, trust)
         check(OmegaConf.create(config))  # going on with a run does not look at its values again
     elif folder.composed.exists():
-        with suppress(_Wrong):  # freezing it will say so, if it is still wrong
-            refuse_untrusted(_checked(folder), trust)
+        composed = OmegaConf.load(folder.composed)
+        if isinstance(composed, DictConfig):
+            refuse_untrusted(plain(composed), trust)  # before it is completed, which imports what options declare
+            with suppress(_Wrong):  # freezing it will say so, if it is still wrong
+                refuse_untrusted(_checked(composed), trust)
 
 
 class _Wrong(Exception):
     """A config that can't be frozen."""
 
 
-def _checked(folder: RunFolder) -> dict:
-    composed = OmegaConf.load(folder.composed)
+def _checked(composed: DictConfig) -> dict:
     try:
-        return check(composed) if isinstance(composed, DictConfig) else {}
+        return check(composed)
     except ConfigurationError as error:
         raise _Wrong from error
 

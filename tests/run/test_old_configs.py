@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.config.schema import GROUPS, options, read_option
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.reproduce.recorded import read_past
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.old_configs import GONE, renewed

@@ -5,17 +5,21 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.schema import GROUPS, options, read_option
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust import packages
 from manyheads.runner.trust.allowed_classes import is_harmless
-from manyheads.runner.trust.check import STEERING, plain, refuse_untrusted, untrusted
+from manyheads.runner.trust.check import plain, refuse_untrusted, untrusted
 from manyheads.runner.trust.guard import typed_values
 from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 from tests.conftest import ROOT, execute
 from tests.in_process import small
 
 NOBODY = Trust()
+STEERING = [
+    *("launcher.arguments", "launcher.hosts", "launcher.hostfile", "launcher.network_interface", "parallel.timeline")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +127,7 @@ def test_a_class_of_one_group_is_none_of_another():
 
 def test_own_options_are_known_without_torch():
     code = (
-        "import sys; from manyheads.runner.config.schema import *\n"
+        "import sys; from manyheads.runner.config.lookup import GROUPS, options, read_option\n"
         "from manyheads.runner.trust.allowed_classes import is_harmless\n"
         "for g in GROUPS:\n  for o in options(g):\n    t = read_option(g, o)['_target_']\n"
         "    assert t == '???' or is_harmless(g, t)\n"
