@@ -6,6 +6,7 @@ from importlib import metadata
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.complete import unavailable
@@ -13,13 +14,14 @@ from manyheads.runner.config.lookup import OWN, Folders, options, read_option
 from manyheads.runner.config.origin import settle
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust.check import complaint, untrusted
 from manyheads.runner.trust.packages import Trust
 
 HELP = "show which options run on this machine, and how to get the others"
+# Groups with options that need something of the machine; of the others, those of the user's own are listed.
 LISTED = ("parallel", "precision", "launcher", "optimizer")
 
 
@@ -56,12 +58,12 @@ def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
     table.add_column("runs here", no_wrap=True)
     table.add_column("note", overflow="fold")
     told: dict[str, str] = {}  # by reason, the first option that it was given for
-    for group in LISTED:
-        for option in options(group, folders):
+    for group in sorted(GROUPS, key=lambda group: (*LISTED, group).index(group)):
+        for option in sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}):
             name, reason = f"{group}={option}", _untrusted(group, option, folders, trust)
             reason = reason or unavailable(group, option, folders)
             text = f"as {told[reason]}" if reason in told else reason or note(group, option, folders)
-            table.add_row(name, "no" if reason else "yes", text)
+            table.add_row(name, "no" if reason else "yes", Text(text))
             if reason:
                 told.setdefault(reason, name)
         table.add_section()

@@ -210,6 +210,23 @@ class TestARunConfig:
         assert untrusted(config, Trust((key,))) == []
         assert untrusted(config, Trust((group,))) != []
 
+    @pytest.mark.parametrize("group", GROUPS)
+    def test_what_an_option_declares_itself_by_is_looked_at_like_its_class(self, group):
+        config = small()
+        config[group]["_option_"] = "my_package.Thing"  # which does not exist, and is not looked for
+        assert untrusted(config, NOBODY) == [(f"{group}._option_", "my_package.Thing")]
+        own = {option["_option_"] for name in options(group) if "_option_" in (option := read_option(group, name))}
+        for name in own:
+            config[group]["_option_"] = name
+            assert untrusted(config, NOBODY) == []
+        config[group]["_option_"] = "manyheads.runner.option.base.Option"
+        assert untrusted(config, NOBODY) != []
+
+    def test_a_plain_declaration_does_not_hide_what_steers_programs(self):
+        config = small("launcher=torchrun", "parallel=ddp")
+        config["launcher"] |= {"_option_": "manyheads.launchers.inline.InlineOption", "network_interface": "--evil"}
+        assert untrusted(config, NOBODY) == [("launcher.network_interface", "--evil")]
+
     def test_the_error_lists_all_and_says_how_to_trust_them(self):
         config = small()
         config["model"]["_target_"] = "my_package.nets.Net"
