@@ -30,8 +30,11 @@ def searched(sources: Iterable[Mapping[str, str]]) -> Folders:
 
 
 def package_folder(name: str) -> Path | None:
-    """Where the package ``my_package/configs`` or ``my_package.configs`` is; imports the packages around it."""
-    spec = importlib.util.find_spec(name.strip("/").replace("/", "."))
+    """Where the package ``my_package/configs`` or ``my_package.configs`` is, if it is; imports those around it."""
+    try:
+        spec = importlib.util.find_spec(name.strip("/").replace("/", "."))
+    except ModuleNotFoundError:
+        return None
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
@@ -53,15 +56,20 @@ def read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def read_option(group: str, name: str, folders: Folders = OWN) -> dict[str, Any]:
-    """The keys of ``<group>/<name>.yaml`` with their defaults, those of the options that it builds on included."""
+def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The keys of ``<group>/<name>.yaml`` with their defaults, those of the options that it builds on included.
+
+    above: the options that build on this one, which it cannot build on.
+    """
     path = next((path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()), None)
     if path is None:
         raise ConfigurationError(no_such_option(group, name, folders))
     content = read(path)
-    bases = [each for each in content.get("defaults", []) if each in options(group, folders) and each != name]
+    above = (*above, name)
+    known = [each for each in options(group, folders) if each not in above]
+    bases = [read_option(group, each, folders, above=above) for each in content.get("defaults") or [] if each in known]
     own = content.get(group, {key: value for key, value in content.items() if key != "defaults"})
-    return {key: value for base in bases for key, value in read_option(group, base, folders).items()} | own
+    return {key: value for base in (*bases, own) for key, value in base.items()}
 
 
 def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any] | None:

@@ -44,6 +44,20 @@ def test_references_to_other_keys_are_resolved():
     assert check(composed("optimizer.base_batch_size=${data.batch_size}"))["optimizer"]["base_batch_size"] == 64
 
 
+def test_an_option_has_the_keys_of_those_that_it_builds_on(tmp_path):
+    (tmp_path / "precision").mkdir()
+    (tmp_path / "precision" / "mine.yaml").write_text("defaults: [amp, _self_]\nname: mine\nlevel: O2\n")
+    expected = {**read_option("precision", "amp"), "name": "mine", "level": "O2"}
+    assert read_option("precision", "mine", (CONF, tmp_path)) == expected
+
+
+def test_options_that_build_on_each_other_are_read_once(tmp_path):
+    (tmp_path / "model").mkdir()
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / "model" / f"{name}.yaml").write_text(f"defaults: [{other}]\nname: {name}\n{name}: 1\n")
+    assert read_option("model", "a", (CONF, tmp_path)) == {"name": "a", "a": 1, "b": 1}
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_group_is_a_folder_with_options(group):
     assert options(group) == sorted(path.stem for path in (CONF / group).iterdir())
