@@ -103,7 +103,10 @@ RULES: dict[str, Rule] = {
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",
         lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
     ),
-    "checkpoint.monitor": choice("val_acc1", "val_acc5", "val_loss"),
+    "checkpoint.monitor": Rule(
+        "auto, or what an evaluation measures, such as val_loss", lambda v: v == "auto" or str(v).startswith("val_")
+    ),
+    "task.reduction": choice("auto", "mean", "sum"),
     "data.on_corrupt": choice("error", "skip"),
     "data.fingerprint": choice("sizes", "contents", "none"),
     "data.augment": choice("none", "crop_flip"),

@@ -22,8 +22,9 @@ def read_saved(path: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(content, dict) or "defaults" in content:
         return None
-    sections = [*(content.get(group) for group in GROUPS), *(content.get(name, {}) for name in SECTIONS)]
-    return renewed(content) if all(isinstance(section, dict) for section in sections) else None
+    saved = renewed(content)
+    sections = [*(saved.get(group) for group in GROUPS), *(saved.get(name, {}) for name in SECTIONS)]
+    return saved if all(isinstance(section, dict) for section in sections) else None
 
 
 def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:

@@ -20,7 +20,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-GROUPS = ("model", "data", "optimizer", "scheduler", "precision", "launcher", "parallel")
+GROUPS = ("model", "data", "task", "optimizer", "scheduler", "precision", "launcher", "parallel")
 SECTIONS = ("loss", "trainer", "checkpoint")
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 

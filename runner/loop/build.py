@@ -13,9 +13,10 @@ from manyheads.runner.logger.csv.rank import Files, Recorder
 from manyheads.runner.logger.terminal.rank import Display, Terminal
 from manyheads.runner.loop.header import header
 from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
-from manyheads.runner.model.rank.build import build_loss, build_model
+from manyheads.runner.model.rank.build import build_model
 from manyheads.runner.optimizer.rank import build_optimizer
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
@@ -26,6 +27,7 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.locate import instantiate, locate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.task.rank.build import build_task
 
 Config = dict[str, Any]
 
@@ -69,7 +71,7 @@ def build(
             on_model(model)
         parameters = sum(p.numel() for p in model.parameters())
         update, loaders, settings = _assemble(config, parallel, precision, data, model)
-        reporter = build_reporter(config, parallel, folder, state, is_silent=is_silent)
+        reporter = build_reporter(config, parallel, update.scores, folder, state, is_silent=is_silent)
     except BaseException:
         precision.close()
         raise
@@ -99,16 +101,17 @@ def _assemble(
     model = parallel.wrap_model(model)
     if (mode := config["trainer"]["compile"]) != "none":
         model.compile(mode=mode)  # in place, so that the weights keep their names
-    loss = build_loss(config).to(device=parallel.device, dtype=precision.dtype)
+    task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
+    scores = Scores(task, monitor=config["checkpoint"]["monitor"])
     entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
-    train, evaluation = build_loaders(config, data, parallel, entrance)
+    train, evaluation = build_loaders(config, data, task, parallel, entrance)
     settings = build_settings(config["trainer"], train.updates)
     schedule: Schedule = instantiate(
         "scheduler", config["scheduler"], optimizer, updates_per_epoch=train.updates, total_updates=settings.total_steps
     )
     update = Update(
         model=model,
-        loss=loss,
+        scores=scores,
         optimizer=optimizer,
         schedule=schedule,
         parallel=parallel,
@@ -120,7 +123,13 @@ def _assemble(
 
 
 def build_reporter(
-    config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None, *, is_silent: bool = False
+    config: Config,
+    parallel: Parallel,
+    scores: Scores,
+    folder: RunFolder,
+    state: dict[str, Any] | None,
+    *,
+    is_silent: bool = False,
 ) -> Reporter:
     """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
     recorder, display = Recorder(), Display()
@@ -128,9 +137,9 @@ def build_reporter(
         display = Terminal()
         if not config["trainer"]["evaluate_only"]:
             position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
-            recorder = Files(folder, position=position, step=step)
-    epochs, monitor = config["trainer"]["epochs"], config["checkpoint"]["monitor"]
-    return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, monitor=monitor)
+            recorder = Files(folder, train=scores.names("train"), val=scores.names("val"), position=position, step=step)
+    epochs = config["trainer"]["epochs"]
+    return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores)
 
 
 def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:

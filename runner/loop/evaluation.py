@@ -1,4 +1,4 @@
-"""Loss and accuracies over every sample of the evaluation split, each counted once."""
+"""Loss and metrics over every sample of the evaluation split, each counted once."""
 
 import time
 from typing import Any
@@ -26,14 +26,11 @@ class Evaluation:
         """The row's val_ columns and the number of unreadable samples; None when asked to stop meanwhile."""
         started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
         parallel.share_buffers(update.model)
-        model, meter = parallel.evaluated(update.model).eval(), Meter(parallel)
+        model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)
         with torch.no_grad():
             for number, batch in enumerate(self.loader.epoch(0), 1):
-                if batch.count:
-                    with update.precision.autocast():
-                        logits = model(batch.inputs)
-                        loss = update.loss(logits, batch.targets)
-                    meter.add(loss, logits, batch.targets, batch.count)
+                if (batch.count or parallel.evaluates_together) and (passed := update.evaluate(model, batch)):
+                    meter.add(passed)
                 meter.note_corrupt(len(batch.corrupt))
                 self.reporter.corrupt(batch.corrupt)
                 self.heartbeat.beat()
@@ -45,5 +42,6 @@ class Evaluation:
                     self.stop.hear(flags)
                     if self.stop.signal is not None and not is_last:
                         return None
-        columns = {"val_seconds": time.perf_counter() - started, **total.means("val"), "val_samples": int(total.count)}
+        scores = update.scores.of("val", total)
+        columns = {"val_seconds": time.perf_counter() - started, **scores, "val_samples": int(total.count)}
         return columns, int(total.corrupt)

@@ -20,7 +20,7 @@ def header(
     *,
     parameters: int,
     samples: tuple[int, int],
-    classes: int,
+    classes: int | None,
 ) -> dict[str, str]:
     """Names and texts. parameters: of the model; samples: of training and evaluation."""
     batch_size, share = config["data"]["batch_size"], batch_per_rank(config)
@@ -30,7 +30,7 @@ def header(
     return {
         "run": str(folder),
         "model": f"{config['model']['name']}, {parameters:,} parameters",
-        "data": f"{config['data']['name']}, {sizes}, {classes} classes",
+        "data": f"{config['data']['name']}, {sizes}" + (f", {classes} classes" if classes else ""),
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",

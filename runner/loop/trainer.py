@@ -54,7 +54,7 @@ class Trainer:
         self.reporter, self.heartbeat = reporter, heartbeat
         self.progress = Progress()
         self.stop = Stop(heartbeat)
-        self.windows = LogWindows(parallel=update.parallel, breakdown=update.breakdown)
+        self.windows = LogWindows(parallel=update.parallel, scores=update.scores, breakdown=update.breakdown)
         self.evaluation = Evaluation(
             update=update, loader=evaluation, reporter=reporter, heartbeat=heartbeat, stop=self.stop
         )
@@ -174,7 +174,7 @@ class Trainer:
     def collect(self, *, whole: bool) -> None:
         """Exchange the closed windows, report them, and hear whether a rank was asked to stop.
 
-        ``whole``: with accuracies, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
+        ``whole``: with statistics, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
         """
         windows, flags = self.windows.collect(self.stop.flags(), whole=whole)
         self.stop.hear(flags)

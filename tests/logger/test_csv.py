@@ -91,7 +91,7 @@ def test_rows_are_in_the_file_soon(tmp_path, monkeypatch, pause):
     """Each at once, where they come slowly; together, where they come quickly."""
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", pause)
     folder = RunFolder(tmp_path)
-    files = Files(folder, position={}, step=0)
+    files = Files(folder, train=[], val=[], position={}, step=0)
     row = dict.fromkeys(recorder.STEP_COLUMNS, 1.0)
     files.step({**row, "step": 1})
     files.step({**row, "step": 2})
@@ -112,7 +112,7 @@ def test_numbers_come_back_exactly(tmp_path):
 
 def test_a_position_is_what_is_on_the_disk(tmp_path):
     folder = RunFolder(tmp_path)
-    files = Files(folder, position={}, step=0)
+    files = Files(folder, train=[], val=[], position={}, step=0)
     row = dict.fromkeys(recorder.STEP_COLUMNS, 1.0)
     files.step({**row, "step": 1})
     assert files.position() == {"steps": folder.steps.stat().st_size, "epochs": folder.epochs.stat().st_size}

@@ -3,16 +3,16 @@
 import csv
 import io
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.logger.csv.columns import EPOCH_COLUMNS, SCORES, STEP_COLUMNS
+from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
 from manyheads.runner.logger.tensorboard.rank import Board
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
-EPOCH_TAGS = {name: f"epoch/{name}" for name in SCORES}
 
 
 class Recorder:
@@ -32,14 +32,19 @@ class Recorder:
 
 
 class Files(Recorder):
-    """``position``: where a checkpoint left the tables; rows after it are cut. ``step``: its update.
+    """``train``, ``val``: columns of the losses and metrics of each split.
+
+    ``position``: where a checkpoint left the tables; rows after it are cut. ``step``: its update.
 
     Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
     """
 
-    def __init__(self, folder: RunFolder, *, position: dict[str, int], step: int):
+    def __init__(
+        self, folder: RunFolder, *, train: Sequence[str], val: Sequence[str], position: dict[str, int], step: int
+    ):
         self._steps = Table(folder.steps, STEP_COLUMNS, position.get("steps", 0))
-        self._epochs = Table(folder.epochs, EPOCH_COLUMNS, position.get("epochs", 0))
+        self._epochs = Table(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
+        self._epoch_tags = {name: f"epoch/{name}" for name in (*train, *val)}
         self._board = Board(folder.tensorboard, purge_step=step + 1)
         self._flushed = -FLUSH_SECONDS
 
@@ -51,7 +56,9 @@ class Files(Recorder):
 
     def epoch(self, row: dict[str, Any]) -> None:
         self._epochs.append(row)
-        self._board.add({tag: row[name] for name, tag in EPOCH_TAGS.items() if row[name] is not None}, row["step"])
+        self._board.add(
+            {tag: row[name] for name, tag in self._epoch_tags.items() if row[name] is not None}, row["step"]
+        )
         self._flush()
 
     def position(self) -> dict[str, int]:
