@@ -60,7 +60,7 @@ def _launcher(config: dict[str, Any], *, apart: bool) -> Launcher:
     section = config["launcher"]
     refuse_other_machines(section)  # which a run may name that was frozen before
     kind = locate("launcher", section["_target_"])
-    launcher = kind(**{key: value for key, value in section.items() if key != "_target_"})
+    launcher = kind(**{key: value for key, value in section.items() if key not in ("_target_", "_option_")})
     return launcher.apart() if apart else launcher
 
 

@@ -5,7 +5,7 @@ import traceback
 
 from hydra.errors import OverrideParseException
 
-from manyheads.runner.config.schema import GROUPS, no_such_option, options, unknown_key
+from manyheads.runner.config.schema import GROUPS, NAMED, no_such_option, options, unknown_key
 
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
 QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
@@ -29,7 +29,7 @@ def explain(error: Exception) -> str:
         group, name = found.groups()
         if group == "experiment" and name in options(group):
             return NOT_OVER_SAVED
-        if group in (*GROUPS, "experiment"):
+        if group in (*GROUPS, *NAMED, "experiment"):
             return no_such_option(group, name)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
         key = found.group(1) or found.group(2)

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from hydra.core.config_store import ConfigStore
 
-from manyheads.runner.config.schema import CONF, GROUPS, SECTIONS, option_of
+from manyheads.runner.config.schema import CONF, GROUPS, NAMED, SECTIONS, option_of
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.trust.config_files import read_config_file
@@ -43,7 +43,8 @@ def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
     defaults: list[Any] = []
     for entry in base.pop("defaults"):
         group = next(iter(entry)) if isinstance(entry, dict) else entry
-        if not group.startswith("optional "):  # what it laid over the groups is in the saved config already
+        # What those laid over the groups is in the saved config already, and so is what is named.
+        if not group.startswith("optional ") and group not in NAMED:
             defaults.append({group: NAME} if group in kept else entry)
     rest = {key: value for key, value in saved.items() if key not in GROUPS}
     sections = {name: {**base[name], **saved.get(name, {})} for name in SECTIONS if name != "loss"}

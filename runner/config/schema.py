@@ -22,6 +22,7 @@ from manyheads.runner.run.nearest import nearest, similar, suggest
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("model", "data", "task", "optimizer", "scheduler", "precision", "launcher", "parallel")
 SECTIONS = ("loss", "trainer", "checkpoint")
+NAMED = ("logger", "metrics", "callbacks")  # mappings from names to whatever has a _target_
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 
 
@@ -35,7 +36,7 @@ def check(composed: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None
     base = _read(CONF / "config.yaml")
-    _check_names("", config, ["seed", *SECTIONS, *GROUPS])
+    _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED])
     _check_values("", {"seed": config.setdefault("seed", base["seed"])}, base)
     for section in SECTIONS:
         _check_section(section, config, base[section], open_keys=section == "loss")
@@ -43,6 +44,9 @@ def check(composed: DictConfig) -> dict[str, Any]:
         option = option_of(group, config.get(group))
         _check_own_name(group, config[group], option)
         _check_section(group, config, option or {}, open_keys=option is None)
+    for section in NAMED:
+        config[section] = config.get(section) or {}
+        _check_named(section, config[section])
     return config
 
 
@@ -109,7 +113,7 @@ def known_keys() -> list[str]:
     base = _read(CONF / "config.yaml")
     sections = [(name, base[name]) for name in SECTIONS]
     sections += [(group, read_option(group, option)) for group in GROUPS for option in options(group)]
-    return sorted({"seed", *GROUPS, *(f"{name}.{key}" for name, section in sections for key in section)})
+    return sorted({"seed", *GROUPS, *NAMED, *(f"{name}.{key}" for name, section in sections for key in section)})
 
 
 def _refuse_volatile(value: Any, key: str = "") -> None:
@@ -147,6 +151,21 @@ def _check_section(name: str, config: dict, default: dict[str, Any], *, open_key
     if not open_keys and default.get("_target_") != "???":
         _check_names(name, section, list(default))
     _check_values(name, section, default)
+
+
+def _check_named(section: str, entries: Any) -> None:
+    """Each entry has a name that can be a column or a key, and says its class."""
+    if not isinstance(entries, dict):
+        raise ConfigurationError(f"{section}={_shown(entries)}: allowed are names below {section}, each a mapping.")
+    for name, entry in entries.items():
+        key = f"{section}.{name}"
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ConfigurationError(f"{key}: {name} is no name. Allowed: letters, digits and underscores.")
+        if not isinstance(entry, dict) or entry.get("_target_") is None:
+            raise ConfigurationError(
+                f"{key}={_shown(entry)} says no class. Set +{key}._target_=<class>, or leave it out with ~{key}."
+            )
+        _check_values(key, entry, {})
 
 
 def _shown(value: Any) -> str:

@@ -49,8 +49,8 @@ class Reporter:
         self.recorder.step(row)
         self.display.interval(row, self.scores.live(means))
 
-    def epoch(self, progress: Progress, seconds: float, measured: dict[str, Any]) -> bool:
-        """A row of epochs.csv; says whether this epoch is the best so far. ``seconds``: of the slowest rank.
+    def epoch(self, progress: Progress, seconds: float, measured: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """A row of epochs.csv, and whether this epoch is the best so far. ``seconds``: of the slowest rank.
 
         checkpoint_seconds: of the checkpoints since the row before, the one at that epoch's end included.
         """
@@ -75,7 +75,7 @@ class Reporter:
         is_best = self.scores.is_better(row, progress.best)
         if is_best:
             progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
-        return is_best
+        return row, is_best
 
     def close(self) -> None:
         """The live line goes, the files are complete. Safe to call twice."""

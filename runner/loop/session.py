@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.header import device_name
@@ -37,18 +38,27 @@ class Session:
             if state is not None:
                 self.restore(state, seed=seed)
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
+            self.start()
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
+            self.conclude()
         finally:
             reporter.close()
-        self.conclude()
 
     def evaluate(self) -> None:
         """Evaluate the loaded weights, train nothing."""
         trainer = self.trainer
+        self.start()
         measured = trainer.evaluate()
         if measured is not None:
             trainer.progress.metrics = measured
         self.conclude()
+
+    def start(self) -> None:
+        """Tell the callbacks that the run begins, or is resumed."""
+        parallel, step = self.parallel, self.trainer.progress.step
+        model, config = parallel.unwrap(self.update.model), self.folder.read_config() if self.trainer.callbacks else {}
+        for callback in self.trainer.callbacks:
+            callback.on_start(RunContext(self.folder.path, config, model, parallel.rank, parallel.world_size, step))
 
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
         """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""
@@ -95,19 +105,29 @@ class Session:
                 "tables": trainer.reporter.recorder.position(),
             }
             self.checkpoints.save(state, step=progress.step, best=best)
+        for callback in trainer.callbacks:
+            callback.on_checkpoint(self.folder.last_checkpoint)
         trainer.heartbeat.beat()
         progress.checkpoint_seconds += time.perf_counter() - started
 
     def conclude(self, **findings: Any) -> None:
         """Rank 0 writes result.json, ``findings`` included, and shows the table."""
+        weights = self.weights()
+        memory = self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()])
+        reporter = self.trainer.reporter
+        result = self._result(weights, memory, **findings) if self.parallel.rank == 0 else {}
+        if self.parallel.rank == 0:
+            self.folder.write_json(self.folder.result, result)
+            reporter.recorder.end(result)
+            reporter.display.stop()
+            reporter.display.table(*summary(result, self.update.scores, self.folder))
+        for callback in self.trainer.callbacks:
+            callback.on_end(result)
+
+    def _result(self, weights: dict[str, Tensor], memory: list[list[float]], **findings: Any) -> dict[str, Any]:
+        """What rank 0 knows of result.json. ``memory``: peaks by rank and device."""
         progress, stopped, scores = self.trainer.progress, self.trainer.stop.signal, self.update.scores
-        weights, memory = (
-            self.weights(),
-            self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()]),
-        )
-        if self.parallel.rank > 0:
-            return
-        result = {
+        return {
             "status": "completed" if stopped is None else "interrupted",
             "signal": stopped,
             "epochs": progress.epoch,
@@ -127,8 +147,6 @@ class Session:
             "skipped_steps": progress.skipped,
             **findings,
         }
-        self.folder.write_json(self.folder.result, result)
-        self.trainer.reporter.display.table(*summary(result, scores, self.folder))
 
     def weights(self) -> dict[str, Tensor]:
         """What was trained, of the whole model, on every rank, under the user's own names."""

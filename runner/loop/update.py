@@ -79,12 +79,19 @@ class Update:
         self.breakdown.mark("stepped")
         return Made(passes, norm, is_skipped)
 
-    def evaluate(self, model: nn.Module, batch: Batch) -> Passed | None:
-        """What a forward pass without gradients leaves behind; None where this rank has nothing to say of the batch."""
+    def evaluate(
+        self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None
+    ) -> Passed | None:
+        """What a forward pass without gradients leaves behind; None where this rank has nothing to say of the batch.
+
+        ``on_outputs``: is given the model's outputs.
+        """
         with self.precision.autocast():
             outputs = self.parallel.evaluate(model, batch.inputs)
             if not (batch.count and self.parallel.counts_samples):
                 return None
+            if on_outputs is not None:
+                on_outputs(outputs)
             return self.passed(self.scores.task.loss(outputs, batch.content), outputs, batch)
 
     def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> Passed:

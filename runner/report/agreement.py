@@ -10,6 +10,7 @@ from manyheads.runner.report.rounding import departure, is_early, paired, tolera
 from manyheads.runner.report.rows import Row
 
 MOST_TOLD = 6
+WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # don't decide them
 LAYOUT_FREE = ("small_cnn", "vit_b_16")  # no BatchNorm, dropout or stochastic depth, so that ranks may not matter
 
 
@@ -71,7 +72,7 @@ def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
         sorted(
             (key, text_of(value))
             for key, value in config.items()
-            if key in parallel or not (key.startswith(("parallel.", "launcher.", "checkpoint.")) or key in ignored)
+            if key in parallel or not (key.startswith(WITHOUT_LOSSES) or key in ignored)
         )
     )
 

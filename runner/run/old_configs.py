@@ -37,12 +37,13 @@ GONE = (
     Gone("parallel", ("single", "dp", "horovod", "apex"), "backend"),
     Gone("launcher", ("torchrun",), "warm"),
 )
-# Before there were tasks, each run was of this one, whose loss returned a mean, whatever it was.
+# Before there were tasks, each run was of this one, whose loss returned a mean, whatever it was, and had this logger.
 TASK = {
     "_target_": "manyheads.runner.task.classification.rank.Classification",
     "name": "classification",
     "reduction": "mean",
 }
+LOGGER = {"tensorboard": {"_target_": "manyheads.runner.logger.tensorboard.rank.TensorBoard"}}
 
 
 def renewed(config: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def renewed(config: dict[str, Any]) -> dict[str, Any]:
     sections = {name: _moved(section) for name, section in config.items()}
     if isinstance(sections.get("model"), dict) and isinstance(sections.get("parallel"), dict):
         sections.setdefault("task", TASK)
+        sections.setdefault("logger", LOGGER)
     for group, options, key, neutral, instead in GONE:
         section = sections.get(group)
         if not isinstance(section, dict) or key not in section or section.get("name") not in options:

@@ -14,7 +14,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
+from manyheads.runner.logger.base import LoggedRun
 from manyheads.runner.logger.csv.rank import Files, Recorder
+from manyheads.runner.logger.tensorboard.rank import TensorBoard
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
@@ -83,7 +85,9 @@ def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)  # as conf/optimizer has it
     scores = Scores(Classification(loss=nn.CrossEntropyLoss(), reduction="auto"))
     columns = {split: scores.names(split) for split in ("train", "val")}
-    recorder = Files(run, **columns, position={}, step=0) if parallel.rank == 0 else Recorder()
+    board = TensorBoard()
+    board.start(LoggedRun(run.path, {}, 0, scores.names("train")))
+    recorder = Files(run, **columns, position={}, loggers=[board]) if parallel.rank == 0 else Recorder()
     update = Update(
         model=parallel.wrap_model(net),
         scores=scores,

@@ -106,14 +106,14 @@ def test_the_best_epoch_is_the_first_with_the_best_value(monitor, values, best):
     reports, progress, said = reporter(monitor=monitor), Progress(sums=Sums(**SUMS)), []
     for epoch, value in enumerate(values):
         progress.epoch = epoch
-        said.append(reports.epoch(progress, 1.0, measured(**{monitor: value})))
+        said.append(reports.epoch(progress, 1.0, measured(**{monitor: value}))[1])
     assert said == best
     assert progress.best["epoch"] == len(best) - best[::-1].index(True)
 
 
 def test_an_epoch_without_evaluation_is_never_the_best():
     progress = Progress(sums=Sums(**SUMS))
-    assert not reporter().epoch(progress, 1.0, {})
+    assert not reporter().epoch(progress, 1.0, {})[1]
     assert progress.best is None
 
 

@@ -1,5 +1,6 @@
 """From a request to a batch in host memory; runs in a loader process or in the rank itself."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ from manyheads.runner.run.errors import ConfigurationError
 class Batch:
     """One micro-batch. ``count`` and ``weight`` as in Request; ``corrupt``: paths of samples not read.
 
+    ``ids``: indices of its samples in the data set; of one that was replaced, its own.
+
     ``content``: what the data set's collation gave, None where there is no sample; ``inputs``: what the model is called
     with. ``counted``: what the task's loss is over, such as tokens. The loader adds the last two, on the device.
     """
@@ -27,6 +30,7 @@ class Batch:
     corrupt: list[str] = field(default_factory=list)
     inputs: Any = None
     counted: int = 0
+    ids: Sequence[int] = ()
 
     def pin_memory(self) -> "Batch":
         self.content = map_tensors(lambda tensor: tensor.pin_memory(), self.content)
@@ -49,7 +53,8 @@ class Batches:
         """The batch; a configuration error is returned, since raising it in a loader process would garble it."""
         keys = sample_keys(self.seed, request.epoch, request.indices)
         if hasattr(self.dataset, "batch"):
-            return Batch(self.dataset.batch(request.indices, keys), request.count, request.weight)
+            content = self.dataset.batch(request.indices, keys)
+            return Batch(content, request.count, request.weight, ids=request.indices.tolist())
         try:
             return self._collect(request, keys)
         except ConfigurationError as error:
@@ -67,6 +72,7 @@ class Batches:
 
     def _collect(self, request: Request, keys: np.ndarray) -> Batch:
         samples: list[Any] = []
+        ids: list[int] = []
         corrupt: list[str] = []
         for index, key in zip(request.indices.tolist(), keys.tolist(), strict=True):
             sample = self._read(index, key, corrupt)
@@ -74,12 +80,14 @@ class Batches:
                 sample = self._next_good(index, request.epoch, corrupt)
             if sample is not None:
                 samples.append(sample)
+                ids.append(index)
         if not samples and self.fill:
             sample = self._next_good(int(request.indices[-1]), request.epoch, [*corrupt, "the only sample"])
             return Batch(self.collate([sample]), 0, 0.0, corrupt)
         if not samples:
             return Batch(None, 0, 0.0, corrupt)
-        return Batch(self.collate(samples), min(request.count, len(samples)), request.weight, corrupt)
+        count = min(request.count, len(samples))
+        return Batch(self.collate(samples), count, request.weight, corrupt, ids=ids)
 
     def _read(self, index: int, key: int, corrupt: list[str]) -> Any | None:
         seed_sample(key)

@@ -14,18 +14,17 @@ from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSample
 from manyheads.runner.data.torchvision import rank as torchvision_files
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, locate
+from manyheads.runner.run.locate import arguments_of, call, locate
 from manyheads.runner.task.base.rank import Task
 
 # Every option's keys, not its class's.
-LOADING = ("_target_", "batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
+LOADING = ("batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
 
 
 def build_data(section: dict[str, Any]) -> Data:
     """The data option; a class of the user's own is wrapped in ``Custom``."""
     kind = locate("data", section["_target_"])
-    options = {key: value for key, value in section.items() if key not in LOADING}
-    name = options.pop("name")
+    options, name = arguments_of("data", section, without=(*LOADING, "name")), section["name"]
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         return call("data", section["_target_"], Custom, kind, **options)
     if "name" in inspect.signature(kind).parameters:

@@ -11,7 +11,7 @@ from manyheads.runner.checkpoint.rank import load, load_model
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.pretrained import load_file
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, locate, signature
+from manyheads.runner.run.locate import arguments_of, call, locate, signature
 
 
 def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -19,8 +19,8 @@ def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
 
     dtype: of the weights; random ones are the same numbers in each.
     """
-    section = dict(config["model"])
-    target, name, pretrained = section.pop("_target_"), section.pop("name"), section.pop("pretrained")
+    target, name, section = config["model"]["_target_"], config["model"]["name"], arguments_of("model", config["model"])
+    pretrained = section.pop("pretrained")
     kind = locate("model", target)
     accepts = signature(kind).parameters
     classes = section.pop("num_classes")

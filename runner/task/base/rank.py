@@ -23,6 +23,9 @@ class Task(nn.Module):
     metrics: Sequence[Metric] = ()
     monitor: str = "loss"
 
+    def __init__(self) -> None:
+        super().__init__()  # without arguments, so that an unknown key is refused
+
     def inputs(self, batch: Any) -> Any:
         """What the model is called with: a dict as keywords, a tuple or list as several arguments, else one."""
         return batch[0]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, locate, signature
+from manyheads.runner.run.locate import arguments_of, call, locate, signature
 from manyheads.runner.task.base.rank import Task
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ REDUCTIONS = ("sum", "mean")
 
 def build_task(config: dict[str, Any], data: "Data") -> Task:
     """The task, which is given ``loss`` and ``data`` where its class takes them. Raises ConfigurationError."""
-    section = {key: value for key, value in config["task"].items() if key not in ("name", "_option_")}
-    target = section.pop("_target_")
+    target, section = config["task"]["_target_"], arguments_of("task", config["task"])
     kind = locate("task", target)
     accepts = signature(kind).parameters
     if "loss" in accepts:
@@ -34,8 +33,7 @@ def build_task(config: dict[str, Any], data: "Data") -> Task:
 
 def build_loss(config: dict[str, Any]) -> nn.Module:
     """The loss, with trainer.label_smoothing where its class knows that. Raises ConfigurationError."""
-    section = dict(config["loss"])
-    target = section.pop("_target_")
+    target, section = config["loss"]["_target_"], arguments_of("loss", config["loss"], without=())
     kind = locate("loss", target)
     smoothing = config["trainer"]["label_smoothing"]
     if smoothing:
