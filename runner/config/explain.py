@@ -5,7 +5,7 @@ import traceback
 
 from hydra.errors import OverrideParseException
 
-from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options, unknown_key
+from manyheads.runner.config.lookup import NAMED, OWN, Folders, no_such_option, options, unknown_key
 from manyheads.runner.option.declared import GROUPS
 
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
@@ -30,7 +30,7 @@ def explain(error: Exception, folders: Folders = OWN) -> str:
         group, name = found.groups()
         if group == "experiment" and name in options(group, folders):
             return NOT_OVER_SAVED
-        if group in (*GROUPS, "experiment"):
+        if group in (*GROUPS, *NAMED, "experiment"):
             return no_such_option(group, name, folders)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
         key = found.group(1) or found.group(2)

@@ -23,7 +23,9 @@ RULES: dict[str, Rule] = {
     "checkpoint.keep": whole(0),
     "checkpoint.load": TEXT,
     "checkpoint.resume": TEXT,
-    "checkpoint.monitor": choice("val_acc1", "val_acc5", "val_loss"),
+    "checkpoint.monitor": Rule(
+        "auto, or what an evaluation measures, such as val_loss", lambda v: v == "auto" or str(v).startswith("val_")
+    ),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from hydra.core.config_store import ConfigStore
 
-from manyheads.runner.config.lookup import CONF, SECTIONS, option_of
+from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, option_of
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.old_configs import renewed
@@ -23,8 +23,9 @@ def read_saved(path: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(content, dict) or "defaults" in content:
         return None
-    sections = [*(content.get(group) for group in GROUPS), *(content.get(name, {}) for name in SECTIONS)]
-    return renewed(content) if all(isinstance(section, dict) for section in sections) else None
+    saved = renewed(content)
+    sections = [*(saved.get(group) for group in GROUPS), *(saved.get(name, {}) for name in SECTIONS)]
+    return saved if all(isinstance(section, dict) for section in sections) else None
 
 
 def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
@@ -43,7 +44,8 @@ def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
     defaults: list[Any] = []
     for entry in base.pop("defaults"):
         group = next(iter(entry)) if isinstance(entry, dict) else entry
-        if not group.startswith("optional "):  # what it laid over the groups is in the saved config already
+        # What those laid over the groups is in the saved config already, and so is what is named.
+        if not group.startswith("optional ") and group not in NAMED:
             defaults.append({group: NAME} if group in kept else entry)
     rest = {key: value for key, value in saved.items() if key not in GROUPS}
     sections = {name: {**base[name], **saved.get(name, {})} for name in SECTIONS if name != "loss"}

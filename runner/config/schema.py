@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.lookup import (
     CONF,
+    NAMED,
     OWN,
     SECTIONS,
     Folders,
@@ -41,7 +42,7 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None
     base = read(CONF / "config.yaml")
-    _check_names("", config, ["seed", *SECTIONS, *GROUPS])
+    _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED])
     _check_values("", {"seed": config.setdefault("seed", base["seed"])}, base, RULES)
     for name in SECTIONS:
         section = _completed(name, config, base[name])
@@ -54,6 +55,9 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
         if declares.has_own_class:
             _check_own_name(group, section, option, folders)
         _check_section(group, section, option or {}, declares.all_rules(), folders, open_keys=option is None)
+    for name in NAMED:
+        config[name] = config.get(name) or {}
+        _check_named(name, config[name])
     return config
 
 
@@ -121,6 +125,21 @@ def _check_section(
     if not open_keys and default.get("_target_") != "???":
         _check_names(name, section, list(default), folders)
     _check_values(name, section, default, rules)
+
+
+def _check_named(section: str, entries: Any) -> None:
+    """Each entry has a name that can be a column or a key, and says its class."""
+    if not isinstance(entries, dict):
+        raise ConfigurationError(f"{section}={shown(entries)}: allowed are names below {section}, each a mapping.")
+    for name, entry in entries.items():
+        key = f"{section}.{name}"
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ConfigurationError(f"{key}: {name} is no name. Allowed: letters, digits and underscores.")
+        if not isinstance(entry, dict) or entry.get("_target_") is None:
+            raise ConfigurationError(
+                f"{key}={shown(entry)} says no class. Set +{key}._target_=<class>, or leave it out with ~{key}."
+            )
+        _check_values(key, entry, {}, {})
 
 
 def _check_own_name(group: str, section: dict[str, Any], option: dict[str, Any] | None, folders: Folders) -> None:

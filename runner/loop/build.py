@@ -9,13 +9,13 @@ from torch import nn
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.rank.build import build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance, Loader
-from manyheads.runner.logger.csv.rank import Files, Recorder
-from manyheads.runner.logger.terminal.rank import Display, Terminal
 from manyheads.runner.loop.header import header
-from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.observers import build_callbacks, build_reporter
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
-from manyheads.runner.model.rank.build import build_loss, build_model
+from manyheads.runner.metrics.base import Metric
+from manyheads.runner.model.rank.build import build_model
 from manyheads.runner.optimizer.rank import build_optimizer
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
@@ -23,9 +23,10 @@ from manyheads.runner.random.rank.determinism import set_deterministic
 from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.locate import instantiate, locate
+from manyheads.runner.run.locate import instantiate, instantiate_named, locate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.task.rank.build import build_task
 
 Config = dict[str, Any]
 
@@ -69,7 +70,8 @@ def build(
             on_model(model)
         parameters = sum(p.numel() for p in model.parameters())
         update, loaders, settings = _assemble(config, parallel, precision, data, model)
-        reporter = build_reporter(config, parallel, folder, state, is_silent=is_silent)
+        callbacks = [] if is_silent else build_callbacks(config, parallel)
+        reporter = build_reporter(config, parallel, update.scores, folder, state, is_silent=is_silent)
     except BaseException:
         precision.close()
         raise
@@ -79,7 +81,13 @@ def build(
         header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
     )
     return Trainer(
-        update=update, train=train, evaluation=evaluation, settings=settings, reporter=reporter, heartbeat=heartbeat
+        update=update,
+        train=train,
+        evaluation=evaluation,
+        settings=settings,
+        reporter=reporter,
+        heartbeat=heartbeat,
+        callbacks=callbacks,
     )
 
 
@@ -99,16 +107,19 @@ def _assemble(
     model = parallel.wrap_model(model)
     if (mode := config["trainer"]["compile"]) != "none":
         model.compile(mode=mode)  # in place, so that the weights keep their names
-    loss = build_loss(config).to(device=parallel.device, dtype=precision.dtype)
+    task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
+    metrics = {name: {"name": name, **section} for name, section in config["metrics"].items()}
+    added = instantiate_named("metrics", metrics, Metric)
+    scores = Scores(task, [*added.values()], monitor=config["checkpoint"]["monitor"])
     entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
-    train, evaluation = build_loaders(config, data, parallel, entrance)
+    train, evaluation = build_loaders(config, data, task, parallel, entrance)
     settings = build_settings(config["trainer"], train.updates)
     schedule: Schedule = instantiate(
         "scheduler", config["scheduler"], optimizer, updates_per_epoch=train.updates, total_updates=settings.total_steps
     )
     update = Update(
         model=model,
-        loss=loss,
+        scores=scores,
         optimizer=optimizer,
         schedule=schedule,
         parallel=parallel,
@@ -117,20 +128,6 @@ def _assemble(
         on_nan=config["trainer"]["on_nan"],
     )
     return update, (train, evaluation), settings
-
-
-def build_reporter(
-    config: Config, parallel: Parallel, folder: RunFolder, state: dict[str, Any] | None, *, is_silent: bool = False
-) -> Reporter:
-    """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
-    recorder, display = Recorder(), Display()
-    if parallel.rank == 0 and not is_silent:
-        display = Terminal()
-        if not config["trainer"]["evaluate_only"]:
-            position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
-            recorder = Files(folder, position=position, step=step)
-    epochs, monitor = config["trainer"]["epochs"], config["checkpoint"]["monitor"]
-    return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, monitor=monitor)
 
 
 def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:

@@ -1,39 +1,50 @@
-"""Loss and accuracies over every sample of the evaluation split, each counted once."""
+"""Loss and metrics over every sample of the evaluation split, each counted once."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
+from manyheads.runner.callbacks.base import Callback
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
 from manyheads.runner.loop.update import Update
+from manyheads.runner.parallel.base.rank import Passed
 from manyheads.runner.run.heartbeat import Heartbeat
 
 INTERVAL = 50  # batches between two reductions, at each of which all ranks may stop together
 
 
 class Evaluation:
-    """Evaluates this rank's share with what ``update`` trains."""
+    """Evaluates this rank's share with what ``update`` trains; ``callbacks`` see each batch."""
 
-    def __init__(self, *, update: Update, loader: Loader, reporter: Reporter, heartbeat: Heartbeat, stop: Stop):
-        self.update, self.loader = update, loader
+    def __init__(
+        self,
+        *,
+        update: Update,
+        loader: Loader,
+        reporter: Reporter,
+        heartbeat: Heartbeat,
+        stop: Stop,
+        callbacks: Sequence[Callback] = (),
+    ):
+        self.update, self.loader, self.callbacks = update, loader, callbacks
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
 
     def run(self) -> tuple[dict[str, Any], int] | None:
         """The row's val_ columns and the number of unreadable samples; None when asked to stop meanwhile."""
         started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
         parallel.share_buffers(update.model)
-        model, meter = parallel.evaluated(update.model).eval(), Meter(parallel)
+        model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)
         with torch.no_grad():
             for number, batch in enumerate(self.loader.epoch(0), 1):
-                if batch.count:
-                    with update.precision.autocast():
-                        logits = model(batch.inputs)
-                        loss = update.loss(logits, batch.targets)
-                    meter.add(loss, logits, batch.targets, batch.count)
+                if (batch.count or parallel.evaluates_together) and (passed := self._pass(model, batch)):
+                    meter.add(passed)
                 meter.note_corrupt(len(batch.corrupt))
                 self.reporter.corrupt(batch.corrupt)
                 self.heartbeat.beat()
@@ -45,5 +56,13 @@ class Evaluation:
                     self.stop.hear(flags)
                     if self.stop.signal is not None and not is_last:
                         return None
-        columns = {"val_seconds": time.perf_counter() - started, **total.means("val"), "val_samples": int(total.count)}
+        scores = update.scores.of("val", total)
+        columns = {"val_seconds": time.perf_counter() - started, **scores, "val_samples": int(total.count)}
         return columns, int(total.corrupt)
+
+    def _pass(self, model: nn.Module, batch: Batch) -> Passed | None:
+        def look(outputs: Any) -> None:
+            for callback in self.callbacks:
+                callback.on_evaluation_batch(outputs, batch.content, batch.ids)
+
+        return self.update.evaluate(model, batch, on_outputs=look if self.callbacks else None)

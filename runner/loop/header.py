@@ -4,11 +4,9 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.config.complete import batch_per_rank
 from manyheads.runner.optimizer.rank import scaled_lr
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -20,21 +18,28 @@ def header(
     *,
     parameters: int,
     samples: tuple[int, int],
-    classes: int,
+    classes: int | None,
 ) -> dict[str, str]:
     """Names and texts. parameters: of the model; samples: of training and evaluation."""
-    batch_size, share = config["data"]["batch_size"], batch_per_rank(config)
-    micro_batches = counted(config["trainer"]["grad_accumulation"], "micro-batch", "micro-batches")
+    batch_size, accumulation, shares = (
+        config["data"]["batch_size"],
+        config["trainer"]["grad_accumulation"],
+        parallel.data_size,
+    )
+    micro_batches = counted(accumulation, "micro-batch", "micro-batches")
+    of = "rank" if shares == parallel.world_size else "share"
     threads = counted(config["launcher"]["threads_per_rank"], "CPU thread")
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
         "run": str(folder),
         "model": f"{config['model']['name']}, {parameters:,} parameters",
-        "data": f"{config['data']['name']}, {sizes}, {classes} classes",
+        "data": f"{config['data']['name']}, {sizes}" + (f", {classes} classes" if classes else ""),
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",
-        "batch": " x ".join([f"{batch_size} = {counted(ranks(config), 'rank')}", f"{share} samples", micro_batches]),
+        "batch": " x ".join(
+            [f"{batch_size} = {counted(shares, of)}", f"{batch_size // (shares * accumulation)} samples", micro_batches]
+        ),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
     }
 

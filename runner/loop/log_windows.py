@@ -12,6 +12,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.clock import Clock, Lap
 from manyheads.runner.loop.meter import Meter, Sums
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.update import Made
 from manyheads.runner.parallel.base.rank import Parallel
 
@@ -39,8 +40,8 @@ class Window(NamedTuple):
 class LogWindows:
     """Counts and times of the training updates on this rank, and what all ranks' come to."""
 
-    def __init__(self, *, parallel: Parallel, breakdown: Breakdown):
-        self.meter, self.clock, self.breakdown = Meter(parallel), Clock(parallel.device), breakdown
+    def __init__(self, *, parallel: Parallel, scores: Scores, breakdown: Breakdown):
+        self.meter, self.clock, self.breakdown = Meter(parallel, scores), Clock(parallel.device), breakdown
         self._parallel = parallel
         self.updates = 0  # in the open window
         self._closed: list[tuple[Lap, Row | None]] = []
@@ -49,9 +50,10 @@ class LogWindows:
     def add(self, batches: list[Batch], made: Made) -> None:
         """Count an update."""
         self.updates += 1
-        for batch, (loss, outputs) in zip(batches, made.passes, strict=True):
-            if batch.count and not made.is_skipped:
-                self.meter.add(loss, outputs, batch.targets, batch.count)
+        for passed in made.passes:
+            if passed.samples and not made.is_skipped:
+                self.meter.add(passed)
+        for batch in batches:
             if batch.corrupt:
                 self.meter.note_corrupt(len(batch.corrupt))
 
@@ -72,9 +74,9 @@ class LogWindows:
     def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[Window], dict[str, float]]:
         """The closed windows with the sums of all ranks, and ``flags`` added up over all ranks.
 
-        ``whole``: accuracies too, which may otherwise follow with a later call.
+        ``whole``: statistics too, which may otherwise follow with a later call.
         """
-        found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, judge=whole)
+        found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
         self._at_once = int(heard[AT_ONCE])
         closed, self._closed = self._closed, []
         return [Window(sums, lap, row) for (lap, row), sums in zip(closed, found, strict=True)], heard

@@ -1,33 +1,30 @@
 """Sums and counts on the device; ranks are added up once per interval, and only then divided."""
 
 import time
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.data.rank.structure import tensors_in
+from manyheads.runner.loop.scores import Scores, Statistics
+from manyheads.runner.parallel.base.rank import Parallel, Passed
 
-BOUND = 2**24  # logits kept for counting later; 64 MB in fp32
-PATIENCE = 100  # batches kept for counting later
-JUDGE_SECONDS = 0.25  # as often as the terminal shows an accuracy
-PLACES = 5
+BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
+PATIENCE = 100  # batches kept for adding up later
+ADD_UP_SECONDS = 0.25  # as often as the terminal shows a metric
 
 
 @dataclass
 class Sums:
     """Plain numbers, over the samples and updates of all ranks; seconds are summed over ranks too.
 
-    judged: samples whose targets are class numbers, so that they have an accuracy. sampled_*: runner/loop/breakdown.py.
+    count: samples; counted: what the loss is averaged over, such as tokens. sampled_*: runner/loop/breakdown.py.
     """
 
     loss: float = 0.0
     count: float = 0.0
-    correct1: float = 0.0
-    correct5: float = 0.0
-    judged: float = 0.0
+    counted: float = 0.0
     corrupt: float = 0.0
     seconds: float = 0.0
     data_seconds: float = 0.0
@@ -36,42 +33,31 @@ class Sums:
     sampled_communication: float = 0.0
     sampled_optimizer: float = 0.0
     sampled_logging: float = 0.0
+    statistics: Statistics = field(default_factory=dict)
 
     def add(self, other: "Sums") -> None:
         for name in NAMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.add_statistics(other.statistics)
+
+    def add_statistics(self, other: Statistics) -> None:
+        for name, value in other.items():
+            self.statistics[name] = self.statistics[name] + value if name in self.statistics else value
 
     def values(self) -> list[float]:
-        """In the order of the fields."""
-        return [*self.__dict__.values()]
+        """All but the statistics, in the order of NAMES."""
+        return [getattr(self, name) for name in NAMES]
 
-    def means(self, prefix: str) -> dict[str, Any]:
-        """Loss and accuracies in percent; an accuracy is None where the targets are no class numbers."""
-
-        def share(part: float, whole: float, scale: float = 1.0) -> float | None:
-            return scale * part / whole if whole else None
-
-        return {
-            f"{prefix}_loss": share(self.loss, self.count),
-            f"{prefix}_acc1": share(self.correct1, self.judged, 100),
-            f"{prefix}_acc5": share(self.correct5, self.judged, 100),
-        }
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Sums":
+        """What ``asdict`` gave; of an older run, whose statistics are fields of their own."""
+        own = {name: value for name, value in state.items() if name in (*NAMES, "statistics")}
+        older = {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items() if name not in own}
+        counted = own.get("counted", own["count"])
+        return cls(**{**own, "counted": counted, "statistics": own.get("statistics", older)})
 
 
-NAMES = tuple(field.name for field in fields(Sums))
-
-
-class Seen(NamedTuple):
-    """What one update, or one batch of an evaluation, leaves behind: see Meter.add."""
-
-    loss: Tensor
-    logits: Tensor
-    targets: Tensor
-    samples: int
-
-    @property
-    def is_judged(self) -> bool:
-        return self.logits.ndim == 2 and self.targets.ndim == 1 and not self.targets.is_floating_point()
+NAMES = tuple(field.name for field in fields(Sums) if field.name != "statistics")
 
 
 class Meter:
@@ -81,90 +67,73 @@ class Meter:
     what small models ask for.
     """
 
-    def __init__(self, parallel: Parallel):
-        self._parallel = parallel
-        self._seen: list[Seen] = []
+    def __init__(self, parallel: Parallel, scores: Scores):
+        self._parallel, self._scores = parallel, scores
+        self._passed: list[Passed] = []
         self._limit = PATIENCE
-        self._summed = 0  # of those seen the losses of so many have been added up
-        self._judged_at = time.monotonic()
+        self._summed = 0  # of those passed the losses of so many have been added up
+        self._added_up_at = time.monotonic()
         self._open = Sums()
-        self._closed: list[tuple[Sums, int]] = []  # with the number of those seen when it was closed
+        self._closed: list[tuple[Sums, int]] = []  # with the number of those passed when it was closed
 
-    def add(self, loss: Tensor, logits: Tensor, targets: Tensor, count: int) -> None:
-        """loss: () mean over the ``count`` samples; logits: (count, classes); targets: (count,). No gradients."""
-        if not self._seen:
-            self._limit = min(PATIENCE, 1 + BOUND // max(1, logits.numel()))
-        self._seen.append(Seen(loss, logits, targets, count))
-        if len(self._seen) >= self._limit:
-            self._add_up()
-            self._judge()
+    def add(self, passed: Passed) -> None:
+        """A forward pass; where several ranks have the same samples, only one of them counts."""
+        if not self._parallel.counts_samples:
+            return
+        if not self._passed:
+            size = sum(tensor.numel() for tensor in tensors_in(passed.observed))
+            self._limit = min(PATIENCE, 1 + BOUND // max(1, size))
+        self._passed.append(passed)
+        if len(self._passed) >= self._limit:
+            self._add_losses()
+            self._add_statistics()
 
     def note_corrupt(self, count: int) -> None:
-        self._open.corrupt += count
+        self._open.corrupt += count * self._parallel.counts_samples
 
     def close(self, **seconds: float) -> None:
         """An interval ends here. ``seconds``: fields of its Sums."""
         for name, value in seconds.items():
             setattr(self._open, name, value)
-        self._closed.append((self._open, len(self._seen)))
+        self._closed.append((self._open, len(self._passed)))
         self._open = Sums()
 
-    def collect(self, flags: dict[str, float], *, judge: bool = True) -> tuple[list[Sums], dict[str, float]]:
+    def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[Sums], dict[str, float]]:
         """Sums over all ranks of each interval that has been closed, and of ``flags``. Waits for the device.
 
-        ``judge``: whether accuracies must be complete; else they may follow with a later call.
+        ``whole``: whether statistics must be complete; else they may follow with a later call.
         """
-        self._add_up()
-        if judge or time.monotonic() - self._judged_at > JUDGE_SECONDS:
-            self._judge()
-        own = [value for sums, _ in self._closed for value in sums.values()]
-        numbers = torch.tensor([*own, *flags.values()], dtype=torch.float64).to(self._parallel.device)
-        found = self._parallel.reduce(numbers).tolist()
+        self._add_losses()
+        if whole or time.monotonic() - self._added_up_at > ADD_UP_SECONDS:
+            self._add_statistics()
+        closed, self._closed = [sums for sums, _ in self._closed], []
+        numbers = torch.tensor([*(v for s in closed for v in s.values()), *flags.values()], dtype=torch.float64)
+        statistics = [self._scores.flatten(sums.statistics) for sums in closed]
+        found = self._parallel.reduce(torch.cat([numbers, *statistics]).to(self._parallel.device)).cpu()
+        plain, rest = found[: len(numbers)].tolist(), found[len(numbers) :]
         width = len(NAMES)
-        intervals = [Sums(*found[start : start + width]) for start in range(0, len(own), width)]
-        self._closed = []
-        return intervals, dict(zip(flags, found[len(own) :], strict=True))
+        intervals = [Sums(*plain[start : start + width]) for start in range(0, width * len(closed), width)]
+        for sums, row in zip(intervals, rest.chunk(len(closed)) if len(rest) else (), strict=False):
+            sums.statistics = self._scores.unflatten(row)
+        return intervals, dict(zip(flags, plain[width * len(closed) :], strict=True))
 
-    def _add_up(self) -> None:
-        """The losses; what was seen stays for ``_judge``."""
-        if self._summed == len(self._seen):
+    def _add_losses(self) -> None:
+        """What was passed stays for ``_add_statistics``."""
+        if self._summed == len(self._passed):
             return
-        losses = iter(torch.stack([seen.loss for seen in self._seen[self._summed :]]).tolist())
-        for sums, end in [*self._closed, (self._open, len(self._seen))]:
-            for seen in self._seen[self._summed : end]:
-                sums.loss += next(losses) * seen.samples
-                sums.count += seen.samples
+        losses = iter(torch.stack([each.loss for each in self._passed[self._summed :]]).tolist())
+        for sums, end in [*self._closed, (self._open, len(self._passed))]:
+            for each in self._passed[self._summed : end]:
+                sums.loss += next(losses) * each.scale
+                sums.count += each.samples
+                sums.counted += each.counted
             self._summed = max(self._summed, end)
 
-    def _judge(self) -> None:
-        """The accuracies, into the last interval that has been closed, and forget what was seen."""
-        judged = [seen for seen in self._seen if seen.is_judged]
+    def _add_statistics(self) -> None:
+        """Into the last interval that has been closed, and forget what was passed."""
         sums = self._closed[-1][0] if self._closed else self._open
-        if judged:
-            targets = torch.cat([seen.targets for seen in judged])
-            found = places(torch.cat([seen.logits for seen in judged]), targets).tolist()
-            sums.correct1 += found[0]
-            sums.correct5 += sum(found)
-            sums.judged += len(targets)
-        self._seen, self._summed = [], 0
+        if self._passed:
+            sums.add_statistics(self._scores.add_up([each.observed for each in self._passed]))
+        self._passed, self._summed = [], 0
         self._closed = [(sums, 0) for sums, _ in self._closed]
-        self._judged_at = time.monotonic()
-
-
-def places(logits: Tensor, targets: Tensor) -> Tensor:
-    """Samples whose class comes first, second, ... fifth: (5,). Of equal logits the first class leads.
-
-    logits: (N, classes); targets: (N,). Comparing is several times quicker than sorting (topk), and for NaN it says no.
-    """
-    classes, own = logits.shape[1], targets[:, None]
-    numbers, first = _numbers(classes, logits.device)
-    score = logits.gather(1, own)
-    behind = (logits < score) | ((logits == score) & (numbers >= own))  # itself included
-    return (behind.sum(1, keepdim=True) == first).sum(0)
-
-
-@lru_cache
-def _numbers(classes: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The classes' numbers, and how many are behind each place, itself included."""
-    behind = [classes - place if place < classes else -1 for place in range(PLACES)]
-    return torch.arange(classes, device=device), torch.tensor(behind, device=device)
+        self._added_up_at = time.monotonic()

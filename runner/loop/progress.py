@@ -69,4 +69,5 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Progress":
-        return cls(**{**state, "interval": Sums(**state["interval"]), "sums": Sums(**state["sums"])})
+        sums = {name: Sums.from_state(state[name]) for name in ("interval", "sums")}
+        return cls(**{**state, **sums})

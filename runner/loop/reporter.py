@@ -1,29 +1,29 @@
 """Turns the loop's numbers into rows for the files and lines for the terminal. Rank 0's does; the others' is mute."""
 
 import logging
-import math
 import resource
 from typing import Any
 
 import torch
 
-from manyheads.runner.logger.csv.columns import SCORES
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.base.rank import Parallel
 
 log = logging.getLogger(__name__)
+SPLITS = ("train", "val")
 
 
 class Reporter:
-    """``monitor``: the metric that makes an epoch the best; val_loss is best when lowest."""
+    """``scores``: what is measured, and which of it makes an epoch the best."""
 
-    def __init__(self, *, recorder: Recorder, display: Display, parallel: Parallel, epochs: int, monitor: str):
+    def __init__(self, *, recorder: Recorder, display: Display, parallel: Parallel, epochs: int, scores: Scores):
         self.recorder, self.display, self.parallel = recorder, display, parallel
-        self.epochs, self.monitor = epochs, monitor
+        self.epochs, self.scores = epochs, scores
 
     def start(self, progress: Progress, *, total: int) -> None:
         self.display.start(done=progress.step, total=total)
@@ -34,12 +34,12 @@ class Reporter:
     def interval(self, progress: Progress, *, step: int, lr: float, grad_norm: float) -> None:
         """A row of steps.csv over the updates since the last row, up to ``step``."""
         sums = progress.interval
-        means = sums.means("train")
+        means = self.scores.of("train", sums)
         row = {
             "epoch": progress.epoch + 1,
             "step": step,
             "samples": progress.samples,
-            "loss": means["train_loss"] if sums.count else float("nan"),
+            "loss": means["train_loss"] if sums.counted else float("nan"),
             "lr": lr,
             "grad_norm": grad_norm,
             "samples_per_second": sums.count * self.parallel.world_size / sums.seconds,
@@ -47,20 +47,20 @@ class Reporter:
         }
         progress.interval = Sums()
         self.recorder.step(row)
-        self.display.interval(row, means["train_acc1"])
+        self.display.interval(row, self.scores.live(means))
 
-    def epoch(self, progress: Progress, seconds: float, measured: dict[str, Any]) -> bool:
-        """A row of epochs.csv; says whether this epoch is the best so far. ``seconds``: of the slowest rank.
+    def epoch(self, progress: Progress, seconds: float, measured: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """A row of epochs.csv, and whether this epoch is the best so far. ``seconds``: of the slowest rank.
 
         checkpoint_seconds: of the checkpoints since the row before, the one at that epoch's end included.
         """
-        empty = dict.fromkeys(("val_seconds", "val_loss", "val_acc1", "val_acc5", "val_samples"))
+        empty = dict.fromkeys(("val_seconds", *self.scores.names("val"), "val_samples"))
         row = {
             "epoch": progress.epoch + 1,
             "step": progress.step,
             "started": progress.started,
             "train_seconds": seconds,
-            **progress.sums.means("train"),
+            **self.scores.of("train", progress.sums),
             **empty,
             **measured,
             "samples_per_second": progress.sums.count / seconds,
@@ -68,10 +68,14 @@ class Reporter:
             **{f"{part}_seconds": part_seconds for part, part_seconds in parts(progress.sums, seconds).items()},
             "checkpoint_seconds": progress.checkpoint_seconds,
         }
-        progress.metrics = {name: row[name] for name in (*SCORES, "val_samples")}
+        names = (*self.scores.names("train"), *self.scores.names("val"), "val_samples")
+        progress.metrics = {name: row[name] for name in names}
         self.recorder.epoch(row)
-        self.display.epoch(row, epochs=self.epochs)
-        return self._is_best(progress, row)
+        self.display.epoch(row, epochs=self.epochs, scores={split: self.scores.line(split, row) for split in SPLITS})
+        is_best = self.scores.is_better(row, progress.best)
+        if is_best:
+            progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
+        return row, is_best
 
     def close(self) -> None:
         """The live line goes, the files are complete. Safe to call twice."""
@@ -81,14 +85,6 @@ class Reporter:
     def corrupt(self, paths: list[str]) -> None:
         for path in paths:
             log.warning("left out, since it cannot be read: %s", path)
-
-    def _is_best(self, progress: Progress, row: dict[str, Any]) -> bool:
-        value, best = row[self.monitor], progress.best
-        sign = -1 if self.monitor == "val_loss" else 1
-        if value is None or math.isnan(value) or (best is not None and sign * value <= sign * best[self.monitor]):
-            return False
-        progress.best = {name: row[name] for name in ("epoch", "val_loss", "val_acc1", "val_acc5")}
-        return True
 
 
 def peak_memory_mb(device: torch.device) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.header import device_name
@@ -30,24 +31,34 @@ class Session:
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
         trainer, reporter = self.trainer, self.trainer.reporter
-        seed_everything(seed + 1 + self.parallel.rank)  # what the model draws, as for dropout, differs between ranks
+        # What the model draws, as for dropout, differs between ranks that have different samples.
+        seed_everything(seed + 1 + self.parallel.data_rank)
         try:
             self.update.prime(trainer.train.example)
             if state is not None:
                 self.restore(state, seed=seed)
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
+            self.start()
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
+            self.conclude()
         finally:
             reporter.close()
-        self.conclude()
 
     def evaluate(self) -> None:
         """Evaluate the loaded weights, train nothing."""
         trainer = self.trainer
+        self.start()
         measured = trainer.evaluate()
         if measured is not None:
             trainer.progress.metrics = measured
         self.conclude()
+
+    def start(self) -> None:
+        """Tell the callbacks that the run begins, or is resumed."""
+        parallel, step = self.parallel, self.trainer.progress.step
+        model, config = parallel.unwrap(self.update.model), self.folder.read_config() if self.trainer.callbacks else {}
+        for callback in self.trainer.callbacks:
+            callback.on_start(RunContext(self.folder.path, config, model, parallel.rank, parallel.world_size, step))
 
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
         """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""
@@ -57,24 +68,24 @@ class Session:
         if len(state["rng"]) == self.parallel.world_size:
             set_state(state["rng"][self.parallel.rank])
         else:  # other ranks than before: new streams, the same in every such attempt
-            seed_everything(seed + 1 + self.parallel.rank + trainer.progress.step)
+            seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
     def load(self, state: dict[str, Any]) -> None:
         """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
         update, precision = self.update, self.update.precision
-        model = self.parallel.unwrap(update.model)
-        load_model(model, state["model"], state["source"])
-        precision.weights_loaded(model, state["model"])
-        load_optimizer(update.optimizer, state["optimizer"], state["source"])
+        model, weights = self.parallel.unwrap(update.model), self.parallel.split_tensors(state["model"])
+        load_model(model, weights, state["source"])
+        precision.weights_loaded(model, weights)
+        load_optimizer(update.optimizer, self.parallel.split_optimizer(state["optimizer"]), state["source"])
         self.parallel.restored(update.model, update.optimizer)
         if state["precision"].keys() == precision.state_dict().keys():  # else it was of another precision
             precision.load_state_dict(state["precision"])
 
     def learned(self) -> dict[str, Any]:
-        """All that updates have changed, but for how far they have come."""
+        """All that updates have changed, but for how far they have come; of the whole model, on every rank."""
         return {
             "model": self.weights(),
-            "optimizer": self.update.optimizer.state_dict(),
+            "optimizer": self.parallel.gather_optimizer(self.update.optimizer.state_dict()),
             "precision": self.update.precision.state_dict(),
         }
 
@@ -84,26 +95,39 @@ class Session:
         at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
-        started, rng = time.perf_counter(), self.parallel.gather(get_state())
+        started, rng, learned = time.perf_counter(), self.parallel.gather(get_state()), self.learned()
         if self.parallel.rank == 0:
             state = {
-                **self.learned(),
+                **learned,
                 "scheduler": {"step": progress.step},  # learning rates are a function of the update's number
                 "progress": progress.state_dict(),
                 "rng": rng,
                 "tables": trainer.reporter.recorder.position(),
             }
             self.checkpoints.save(state, step=progress.step, best=best)
+        for callback in trainer.callbacks:
+            callback.on_checkpoint(self.folder.last_checkpoint)
         trainer.heartbeat.beat()
         progress.checkpoint_seconds += time.perf_counter() - started
 
     def conclude(self, **findings: Any) -> None:
         """Rank 0 writes result.json, ``findings`` included, and shows the table."""
-        progress, stopped = self.trainer.progress, self.trainer.stop.signal
+        weights = self.weights()
         memory = self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()])
-        if self.parallel.rank > 0:
-            return
-        result = {
+        reporter = self.trainer.reporter
+        result = self._result(weights, memory, **findings) if self.parallel.rank == 0 else {}
+        if self.parallel.rank == 0:
+            self.folder.write_json(self.folder.result, result)
+            reporter.recorder.end(result)
+            reporter.display.stop()
+            reporter.display.table(*summary(result, self.update.scores, self.folder))
+        for callback in self.trainer.callbacks:
+            callback.on_end(result)
+
+    def _result(self, weights: dict[str, Tensor], memory: list[list[float]], **findings: Any) -> dict[str, Any]:
+        """What rank 0 knows of result.json. ``memory``: peaks by rank and device."""
+        progress, stopped, scores = self.trainer.progress, self.trainer.stop.signal, self.update.scores
+        return {
             "status": "completed" if stopped is None else "interrupted",
             "signal": stopped,
             "epochs": progress.epoch,
@@ -117,22 +141,21 @@ class Session:
             "metrics": progress.metrics,
             "objective": self.objective(),
             "best": progress.best,
-            "weights_sha256": weights_sha256(self.weights()),
+            "scores": scores.describe(),
+            "weights_sha256": weights_sha256(weights),
             "corrupt_samples": progress.corrupt,
             "skipped_steps": progress.skipped,
             **findings,
         }
-        self.folder.write_json(self.folder.result, result)
-        self.trainer.reporter.display.table(*summary(result, self.folder))
 
     def weights(self) -> dict[str, Tensor]:
-        """What was trained, under the user's own names."""
-        return self.update.precision.weights(self.parallel.unwrap(self.update.model))
+        """What was trained, of the whole model, on every rank, under the user's own names."""
+        return self.parallel.gather_tensors(self.update.precision.weights(self.parallel.unwrap(self.update.model)))
 
     def objective(self) -> float | None:
         """The monitored metric of the best epoch, or of the evaluation."""
-        monitor = self.trainer.reporter.monitor
-        return (self.trainer.progress.best or self.trainer.progress.metrics).get(monitor)
+        progress = self.trainer.progress
+        return (progress.best or progress.metrics).get(self.update.scores.monitor)
 
 
 @operations_named()

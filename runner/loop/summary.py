@@ -3,18 +3,19 @@
 import signal
 from typing import Any
 
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def summary(result: dict[str, Any], folder: RunFolder) -> tuple[str, dict[str, str]]:
+def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[str, dict[str, str]]:
     """Title and rows of the table at the end."""
     title = (
         "completed" if result["status"] == "completed" else f"interrupted by {signal.Signals(result['signal']).name}"
     )
     rows = {}
     if result["best"]:
-        rows["best"] = f"epoch {result['best']['epoch']}: {_measured(result['best'])}"
-    rows["last" if result["best"] else "metrics"] = _measured(result["metrics"])
+        rows["best"] = f"epoch {result['best']['epoch']}: {_measured(scores, result['best'])}"
+    rows["last" if result["best"] else "metrics"] = _measured(scores, result["metrics"])
     if result["samples_per_second"]:
         rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
     if any(result["time"].values()):
@@ -37,14 +38,7 @@ def shares(seconds: dict[str, float]) -> str:
     return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)
 
 
-def _measured(metrics: dict[str, Any]) -> str:
-    parts = []
-    for split in ("val", "train"):
-        if metrics.get(f"{split}_loss") is not None:
-            parts.append(f"{split} loss {metrics[f'{split}_loss']:.4f}")
-            if metrics.get(f"{split}_acc1") is not None:
-                parts.append(f"accuracy {metrics[f'{split}_acc1']:.2f}% (top-5 {metrics[f'{split}_acc5']:.2f}%)")
-            break
-    if metrics.get("val_samples") is not None:
-        parts.append(f"on {metrics['val_samples']:,} samples")
-    return ", ".join(parts) or "nothing measured"
+def _measured(scores: Scores, metrics: dict[str, Any]) -> str:
+    samples = metrics.get("val_samples")
+    parts = [scores.sentence(metrics), f"on {samples:,} samples" if samples is not None else ""]
+    return ", ".join(filter(None, parts)) or "nothing measured"

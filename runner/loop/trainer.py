@@ -2,13 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
 
+from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.evaluation import Evaluation
@@ -49,14 +50,20 @@ class Trainer:
         settings: Settings,
         reporter: Reporter,
         heartbeat: Heartbeat,
+        callbacks: Sequence[Callback] = (),
     ):
         self.update, self.train, self.settings = update, train, settings
-        self.reporter, self.heartbeat = reporter, heartbeat
+        self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
         self.progress = Progress()
         self.stop = Stop(heartbeat)
-        self.windows = LogWindows(parallel=update.parallel, breakdown=update.breakdown)
+        self.windows = LogWindows(parallel=update.parallel, scores=update.scores, breakdown=update.breakdown)
         self.evaluation = Evaluation(
-            update=update, loader=evaluation, reporter=reporter, heartbeat=heartbeat, stop=self.stop
+            update=update,
+            loader=evaluation,
+            reporter=reporter,
+            heartbeat=heartbeat,
+            stop=self.stop,
+            callbacks=callbacks,
         )
 
     # -- the run -------------------------------------------------------------------------------------
@@ -124,6 +131,8 @@ class Trainer:
             breakdown.end()
         self.heartbeat.beat()
         self.reporter.update(self.progress.step)
+        for callback in self.callbacks:
+            callback.on_update(self.progress.step)
         return made.norm
 
     def end_epoch(self, save: Callable[..., None]) -> None:
@@ -136,7 +145,9 @@ class Trainer:
             return
         slowest = torch.tensor([progress.seconds], dtype=torch.float64, device=parallel.device)
         seconds = parallel.reduce(slowest, "max").item()
-        is_best = self.reporter.epoch(progress, seconds, measured)
+        row, is_best = self.reporter.epoch(progress, seconds, measured)
+        for callback in self.callbacks:
+            callback.on_epoch(row)
         progress.end_epoch(seconds, evaluation=measured.get("val_seconds", 0.0))
         save(best=is_best)
 
@@ -174,7 +185,7 @@ class Trainer:
     def collect(self, *, whole: bool) -> None:
         """Exchange the closed windows, report them, and hear whether a rank was asked to stop.
 
-        ``whole``: with accuracies, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
+        ``whole``: with statistics, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
         """
         windows, flags = self.windows.collect(self.stop.flags(), whole=whole)
         self.stop.hear(flags)

@@ -2,29 +2,30 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.breakdown import Breakdown
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.parallel.base.rank import Parallel, Passed, call
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.random.rank.rng import get_state, set_state
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.scheduler.rank import Schedule
 
 
 class Made(NamedTuple):
-    """What an update came to. ``passes``: the mean loss () and the model's outputs of each micro-batch, detached.
+    """What an update came to. ``passes``: what each micro-batch's forward pass left behind.
 
     ``norm``: of the gradients over all parameters, 0 where nobody asked for it; ``is_skipped``: whether the weights
     stayed as they were, because the gradients were not finite.
     """
 
-    passes: list[tuple[Tensor, Tensor]]
+    passes: list[Passed]
     norm: Tensor | float
     is_skipped: bool
 
@@ -32,15 +33,15 @@ class Made(NamedTuple):
 class Update:
     """Changes one rank's model. Knows no backend: what differs hides behind ``parallel`` and ``precision``.
 
-    ``clip_norm``: the largest norm that gradients may have, or inf. ``on_nan``: "error", or "skip" to leave out updates
-    whose gradients are not finite.
+    ``scores``: the task, and what is measured of it. ``clip_norm``: the largest norm that gradients may have, or inf.
+    ``on_nan``: "error", or "skip" to leave out updates whose gradients are not finite.
     """
 
     def __init__(
         self,
         *,
         model: nn.Module,
-        loss: nn.Module,
+        scores: Scores,
         optimizer: Optimizer,
         schedule: Schedule,
         parallel: Parallel,
@@ -48,7 +49,7 @@ class Update:
         clip_norm: float,
         on_nan: str,
     ):
-        self.model, self.loss, self.optimizer, self.schedule = model, loss, optimizer, schedule
+        self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.skips = clip_norm, on_nan == "skip"
         self.parameters = precision.parameters(optimizer)
@@ -69,7 +70,7 @@ class Update:
         """
         self.schedule.set(number)
         buffers = [b.clone() for b in self.model.buffers()] if self.skips else []  # BatchNorm learns from bad data too
-        passes = [self.backward(batch, last=batch is batches[-1]) for batch in batches]
+        passes = self.parallel.compute_gradients(batches, MicroSteps(self, batches))
         self.breakdown.mark("exchanged")
         self.precision.unscale(self.optimizer)
         if on_gradients is not None:
@@ -78,21 +79,31 @@ class Update:
         self.breakdown.mark("stepped")
         return Made(passes, norm, is_skipped)
 
-    def backward(self, batch: Batch, *, last: bool, used: bool = True) -> tuple[Tensor, Tensor]:
-        """One micro-batch's gradients, exchanged after the last one; returns mean loss and outputs, detached.
+    def evaluate(
+        self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None
+    ) -> Passed | None:
+        """What a forward pass without gradients leaves behind; None where this rank has nothing to say of the batch.
 
-        ``used``: whether an update will use them.
+        ``on_outputs``: is given the model's outputs.
         """
-        with self.parallel.accumulating(self.model, last=last):
-            with self.precision.autocast():
-                outputs = self.model(batch.inputs)
-                loss = self.loss(outputs, batch.targets)
-            share = loss if batch.weight == 1 else loss * batch.weight
-            with self.precision.scaling(share, self.optimizer, last=last and used) as scaled:
-                scaled.backward()
-                if last:
-                    self.parallel.synchronize(self.optimizer)
-        return loss.detach(), outputs.detach()
+        with self.precision.autocast():
+            outputs = self.parallel.evaluate(model, batch.inputs)
+            if not (batch.count and self.parallel.counts_samples):
+                return None
+            if on_outputs is not None:
+                on_outputs(outputs)
+            return self.passed(self.scores.task.loss(outputs, batch.content), outputs, batch)
+
+    def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> Passed:
+        """What is left of a forward pass. Raises ConfigurationError for a loss that is no single number."""
+        if loss.ndim:
+            raise ConfigurationError(
+                f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. Set loss.reduction=mean."
+            )
+        with torch.no_grad():
+            observed = self.scores.observe(outputs, batch.content) if batch.count else None
+        scale = batch.counted if self.scores.task.reduction == "mean" else 1
+        return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
 
     def prime(self, example: Callable[[], Batch]) -> None:
         """Let the strategy's wrapper settle by passes that leave no trace. ``example``: makes a micro-batch."""
@@ -100,12 +111,17 @@ class Update:
 
         def throw_away() -> None:
             self.model.train()
-            self.backward(example(), last=True, used=False)
+            batches = [example()]
+            self.parallel.compute_gradients(batches, MicroSteps(self, batches, used=False))
             self.precision.zero_grad(self.optimizer)
 
         self.parallel.prime(throw_away)
         self._restore_buffers(buffers)
         set_state(state)
+
+    def gradient_norm(self) -> Tensor:
+        """Over all gradients, which are clipped on the way where there is a limit."""
+        return self.parallel.gradient_norm(self.parameters, limit=self.clip_norm)
 
     def _step(self, buffers: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
         """The gradients' norm, and whether the update was left out. ``buffers``: the model's before the update."""
@@ -119,18 +135,48 @@ class Update:
         self.precision.zero_grad(self.optimizer)
         return norm, is_skipped
 
-    def gradient_norm(self) -> Tensor:
-        """Over all gradients, which are clipped on the way where there is a limit."""
-        if math.isfinite(self.clip_norm):
-            return clip_grad_norm_(self.parameters, self.clip_norm)
-        return total_norm([p.grad for p in self.parameters if p.grad is not None])
-
     def _restore_buffers(self, before: list[Tensor]) -> None:
         with torch.no_grad():
             for buffer, value in zip(self.model.buffers(), before, strict=True):
                 buffer.copy_(value)
 
 
-def total_norm(gradients: list[Tensor]) -> Tensor:
-    """The norm over all of them, (); as torch.nn.utils.get_total_norm, without sorting them by device and dtype."""
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)
+class MicroSteps:
+    """Forward and backward of the micro-batches of one update. ``used``: whether the optimizer will step with them.
+
+    Losses are weighted so that the gradients, averaged over the shares of the data, are those of the mean over the
+    global batch: all that the task counts in it, whatever each micro-batch has of that.
+    """
+
+    def __init__(self, update: Update, batches: list[Batch], *, used: bool = True):
+        self._update, self._task, self._used = update, update.scores.task, used
+        self._total = None if self._task.counts_samples else self._counted(batches)
+
+    def __call__(self, batch: Batch, *, last: bool) -> Passed:
+        update, parallel = self._update, self._update.parallel
+        with parallel.accumulating(update.model, last=last):
+            with update.precision.autocast():
+                objective, passed = self.objective(call(update.model, batch.inputs), batch)
+            with update.precision.scaling(objective, update.optimizer, last=last and self._used) as scaled:
+                scaled.backward()
+                if last:
+                    parallel.synchronize(update.optimizer)
+        return passed
+
+    def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
+        """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
+        loss = self._task.loss(outputs, batch.content)
+        passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
+        return (loss if self._total is None and weight == 1 else loss * weight), passed
+
+    def _weight(self, batch: Batch) -> float | Tensor:
+        is_mean = self._task.reduction == "mean"
+        if self._total is None:  # samples, of which the sampler knows how many each rank has
+            return batch.weight if is_mean else batch.weight / max(1, batch.count)
+        return self._update.parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total
+
+    def _counted(self, batches: list[Batch]) -> Tensor:
+        """What is counted in the global batch, (): the only exchange that varying counts cost."""
+        parallel = self._update.parallel
+        own = sum(batch.counted for batch in batches) * parallel.counts_samples
+        return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]

@@ -13,6 +13,7 @@ from manyheads.runner.run.locate import OPTION, load, locate
 BASES = {
     "model": "manyheads.runner.model.option.ModelOption",
     "data": "manyheads.runner.data.base.option.DataOption",
+    "task": "manyheads.runner.task.option.TaskOption",
     "optimizer": "manyheads.runner.optimizer.option.OptimizerOption",
     "scheduler": "manyheads.runner.scheduler.option.SchedulerOption",
     "precision": "manyheads.runner.precision.base.option.PrecisionOption",

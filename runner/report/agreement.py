@@ -10,6 +10,7 @@ from manyheads.runner.report.rounding import departure, is_early, paired
 from manyheads.runner.report.rows import Row
 
 MOST_TOLD = 6
+WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # don't decide them
 
 
 def agree(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
@@ -71,7 +72,7 @@ def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
         sorted(
             (key, text_of(value))
             for key, value in run.config.items()
-            if key in changed or not (key.startswith(("parallel.", "launcher.", "checkpoint.")) or key in ignored)
+            if key in changed or not (key.startswith(WITHOUT_LOSSES) or key in ignored)
         )
     )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from manyheads.runner.report.columns import number
 from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.metric import ShownMetric
 from manyheads.runner.report.series import Bar, Line, Series
 
 MOST_POINTS = 200  # of a curve
@@ -17,7 +18,7 @@ def charts(comparison: Comparison) -> list[dict[str, Any]]:
     series = Series(comparison)
     drawn = [
         _epoch_times(series.epoch_times()),
-        _accuracies(series.accuracies()),
+        _metrics(series.metrics(), comparison.metric),
         _throughputs(series.throughputs()[0]),
         _losses(series.losses(), series.validation_losses()),
         _gpu_load(series.gpu_load()),
@@ -50,10 +51,10 @@ def _epoch_times(bars: list[Bar]) -> dict[str, Any]:
     return _chart("epoch_times", title, data, note=note, most=100, **layout)
 
 
-def _accuracies(lines: list[Line]) -> dict[str, Any]:
+def _metrics(lines: list[Line], metric: ShownMetric) -> dict[str, Any]:
     data = [_trace(line, mode="lines+markers", marker={"size": 5}) for line in lines]
-    title = "Validation accuracy against seconds of training"
-    return _chart("accuracies", title, data, most=20, yaxis={"ticksuffix": " %"})
+    title = f"Validation {metric.label} against seconds of training"
+    return _chart("metrics", title, data, most=20, yaxis={"ticksuffix": f" {metric.unit}".rstrip()})
 
 
 def _throughputs(lines: list[Line]) -> dict[str, Any]:

@@ -25,8 +25,9 @@ class Column:
 def shown_columns(comparison: Comparison) -> list[Column]:
     """What a table shows: the job, its swept keys, and each measure that any row has."""
     keys = [_of_key(key, title) for key, title in titles(comparison.swept).items()]
-    measures = [column for column in MEASURES if any(column.value(row) not in (None, "") for row in comparison.rows)]
-    objective = [] if any(row.measures.accuracy is not None for row in comparison.rows) else [OBJECTIVE]
+    measures = [*SPEED, *_metric(comparison)[:1], *RESULT]
+    measures = [column for column in measures if any(column.value(row) not in (None, "") for row in comparison.rows)]
+    objective = [] if any(row.measures.metric is not None for row in comparison.rows) else [OBJECTIVE]
     objective = [column for column in objective if any(column.value(row) is not None for row in comparison.rows)]
     return [JOB, *keys, STATE, *measures, *objective, *([MARKS] if any(row.marks for row in comparison.rows) else [])]
 
@@ -34,7 +35,8 @@ def shown_columns(comparison: Comparison) -> list[Column]:
 def file_columns(comparison: Comparison) -> list[Column]:
     """What comparison.csv holds: everything."""
     keys = [_of_key(key, key) for key in comparison.swept]
-    return [JOB, *keys, STATE, *MEASURES, *DETAILS, OBJECTIVE, MARKS]
+    metric, *details = _metric(comparison)
+    return [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS]
 
 
 def titles(keys: list[str]) -> dict[str, str]:
@@ -68,9 +70,22 @@ def _memory(row: Row) -> str:
     return number(highest) if lowest == highest else f"{number(lowest)}–{number(highest)}"
 
 
-def _accuracy(row: Row) -> str:
-    mean, spread = row.measures.accuracy, row.measures.accuracy_spread
-    return NONE if mean is None else f"{mean:.2f}{'' if spread is None else f' ± {spread:.2f}'} %"
+def _metric(comparison: Comparison) -> list[Column]:
+    """The task's metric: its mean over repeats, their standard deviation, the best epoch's."""
+    metric = comparison.metric
+    show = "{:.2f}".format if metric.unit == "%" else number
+
+    def text(row: Row) -> str:
+        mean, spread = row.measures.metric, row.measures.metric_spread
+        unit = f" {metric.unit}" if metric.unit else ""
+        return NONE if mean is None else f"{show(mean)}{'' if spread is None else f' ± {show(spread)}'}{unit}"
+
+    about = "of the last epoch, on validation data"
+    return [
+        Column(metric.column, metric.label, lambda r: r.measures.metric, text, about),
+        _numbers(f"{metric.column}_std", f"± {metric.label}", lambda r: r.measures.metric_spread),
+        _numbers(f"best_{metric.column}", f"best {metric.label}", lambda r: r.measures.best_metric),
+    ]
 
 
 def _digest(row: Row) -> str:
@@ -100,7 +115,7 @@ JOB = Column("job", "job", lambda row: row.number, lambda row: row.number, "its 
 STATE = _words("state", "status", lambda row: row.state)
 MARKS = _words("marks", "remarks", lambda row: ", ".join(row.marks))
 OBJECTIVE = _numbers("objective", "objective", lambda r: r.first.objective)
-MEASURES = [
+SPEED = [
     _numbers("ranks", "ranks", lambda r: r.measures.ranks, text=str),
     Column(
         "seconds_per_epoch",
@@ -138,16 +153,17 @@ MEASURES = [
         _memory,
         "peak: lowest–highest over ranks and their devices; without GPUs the process's",
     ),
-    Column("val_acc1", "accuracy", lambda r: r.measures.accuracy, _accuracy, "of the last epoch, on validation data"),
+]
+RESULT = [
     _numbers("val_loss", "val loss", lambda r: r.measures.loss, "of the last epoch"),
     Column("weights", "weights", lambda r: r.digest or "", _digest, "sha256 of the final weights", is_number=False),
 ]
-DETAILS = [
+EXTREMES = [
     _numbers("seconds_per_epoch_low", "lowest s/epoch", lambda r: r.measures.low),
     _numbers("seconds_per_epoch_high", "highest s/epoch", lambda r: r.measures.high),
     _numbers("lowest_peak_memory_mb", "lowest memory MB", lambda r: min(r.measures.memory, default=None)),
-    _numbers("val_acc1_std", "± accuracy", lambda r: r.measures.accuracy_spread),
-    _numbers("best_val_acc1", "best accuracy", lambda r: r.measures.best_accuracy),
+]
+DETAILS = [
     _numbers("train_loss", "train loss", lambda r: r.measures.train_loss),
     _numbers("train_seconds", "train s", lambda r: r.measures.train_seconds),
     _numbers("devices", "devices", lambda r: r.measures.devices),

@@ -10,6 +10,7 @@ from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, listed
 from manyheads.runner.report.keys import swept_keys
+from manyheads.runner.report.metric import ShownMetric, shown_metric
 from manyheads.runner.report.rows import Row, make_rows
 from manyheads.runner.report.run_set import Job, RunSet
 from manyheads.runner.run.ledger import STATES
@@ -35,6 +36,11 @@ class Comparison:
     @property
     def completed(self) -> list[Row]:
         return [row for row in self.rows if row.state == "completed"]
+
+    @property
+    def metric(self) -> ShownMetric:
+        """What tables and charts show of the tasks' metrics."""
+        return shown_metric(row.first.run for row in self.rows)
 
 
 def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:

@@ -7,7 +7,7 @@ from manyheads.runner.provenance.record import WITHOUT_EFFECT
 from manyheads.runner.report.keys import follows, text_of, varies
 from manyheads.runner.report.rows import Row
 
-GROUPS = ("model.", "data.", "precision.")
+GROUPS = ("model.", "data.", "task.", "precision.")
 SINGLE = ("seed", "trainer.epochs", "trainer.max_steps", "parallel.compression")
 ENVIRONMENT = {
     "host": lambda row: row.first.run.provenance.get("host"),

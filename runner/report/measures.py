@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyheads.runner.report.load_run import Run
+from manyheads.runner.report.metric import ACCURACY, ShownMetric
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Numbers of one run, or of a job's repeats; None where there is none. Accuracies are percent, memory is MB.
+    """Numbers of one run, or of a job's repeats; None where there is none. Memory is MB.
+
+    ``metric``: of its task's metrics the one that the comparison shows, such as the accuracy.
 
     ``low`` and ``high`` enclose ``seconds``, the median per epoch: over its epochs, or over repeats. ``throughput``:
     an epoch's samples over ``seconds``. ``with_first``: there was one epoch only, so that its warm-up is in it.
@@ -25,9 +28,9 @@ class Measures:
     throughput: float | None = None
     data_share: float | None = None
     memory: tuple[float, ...] = ()
-    accuracy: float | None = None
-    accuracy_spread: float | None = None
-    best_accuracy: float | None = None
+    metric: float | None = None
+    metric_spread: float | None = None
+    best_metric: float | None = None
     loss: float | None = None
     train_loss: float | None = None
     train_seconds: float | None = None
@@ -35,7 +38,7 @@ class Measures:
     devices: int | None = None
 
 
-def measure(run: Run) -> Measures:
+def measure(run: Run, metric: ShownMetric = ACCURACY) -> Measures:
     """Epochs count without the first one (start-up, choice of algorithms) and without one that was cut short."""
     epochs, with_first = timed_epochs(run)
     seconds = [run.epochs["train_seconds"][index] for index in epochs]
@@ -48,8 +51,8 @@ def measure(run: Run) -> Measures:
         throughput=_throughput(run, epochs, seconds) or _number(run.result.get("samples_per_second")),
         data_share=_data_share(run, {run.epochs["epoch"][index] for index in epochs}),
         memory=_memory(run),
-        accuracy=_number(metrics.get("val_acc1", last(run, "val_acc1"))),
-        best_accuracy=_number((run.result.get("best") or {}).get("val_acc1")),
+        metric=_number(metrics.get(metric.column, last(run, metric.column))),
+        best_metric=_number((run.result.get("best") or {}).get(metric.column)),
         loss=_number(metrics.get("val_loss", last(run, "val_loss"))),
         train_loss=_number(metrics.get("train_loss", last(run, "train_loss"))),
         train_seconds=_number(run.result.get("train_seconds")) or sum(run.epochs.get("train_seconds", [])) or None,
@@ -123,12 +126,12 @@ def _number(value: Any) -> float | None:
 
 
 def fold(measured: Sequence[Measures]) -> Measures:
-    """Repeats of one job as one: medians, lowest and highest; the accuracy is a mean with its standard deviation."""
+    """Repeats of one job as one: medians, lowest and highest; the metric is a mean with its standard deviation."""
     if len(measured) < 2:
         return measured[0] if measured else Measures()
     seconds = [m.seconds for m in measured if m.seconds is not None]
     samples = [m.throughput * m.seconds for m in measured if m.throughput and m.seconds]
-    accuracies = [m.accuracy for m in measured if m.accuracy is not None]
+    metrics = [m.metric for m in measured if m.metric is not None]
     return Measures(
         seconds=_median(seconds),
         low=min(seconds, default=None),
@@ -137,9 +140,9 @@ def fold(measured: Sequence[Measures]) -> Measures:
         throughput=_ratio(_median(samples), _median(seconds)) or _median(m.throughput for m in measured),
         data_share=_median(m.data_share for m in measured),
         memory=tuple(max(peaks) for peaks in zip(*(m.memory for m in measured), strict=False)),
-        accuracy=statistics.fmean(accuracies) if accuracies else None,
-        accuracy_spread=statistics.stdev(accuracies) if len(accuracies) > 1 else None,
-        best_accuracy=_median(m.best_accuracy for m in measured),
+        metric=statistics.fmean(metrics) if metrics else None,
+        metric_spread=statistics.stdev(metrics) if len(metrics) > 1 else None,
+        best_metric=_median(m.best_metric for m in measured),
         loss=_median(m.loss for m in measured),
         train_loss=_median(m.train_loss for m in measured),
         train_seconds=_median(m.train_seconds for m in measured),

@@ -1,4 +1,4 @@
-"""comparison.png: epoch times as bars, accuracy against training time, throughput against batch size."""
+"""comparison.png: epoch times as bars, the metric against training time, throughput against batch size."""
 
 import io
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.report.columns import number
 from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.metric import ShownMetric
 from manyheads.runner.report.series import Bar, Line, Series, short
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ def draw(comparison: Comparison) -> bytes | None:
     from matplotlib.figure import Figure
 
     series = Series(comparison)
-    bars, curves, (rates, dashes) = series.epoch_times(), series.accuracies(), series.throughputs()
+    bars, curves, (rates, dashes) = series.epoch_times(), series.metrics(), series.throughputs()
     if not bars:
         return None
     panels: list[Callable[[Axes], None]] = []
     if curves:
-        panels.append(lambda axes: draw_accuracies(axes, curves, series.colours, series.dashes))
+        panels.append(lambda axes: draw_metrics(axes, curves, comparison.metric, series.colours, series.dashes))
     if rates:
         panels.append(lambda axes: draw_throughputs(axes, rates, series.colours, dashes))
     with matplotlib.rc_context(STYLE):
@@ -77,11 +78,14 @@ def draw_bars(axes: "Axes", bars: list[Bar]) -> None:
         axes.set_xlabel("* not completed", loc="left", fontsize=9)
 
 
-def draw_accuracies(axes: "Axes", lines: list[Line], colours: dict[str, str], dashes: dict[str, str]) -> None:
-    """Accuracy against training time, a line for each job, coloured as the bars are."""
+def draw_metrics(
+    axes: "Axes", lines: list[Line], metric: ShownMetric, colours: dict[str, str], dashes: dict[str, str]
+) -> None:
+    """The metric against training time, a line for each job, coloured as the bars are."""
     few = f", {MOST_CURVES} of {len(lines)} jobs" if len(lines) > MOST_CURVES else ""
     _plot(axes, lines[:MOST_CURVES], marker=".", alpha=0.9)
-    axes.set_title(f"Accuracy (%) against seconds of training{few}")
+    unit = f" ({metric.unit})" if metric.unit else ""
+    axes.set_title(f"{metric.label.capitalize()}{unit} against seconds of training{few}")
     _legend(axes, colours, dashes)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from manyheads.runner.report.keys import parsed, value_of
 from manyheads.runner.report.measures import Measures, fold, measure
+from manyheads.runner.report.metric import ShownMetric, shown_metric
 from manyheads.runner.report.run_set import Job, RunSet
 
 ORDER = ("running", "interrupted", "failed", "skipped", "pending")  # of what is said of a job, none of it completed
@@ -60,10 +61,11 @@ def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[Row]:
     found: dict[str, list[Job]] = {}
     for job in run_set.jobs:
         found.setdefault(job.number, []).append(job)
-    return [_row(number, jobs, keys) for number, jobs in found.items()]
+    metric = shown_metric(job.run for job in run_set.jobs)
+    return [_row(number, jobs, keys, metric) for number, jobs in found.items()]
 
 
-def _row(number: str, jobs: list[Job], keys: Sequence[str]) -> Row:
+def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric) -> Row:
     states = {job.state for job in jobs}
     completed = [job for job in jobs if job.state == "completed"]
     measured = completed or [job for job in jobs if job.run.epochs] or jobs[:1]
@@ -72,7 +74,7 @@ def _row(number: str, jobs: list[Job], keys: Sequence[str]) -> Row:
         jobs=tuple(jobs),
         values={key: value_of(jobs[0], key) for key in keys},
         state="completed" if completed else next((state for state in ORDER if state in states), jobs[0].state),
-        measures=fold([measure(job.run) for job in measured]),
+        measures=fold([measure(job.run, metric) for job in measured]),
         digest=_digest(completed),
     )
 

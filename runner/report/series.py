@@ -74,11 +74,12 @@ class Series:
                 bars.append(Bar(index, name, colour, *times, row.speed_up, row.group, row.state == "completed"))
         return bars
 
-    def accuracies(self) -> list[Line]:
-        """Validation accuracy in percent against seconds of training, at each epoch that was evaluated."""
+    def metrics(self) -> list[Line]:
+        """The comparison's metric on validation data against seconds of training, at each epoch that was evaluated."""
+        column = self._comparison.metric.column
 
         def points(run: Run) -> Points:
-            times, values = accumulate(run.epochs.get("train_seconds", [])), run.epochs.get("val_acc1", [])
+            times, values = accumulate(run.epochs.get("train_seconds", [])), run.epochs.get(column, [])
             return [(time, value) for time, value in zip(times, values, strict=False) if math.isfinite(value)]
 
         return self._lines(points)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from manyheads.runner.report.load_run import Columns, Run
+from manyheads.runner.report.metric import is_share
 from manyheads.runner.report.rounding import Pair, paired, relative_difference
 from manyheads.runner.reproduce.recorded import Past
 
 STEP_VALUES = ("loss", "grad_norm")
-EPOCH_VALUES = ("train_loss", "val_loss", "val_acc1", "val_acc5")
+NO_SCORES = ("val_seconds", "val_samples")
 
 
 def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[Pair]:
@@ -17,7 +18,7 @@ def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[Pair]:
 
     resumed: the run of now went on from a checkpoint of the recorded one, so that its first row has a beginning there.
     """
-    found = [*_of_steps(recorded.steps, now.steps, resumed), *_of_epochs(recorded.epochs, now.epochs)]
+    found = [*_of_steps(recorded.steps, now.steps, resumed), *_of_epochs(recorded, now.epochs)]
     measured = [pair for pair in found if not (math.isnan(pair.recorded) and math.isnan(pair.now))]
     return sorted(measured, key=lambda pair: pair.step)
 
@@ -25,11 +26,17 @@ def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[Pair]:
 def evaluated(recorded: dict[str, Any], now: dict[str, Any]) -> list[Pair]:
     """The evaluation metrics in two runs' result.json."""
     found, samples = [], float(recorded["metrics"].get("val_samples") or math.nan)
-    for name in ("val_loss", "val_acc1", "val_acc5"):
+    for name in filter(is_score, recorded["metrics"]):
         a, b = (content["metrics"].get(name) for content in (recorded, now))
         if a is not None and b is not None:
-            found.append(Pair(name, recorded["steps"], a, b, _comparison(name, samples)(a, b, 0.0)))
+            compare = _comparison(samples if is_share(name, recorded) else None)
+            found.append(Pair(name, recorded["steps"], a, b, compare(a, b, 0.0)))
     return found
+
+
+def is_score(column: str) -> bool:
+    """Whether a column of epochs.csv is a loss or metric of the evaluation."""
+    return column.startswith("val_") and column not in NO_SCORES
 
 
 def farthest(found: Iterable[Pair]) -> Pair | None:
@@ -48,20 +55,25 @@ def _of_steps(recorded: Columns, now: Columns, resumed: bool) -> list[Pair]:
     return [pair for name in STEP_VALUES for pair in paired(name, recorded, now, steps=alike)]
 
 
-def _of_epochs(recorded: Columns, now: Columns) -> list[Pair]:
+def _of_epochs(recorded: Past, now: Columns) -> list[Pair]:
     """Rows that end at the same step."""
-    samples = min(recorded.get("val_samples", []), default=math.nan)
-    return [pair for name in EPOCH_VALUES for pair in paired(name, recorded, now, compare=_comparison(name, samples))]
+    table = recorded.epochs
+    samples = min(table.get("val_samples", []), default=math.nan)
+    pairs: list[Pair] = []
+    for name in ("train_loss", *filter(is_score, table)):
+        compare = _comparison(samples if is_share(name, recorded.result) else None)
+        pairs += paired(name, table, now, compare=compare)
+    return pairs
 
 
-def _comparison(name: str, samples: float) -> Callable[[float, float, float], float]:
-    """How values of this name are compared. An accuracy may differ by one sample, which is decided by a hair."""
+def _comparison(samples: float | None) -> Callable[[float, float, float], float]:
+    """How values are compared. A share of ``samples`` may differ by one of them, which is decided by a hair."""
 
-    def accuracies(a: float, b: float, _: float) -> float:
+    def shares(a: float, b: float, _: float) -> float:
         apart = abs(a - b) / 100
-        return 0.0 if apart * samples < 1.5 else apart
+        return 0.0 if apart * (samples or 0.0) < 1.5 else apart
 
-    return accuracies if "acc" in name else relative_difference
+    return relative_difference if samples is None else shares
 
 
 def _predecessors(table: Columns) -> dict[float, float | None]:

@@ -4,12 +4,12 @@ import importlib
 import inspect
 import os
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
 
 OPTION = "_option_"  # the key that names the class of what an option declares
-NAMING = ("_target_", OPTION, "name")  # keys that are no arguments of the class
 
 
 def load(name: str) -> Any:
@@ -58,6 +58,37 @@ def signature(kind: Any) -> inspect.Signature:
 
 
 def instantiate(group: str, section: dict[str, Any], *arguments: Any, **options: Any) -> Any:
-    """The object that a section of the run config describes."""
-    own = {key: value for key, value in section.items() if key not in NAMING}
+    """The object that a section of the run config describes, and the objects below it."""
+    own = arguments_of(group, section)
     return call(group, section["_target_"], locate(group, section["_target_"]), *arguments, **own, **options)
+
+
+def instantiate_named(group: str, section: dict[str, dict[str, Any]], kind: type, **options: Any) -> dict[str, Any]:
+    """The objects that a section of named ones describes, each of which must be a ``kind``."""
+    found = {}
+    for name, own in section.items():
+        key, target = f"{group}.{name}", own["_target_"]
+        found[name] = call(key, target, locate(key, target), **arguments_of(key, own, without=()), **options)
+        if not isinstance(found[name], kind):
+            raise ConfigurationError(
+                f"{group}.{name}._target_={own['_target_']} makes no {kind.__name__}. Derive the class from "
+                f"{kind.__module__}.{kind.__name__}."
+            )
+    return found
+
+
+def arguments_of(group: str, section: dict[str, Any], *, without: Collection[str] = ("name",)) -> dict[str, Any]:
+    """A section's own keys, ``without`` those of every option; what has a ``_target_`` among them is made."""
+    own = {key: value for key, value in section.items() if key not in ("_target_", OPTION, *without)}
+    return {key: _made(f"{group}.{key}", value) for key, value in own.items()}
+
+
+def _made(key: str, value: Any) -> Any:
+    """A key's value with an object in the place of each mapping that has a ``_target_``."""
+    if isinstance(value, list):
+        return [_made(f"{key}.{index}", item) for index, item in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(target := value.get("_target_"), str):
+        return call(key, target, locate(key, target), **arguments_of(key, value, without=()))
+    return {name: _made(f"{key}.{name}", item) for name, item in value.items()}

@@ -50,11 +50,22 @@ GONE = (
     Gone("parallel", ("single", "dp", "horovod", "apex"), "backend"),
     Gone("launcher", ("torchrun",), "warm"),
 )
+# Before there were tasks, each run was of this one, whose loss returned a mean, whatever it was, and had this logger.
+TASK = {
+    "_target_": "manyheads.runner.task.classification.rank.Classification",
+    "name": "classification",
+    "reduction": "mean",
+}
+LOGGER = {"tensorboard": {"_target_": "manyheads.runner.logger.tensorboard.rank.TensorBoard"}}
 
 
 def renewed(config: dict[str, Any]) -> dict[str, Any]:
-    """A saved config with today's names, and without keys that are gone. Raises ConfigurationError."""
+    """A saved config with today's names and groups, and without keys that are gone. Raises ConfigurationError."""
     sections = with_options(config)
+    if isinstance(sections.get("model"), dict) and isinstance(sections.get("parallel"), dict):
+        sections.setdefault("task", TASK)
+        sections.setdefault("logger", LOGGER)
+        sections |= {name: sections.get(name, {}) for name in ("metrics", "callbacks")}
     for group, options, key, neutral, instead in GONE:
         section = sections.get(group)
         if not isinstance(section, dict) or key not in section or section.get("name") not in options:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.config.lookup import CONF, NAMED, options, read_option
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.run.locate import OPTION, load
 
@@ -51,6 +51,8 @@ def _of_conf(group: str) -> set[str]:
     """The targets of the project's own options, which need no look at their class."""
     if group == "loss":
         return {yaml.safe_load((Path(CONF) / "config.yaml").read_text())["loss"]["_target_"]}
+    if group in NAMED:
+        return {entry["_target_"] for name in options(group) for entry in read_option(group, name).values()}
     return {section["_target_"] for section in _sections(group)} - {"???"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.lookup import option_of
+from manyheads.runner.config.lookup import NAMED, option_of
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION
@@ -111,6 +111,8 @@ def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
     group, _, name = key.rpartition(".")
     if name == OPTION:
         return may_declare(group, value, trust)
+    if (section := group.partition("."))[0] in NAMED and "." not in section[2]:
+        group = section[0]  # each entry of these has its own name
     return trust.covers(value) or trust.is_own(key, value) or is_harmless(None if "." in group else group, value)
 
 

@@ -27,6 +27,7 @@ from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 from manyheads.runner.report.load_run import read_columns
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.task.base.rank import Task
 from tests.benchmarks.curve import Curve
 from tests.benchmarks.start import seconds
 from tests.report.sweep import Sweep
@@ -85,7 +86,7 @@ def _epochs(size: int, workers: int, times: int = 9) -> tuple[float, float]:
     order = TrainingSampler(size, accumulation=1, seed=1, drop_last=True, **share)
     batches = Batches(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
     entrance = Entrance(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
-    loader = Loader(batches, order, entrance=entrance, num_workers=workers)
+    loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)
     turns, last = [], began
     for epoch in range(times + 1):
         for number, _ in enumerate(loader.epoch(epoch, max(0, order.updates - 10))):

@@ -14,9 +14,12 @@ from torch.utils.data import DataLoader, TensorDataset
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
+from manyheads.runner.logger.base import LoggedRun
 from manyheads.runner.logger.csv.rank import Files, Recorder
+from manyheads.runner.logger.tensorboard.rank import TensorBoard
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.base.rank import Parallel
@@ -25,6 +28,8 @@ from manyheads.runner.precision.fp32.rank import FP32
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank import Constant
+from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.classification.rank import Classification
 from tests.benchmarks import peers
 from tests.benchmarks.measure import Comparison, compare
 
@@ -46,7 +51,7 @@ class Prebuilt:
             for _ in range(20)
         ]
         self.pairs = [pairs[step % len(pairs)] for step in range(STEPS)]
-        self.batches = [Batch(inputs, targets, BATCH, 1.0) for inputs, targets in self.pairs]
+        self.batches = [Batch(pair, BATCH, 1.0, inputs=pair[0], counted=BATCH) for pair in self.pairs]
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
         return iter(self.batches)
@@ -78,10 +83,14 @@ def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None
     run = RunFolder(tempfile.mkdtemp(dir=folder))
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)  # as conf/optimizer has it
-    recorder = Files(run, position={}, step=0) if parallel.rank == 0 else Recorder()
+    scores = Scores(Classification(loss=nn.CrossEntropyLoss(), reduction="auto"))
+    columns = {split: scores.names(split) for split in ("train", "val")}
+    board = TensorBoard()
+    board.start(LoggedRun(run.path, {}, 0, scores.names("train")))
+    recorder = Files(run, **columns, position={}, loggers=[board]) if parallel.rank == 0 else Recorder()
     update = Update(
         model=parallel.wrap_model(net),
-        loss=nn.CrossEntropyLoss(),
+        scores=scores,
         optimizer=optimizer,
         schedule=Constant(optimizer, updates_per_epoch=STEPS, total_updates=STEPS, warmup_epochs=0),
         parallel=parallel,
@@ -94,7 +103,7 @@ def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None
         train=data,  # type: ignore[arg-type]
         evaluation=data,  # type: ignore[arg-type]
         settings=Settings(1, STEPS, STEPS, 0, 1, 10),
-        reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, monitor="val_acc1"),
+        reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, scores=scores),
         heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
     )
     if not watched:
@@ -131,7 +140,7 @@ def with_loader(rounds: int = 7) -> Comparison:
     order = TrainingSampler(len(targets), accumulation=1, seed=1, drop_last=True, **share)  # type: ignore[arg-type]
     batches = Batches(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
     entrance = Entrance(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
-    loader = Loader(batches, order, entrance=entrance, num_workers=0)
+    loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=0)
     plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True, drop_last=True)
     with tempfile.TemporaryDirectory() as folder:
         candidates: dict[str, Callable[[], float]] = {

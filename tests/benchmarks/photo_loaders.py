@@ -15,6 +15,7 @@ from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.photos import Photos
 from manyheads.runner.data.rank.sampler import TrainingSampler
+from manyheads.runner.task.base.rank import Task
 from tests.benchmarks import photo_peers
 from tests.benchmarks.photo_peers import MEAN, SIZE, STD
 
@@ -75,7 +76,7 @@ def ours(paths: list[str], workers: int) -> Callable[[], Iterable[Any]]:
     order = TrainingSampler(len(paths), accumulation=1, seed=1, drop_last=True, **share)
     batches = Batches(photos, seed=1, on_corrupt="error", replace_corrupt=True)
     entrance = Entrance(torch.device("cpu"), torch.float32, False, MEAN, STD)
-    loader = Loader(batches, order, entrance=entrance, num_workers=workers)
+    loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)
     return lambda: loader.epoch(0)
 
 

@@ -6,7 +6,16 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.lookup import CONF, SECTIONS, known_keys, option_of, options, read_option, unknown_key
+from manyheads.runner.config.lookup import (
+    CONF,
+    NAMED,
+    SECTIONS,
+    known_keys,
+    option_of,
+    options,
+    read_option,
+    unknown_key,
+)
 from manyheads.runner.config.schema import check
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
@@ -28,7 +37,7 @@ def saved(*overrides):
 
 def test_the_default_is_complete_and_plain():
     config = check(composed())
-    assert set(config) == {"seed", *SECTIONS, *GROUPS}
+    assert set(config) == {"seed", *SECTIONS, *GROUPS, *NAMED}
     assert yaml.safe_load(yaml.safe_dump(config)) == config
     assert all(config[group]["name"] and config[group]["_target_"] for group in GROUPS)
 
@@ -64,7 +73,7 @@ def test_every_group_is_a_folder_with_options(group):
 
 
 def test_every_folder_is_a_group():
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, "tuned", "experiment"}
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, "logger", "tuned", "experiment"}
 
 
 def test_what_an_older_config_lacks_gets_its_default():

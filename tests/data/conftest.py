@@ -11,6 +11,7 @@ from manyheads.runner.data.base.option import Dataset
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
+from manyheads.runner.task.base.rank import Task
 
 SIDE = 24
 CPU = torch.device("cpu")
@@ -45,6 +46,10 @@ def own_photos(tmp_path) -> Path:
     return save_photos(tmp_path / "photos")
 
 
+class Pairs(Task):
+    """Batches are (inputs, targets), and each sample counts."""
+
+
 def loader(
     dataset: Dataset,
     *,
@@ -60,13 +65,14 @@ def loader(
     dtype: torch.dtype = torch.float64,
     channels_last: bool = False,
     device: torch.device = CPU,
+    task: Task | None = None,
 ) -> Loader:
     share = {"batch_size": batch_size, "rank": rank, "world_size": ranks}
     order = TrainingSampler(len(dataset), accumulation=accumulation, seed=seed, drop_last=drop_last, **share)
     sampler = order if train else EvaluationSampler(len(dataset), **share)
     entrance = Entrance(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
     batches = Batches(dataset, seed=seed, on_corrupt=on_corrupt, replace_corrupt=train)
-    return Loader(batches, sampler, entrance=entrance, num_workers=num_workers)
+    return Loader(batches, sampler, task=task or Pairs(), entrance=entrance, num_workers=num_workers)
 
 
 @pytest.fixture

@@ -32,15 +32,15 @@ def request(*indices: int, count: int | None = None) -> Request:
 def test_samples_are_stacked_in_order():
     batch = batches()[request(1, 0, 4)]
     images = Odd(split="train", size=8).images
-    assert torch.equal(batch.inputs, images[[1, 0, 4]])
-    assert batch.targets.tolist() == [Odd(split="train", size=8).targets[i] for i in (1, 0, 4)]
+    assert torch.equal(batch.content[0], images[[1, 0, 4]])
+    assert batch.content[1].tolist() == [Odd(split="train", size=8).targets[i] for i in (1, 0, 4)]
     assert (batch.count, batch.weight, batch.corrupt) == (3, 1.0, [])
 
 
 def test_the_next_readable_sample_replaces_over_the_end_too():
     images = Odd(split="train", size=8).images
     batch = batches()[request(2, 3)]
-    assert torch.equal(batch.inputs, images[[4, 4]])
+    assert torch.equal(batch.content[0], images[[4, 4]])
     assert batch.corrupt == ["sample 2", "sample 3"]
 
 
@@ -50,7 +50,7 @@ def test_a_share_that_counts_for_nothing_still_counts_for_nothing():
 
 def test_leaving_out_may_leave_nothing():
     batch = batches(replace=False)[request(2, 3)]
-    assert (batch.count, len(batch.inputs), batch.corrupt) == (0, 0, ["sample 2", "sample 3"])
+    assert (batch.count, batch.content, batch.corrupt) == (0, None, ["sample 2", "sample 3"])
     assert batches(replace=False)[request(1, 2)].count == 1
     assert batches(replace=False)[request()].count == 0
 
@@ -64,3 +64,27 @@ def test_an_error_is_returned_so_that_a_loader_process_can_pass_it_on():
 def test_faults_of_the_data_set_s_code_are_not_hidden():
     with pytest.raises(KeyError, match="user's code"):
         batches().fetch(request(5))
+
+
+def test_a_rank_that_must_keep_step_gets_a_sample_that_does_not_count():
+    filled = Batches(Odd(split="val", size=8), seed=1, on_corrupt="skip", replace_corrupt=False, fill=True)
+    batch = filled[request(2, 3)]
+    assert (batch.count, len(batch.content[1]), batch.corrupt) == (0, 1, ["sample 2", "sample 3"])
+
+
+class Named(Noise):
+    """Samples that torch's own collation could not put together."""
+
+    def __getitem__(self, index: int):
+        return {"name": f"sample {index}", "length": index}
+
+    @staticmethod
+    def collate_fn(samples):
+        return {"names": [each["name"] for each in samples], "lengths": torch.tensor([s["length"] for s in samples])}
+
+
+def test_the_data_set_s_own_collation_counts():
+    own = Batches(Named(split="train", size=8), seed=1, on_corrupt="error", replace_corrupt=True)
+    content = own[request(3, 1)].content
+    assert content["names"] == ["sample 3", "sample 1"]
+    assert content["lengths"].tolist() == [3, 1]

@@ -101,7 +101,7 @@ def test_loader_processes_without_shared_memory(tmp_path: Path, strategy: str) -
     )
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(
-        "error: loader processes hand batches over in /dev/shm, which holds 64 KB"
+        "error: loader processes hand batches over in /dev/shm, which holds 65.5 kB"
     )
     assert "Set data.num_workers=0" in done.err
     assert "Traceback" not in done.err

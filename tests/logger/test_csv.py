@@ -5,12 +5,21 @@ import math
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from manyheads.runner.logger.base import LoggedRun
 from manyheads.runner.logger.csv import rank as recorder
 from manyheads.runner.logger.csv.rank import Files, Recorder, Table
+from manyheads.runner.logger.tensorboard.rank import TensorBoard
 from manyheads.runner.loop import log_windows as intervals
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import attempt, rows, small, train
 from tests.loop.test_session import Killed, die_after
+
+
+def with_board(folder: RunFolder) -> Files:
+    board = TensorBoard()
+    board.start(LoggedRun(folder.path, {}, 0, []))
+    return Files(folder, train=[], val=[], position={}, loggers=[board])
+
 
 STEPS = "epoch,step,samples,loss,lr,grad_norm,samples_per_second,data_fraction"
 EPOCHS = (
@@ -91,7 +100,7 @@ def test_rows_are_in_the_file_soon(tmp_path, monkeypatch, pause):
     """Each at once, where they come slowly; together, where they come quickly."""
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", pause)
     folder = RunFolder(tmp_path)
-    files = Files(folder, position={}, step=0)
+    files = with_board(folder)
     row = dict.fromkeys(recorder.STEP_COLUMNS, 1.0)
     files.step({**row, "step": 1})
     files.step({**row, "step": 2})
@@ -112,7 +121,7 @@ def test_numbers_come_back_exactly(tmp_path):
 
 def test_a_position_is_what_is_on_the_disk(tmp_path):
     folder = RunFolder(tmp_path)
-    files = Files(folder, position={}, step=0)
+    files = with_board(folder)
     row = dict.fromkeys(recorder.STEP_COLUMNS, 1.0)
     files.step({**row, "step": 1})
     assert files.position() == {"steps": folder.steps.stat().st_size, "epochs": folder.epochs.stat().st_size}

@@ -11,14 +11,8 @@ from tests.in_process import small, train
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 STEP = {"step": 3, "loss": 1.23456, "samples_per_second": 123456.7}
-EPOCH = {
-    "epoch": 1,
-    "train_loss": 1.2345,
-    "train_acc1": 45.678,
-    "val_loss": 0.9876,
-    "val_acc1": 97.25,
-    "samples_per_second": 12345.6,
-}
+EPOCH = {"epoch": 1, "samples_per_second": 12345.6}
+SCORES = {"train": "1.2345 45.68%", "val": "0.9876 97.25%"}
 
 
 @pytest.fixture
@@ -43,9 +37,9 @@ def show_a_run(shown: Terminal, *, speed: float = 123456.7) -> None:
     for step in range(1, 4):
         shown._shown = 0.0  # long ago
         shown.update(step)
-        shown.interval({**STEP, "step": step, "samples_per_second": speed}, 12.3456)
+        shown.interval({**STEP, "step": step, "samples_per_second": speed}, "acc 12.3%")
     shown.update(3)
-    shown.epoch(EPOCH, epochs=90)
+    shown.epoch(EPOCH, epochs=90, scores=SCORES)
     shown.say("goes on from step 3")
     shown.stop()
     shown.stop()
@@ -100,7 +94,7 @@ def test_plain_lines_come_now_and_then_only(terminal, capsys, monkeypatch):
     for step in range(1, 101):
         now[0] += 1
         shown.update(step)
-        shown.interval({**STEP, "step": step}, None)
+        shown.interval({**STEP, "step": step}, "")
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [
         f"{step}/1000" for step in (21, 42, 63, 84)
     ]
@@ -108,13 +102,10 @@ def test_plain_lines_come_now_and_then_only(terminal, capsys, monkeypatch):
 
 def test_what_was_not_measured_is_not_shown(terminal, capsys):
     shown = terminal(None)
-    empty = dict.fromkeys(("val_loss", "val_acc1"))
-    shown.epoch({**EPOCH, **empty}, epochs=2)
-    shown.epoch({**EPOCH, **empty, "train_acc1": None}, epochs=2)
-    shown.epoch({**EPOCH, **empty, "train_loss": None, "train_acc1": None, "samples_per_second": 0.0}, epochs=2)
+    shown.epoch(EPOCH, epochs=2, scores={**SCORES, "val": ""})
+    shown.epoch({**EPOCH, "samples_per_second": 0.0}, epochs=2, scores={"train": "", "val": ""})
     assert capsys.readouterr().out.splitlines() == [
         "epoch 1/2  train 1.2345 45.68%  12,346 samples/s",
-        "epoch 1/2  train 1.2345  12,346 samples/s",
         "epoch 1/2  0 samples/s",
     ]
 
@@ -146,8 +137,8 @@ def test_the_other_ranks_show_nothing(capsys):
     silent.header({})
     silent.start(done=0, total=1)
     silent.update(1)
-    silent.interval({}, None)
-    silent.epoch({}, epochs=1)
+    silent.interval({}, "")
+    silent.epoch({}, epochs=1, scores={})
     silent.say("hello")
     silent.table("", {})
     silent.stop()

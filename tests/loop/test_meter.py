@@ -1,18 +1,37 @@
 """Sums and counts."""
 
-import numpy as np
+from typing import Any
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 from manyheads.runner.loop import meter as metrics
-from manyheads.runner.loop.meter import Meter, Sums, places
+from manyheads.runner.loop.meter import Meter, Sums
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.parallel.base.rank import Passed
 from manyheads.runner.parallel.single.rank import Single
+from manyheads.runner.task.classification.rank import Classification
+from tests.task.test_classification import brute_force, random_batches
 
 
 @pytest.fixture
-def meter() -> Meter:
-    return Meter(Single(rank=0, local_rank=0, world_size=1, device_type="cpu"))
+def scores() -> Scores:
+    return Scores(Classification(loss=torch.nn.CrossEntropyLoss(), reduction="auto"))
+
+
+@pytest.fixture
+def meter(scores: Scores) -> Meter:
+    return Meter(Single(rank=0, local_rank=0, world_size=1, device_type="cpu"), scores)
+
+
+def passed(meter: Meter, loss: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor, count: int) -> None:
+    """A forward pass over ``count`` samples, whose loss is a mean."""
+    meter.add(Passed(loss, count, count, count, meter._scores.observe(logits, (None, targets))))
+
+
+def statistics(sums: Sums) -> dict[str, Any]:
+    return {name: float(value) for name, value in sums.statistics.items()}
 
 
 def collected(meter: Meter, **how: bool) -> Sums:
@@ -22,42 +41,19 @@ def collected(meter: Meter, **how: bool) -> Sums:
     return sums
 
 
-def random_batches(classes: int = 10) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    torch.manual_seed(0)
-    return [(torch.randn(n, classes), torch.randint(classes, (n,))) for n in (8, 8, 3, 1)]
-
-
-def brute_force(logits: torch.Tensor, targets: torch.Tensor, first: int) -> int:
-    order = np.argsort(-logits.numpy(), axis=1)[:, :first]
-    return sum(int(target in best) for target, best in zip(targets.tolist(), order.tolist(), strict=True))
-
-
-@pytest.mark.parametrize("classes", [1, 2, 5, 6, 10])
-def test_places_against_brute_force(classes):
-    for logits, targets in random_batches(classes):
-        found = places(logits, targets).cumsum(0).tolist()
-        assert found == [brute_force(logits, targets, first) for first in range(1, 6)]
-
-
-def test_of_equal_logits_the_first_class_leads_and_nan_is_never_right():
-    assert places(torch.zeros(6, 6), torch.arange(6)).tolist() == [1, 1, 1, 1, 1]
-    assert places(torch.full((2, 3), torch.nan), torch.tensor([0, 2])).tolist() == [0] * 5
-    assert places(torch.tensor([[torch.nan, 1.0, 0.0]]), torch.tensor([1])).tolist() == [0, 1, 0, 0, 0]
-
-
 @pytest.mark.parametrize("patience", [metrics.PATIENCE, 2, 1])
 @pytest.mark.parametrize("bound", [metrics.BOUND, 100, 1])
-def test_means_are_those_over_all_samples_however_they_are_batched(meter, monkeypatch, bound, patience):
+def test_means_are_those_over_all_samples_however_they_are_batched(meter, scores, monkeypatch, bound, patience):
     monkeypatch.setattr(metrics, "BOUND", bound)
     monkeypatch.setattr(metrics, "PATIENCE", patience)
     batches = random_batches()
     for logits, targets in batches:
-        meter.add(cross_entropy(logits, targets), logits, targets, len(targets))
-        assert len(meter._seen) < patience
-        assert sum(seen.logits.numel() for seen in meter._seen) <= bound
+        passed(meter, cross_entropy(logits, targets), logits, targets, len(targets))
+        assert len(meter._passed) < patience
+        assert sum(each.observed.by_task.logits.numel() for each in meter._passed) <= bound
     sums = collected(meter)
     logits, targets = torch.cat([b[0] for b in batches]), torch.cat([b[1] for b in batches])
-    means = sums.means("val")
+    means = scores.of("val", sums)
     assert means["val_loss"] == pytest.approx(cross_entropy(logits.double(), targets).item(), rel=1e-6)
     assert means["val_acc1"] == 100 * brute_force(logits, targets, 1) / 20
     assert means["val_acc5"] == 100 * brute_force(logits, targets, 5) / 20
@@ -65,13 +61,16 @@ def test_means_are_those_over_all_samples_however_they_are_batched(meter, monkey
 
 def test_collect_starts_anew_and_passes_on_what_it_is_given(meter):
     logits, targets = random_batches()[0]
-    meter.add(cross_entropy(logits, targets), logits, targets, 8)
+    passed(meter, cross_entropy(logits, targets), logits, targets, 8)
     meter.note_corrupt(2)
     meter.close(seconds=1.5, data_seconds=0.5)
     (sums,), flags = meter.collect({"SIGINT": 0.0, "SIGTERM": 1.0})
-    assert (sums.count, sums.judged, sums.corrupt, sums.seconds, sums.data_seconds) == (8, 8, 2, 1.5, 0.5)
+    assert (sums.count, sums.counted, sums.corrupt, sums.seconds, sums.data_seconds) == (8, 8, 2, 1.5, 0.5)
+    assert statistics(sums)["judged"] == 8
     assert flags == {"SIGINT": 0.0, "SIGTERM": 1.0}
-    assert collected(meter) == Sums()
+    nothing = collected(meter)
+    assert nothing.values() == Sums().values()
+    assert statistics(nothing) == {"correct1": 0, "correct5": 0, "judged": 0}
     assert meter.collect({}) == ([], {})
 
 
@@ -81,7 +80,7 @@ def test_each_interval_has_its_own_batches(meter, monkeypatch, patience):
     batches = random_batches()
     for first, last in ((0, 2), (2, 2), (2, 4)):
         for logits, targets in batches[first:last]:
-            meter.add(cross_entropy(logits, targets), logits, targets, len(targets))
+            passed(meter, cross_entropy(logits, targets), logits, targets, len(targets))
         meter.note_corrupt(last)
         meter.close(seconds=first)
     found, _ = meter.collect({})
@@ -91,46 +90,71 @@ def test_each_interval_has_its_own_batches(meter, monkeypatch, patience):
     for sums, part in zip(found, (batches[:2], [], batches[2:]), strict=True):
         losses = [cross_entropy(*each).item() * len(each[1]) for each in part]
         assert sums.loss == pytest.approx(sum(losses))
-    assert sum(sums.judged for sums in found) == 20
+    assert sum(statistics(sums)["judged"] for sums in found) == 20
 
 
 def test_accuracies_may_follow_later(meter):
     (logits, targets), (more, theirs), *_ = random_batches()
-    meter.add(cross_entropy(logits, targets), logits, targets, 8)
-    first = collected(meter, judge=False)
-    assert (first.count, first.judged) == (8, 0)
-    meter.add(cross_entropy(more, theirs), more, theirs, 8)
+    passed(meter, cross_entropy(logits, targets), logits, targets, 8)
+    first = collected(meter, whole=False)
+    assert (first.count, statistics(first)["judged"]) == (8, 0)
+    passed(meter, cross_entropy(more, theirs), more, theirs, 8)
     second = collected(meter)
-    assert (second.count, second.judged) == (8, 16)
-    assert second.correct1 == brute_force(torch.cat([logits, more]), torch.cat([targets, theirs]), 1)
+    assert (second.count, statistics(second)["judged"]) == (8, 16)
+    assert statistics(second)["correct1"] == brute_force(torch.cat([logits, more]), torch.cat([targets, theirs]), 1)
 
 
 def test_accuracies_are_there_in_time_for_the_terminal(meter, monkeypatch):
-    monkeypatch.setattr(metrics, "JUDGE_SECONDS", 0)
+    monkeypatch.setattr(metrics, "ADD_UP_SECONDS", 0)
     logits, targets = random_batches()[0]
-    meter.add(cross_entropy(logits, targets), logits, targets, 8)
-    assert collected(meter, judge=False).judged == 8
+    passed(meter, cross_entropy(logits, targets), logits, targets, 8)
+    assert statistics(collected(meter, whole=False))["judged"] == 8
 
 
-def test_targets_that_are_no_class_numbers_have_a_loss_and_no_accuracy(meter):
-    meter.add(torch.tensor(2.0), torch.zeros(4, 3), torch.full((4, 3), 1 / 3), 4)
-    assert collected(meter).means("train") == {"train_loss": 2.0, "train_acc1": None, "train_acc5": None}
+def test_targets_that_are_no_class_numbers_have_a_loss_and_no_accuracy(meter, scores):
+    passed(meter, torch.tensor(2.0), torch.zeros(4, 3), torch.full((4, 3), 1 / 3), 4)
+    assert scores.of("train", collected(meter)) == {"train_loss": 2.0, "train_acc1": None, "train_acc5": None}
 
 
-def test_nothing_has_no_mean():
-    assert Sums().means("val") == {"val_loss": None, "val_acc1": None, "val_acc5": None}
+def test_a_sum_counts_as_it_is_and_a_mean_by_what_it_is_over(meter, scores):
+    nothing = scores.observe(torch.zeros(2, 3), (None, torch.zeros(2, 3)))
+    meter.add(Passed(torch.tensor(6.0), 1, 2, 3, nothing))  # the sum over three tokens in two samples
+    meter.add(Passed(torch.tensor(4.0), 5, 1, 5, nothing))  # the mean over five in one
+    sums = collected(meter)
+    assert (sums.loss, sums.count, sums.counted) == (26, 3, 8)
+    assert scores.of("val", sums)["val_loss"] == 26 / 8
+
+
+def test_a_rank_whose_samples_another_one_counts_adds_nothing(scores):
+    class Helping(Single):
+        counts_samples = False
+
+    meter = Meter(Helping(rank=1, local_rank=1, world_size=2, device_type="cpu"), scores)
+    passed(meter, torch.tensor(2.0), torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64), 4)
+    meter.note_corrupt(1)
+    assert collected(meter).values() == Sums().values()
 
 
 def test_sums_add_up():
-    total = Sums(loss=1, count=2, correct1=1, correct5=2, judged=2, corrupt=0, seconds=0.5, data_seconds=0.25)
-    total.add(Sums(loss=3, count=6, correct1=2, correct5=4, judged=6, corrupt=1, seconds=1.5, data_seconds=0.75))
-    assert total == Sums(4, 8, 3, 6, 8, 1, 2, 1)  # in the order of the fields
-    assert total.means("x")["x_loss"] == 0.5
+    one, two = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    total = Sums(loss=1, count=2, counted=2, seconds=0.5, data_seconds=0.25, statistics={"a": one})
+    total.add(Sums(loss=3, count=6, counted=5, corrupt=1, seconds=1.5, statistics={"a": two, "b": two}))
+    assert total.values()[:6] == [4, 8, 7, 1, 2, 0.25]  # in the order of the fields
+    assert total.statistics["a"].tolist() == [4, 6]
+    assert total.statistics["b"].tolist() == [3, 4]
+    assert one.tolist() == [1, 2]
+
+
+def test_sums_of_a_run_that_is_older_than_tasks():
+    old = {"loss": 30.0, "count": 20.0, "correct1": 5.0, "correct5": 15.0, "judged": 20.0, "seconds": 4.0}
+    sums = Sums.from_state(old)
+    assert (sums.loss, sums.count, sums.counted, sums.seconds) == (30, 20, 20, 4)
+    assert statistics(sums) == {"correct1": 5, "correct5": 15, "judged": 20}
 
 
 def test_many_small_losses_are_not_rounded_away(meter):
     logits, targets = torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64)
-    meter.add(torch.tensor(2.0**30), logits, targets, 1)
+    passed(meter, torch.tensor(2.0**30), logits, targets, 1)
     for _ in range(1000):
-        meter.add(torch.tensor(1.0), logits, targets, 1)
+        passed(meter, torch.tensor(1.0), logits, targets, 1)
     assert collected(meter).loss == 2.0**30 + 1000

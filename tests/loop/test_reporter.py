@@ -7,14 +7,24 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.runner.logger.csv.rank import EPOCH_COLUMNS, STEP_COLUMNS, Recorder
+from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
+from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter, peak_memory_mb
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.single.rank import Single
+from manyheads.runner.task.classification.rank import Classification
 
-SUMS = {"loss": 30.0, "count": 20.0, "correct1": 5.0, "correct5": 15.0, "judged": 20.0}
+SUMS: dict[str, Any] = {
+    "loss": 30.0,
+    "count": 20.0,
+    "counted": 20.0,
+    "statistics": {
+        name: torch.tensor(value).double() for name, value in {"correct1": 5, "correct5": 15, "judged": 20}.items()
+    },
+}
 
 
 class Kept(Recorder):
@@ -31,7 +41,8 @@ class Kept(Recorder):
 
 def reporter(*, monitor: str = "val_acc1", ranks: int = 1) -> Reporter:
     place = {"rank": 0, "local_rank": 0, "world_size": ranks, "device_type": "cpu"}
-    return Reporter(recorder=Kept(), display=Display(), parallel=Single(**place), epochs=3, monitor=monitor)
+    scores = Scores(Classification(loss=torch.nn.CrossEntropyLoss(), reduction="auto"), monitor=monitor)
+    return Reporter(recorder=Kept(), display=Display(), parallel=Single(**place), epochs=3, scores=scores)
 
 
 def measured(**values: float) -> dict[str, Any]:
@@ -77,7 +88,7 @@ def test_a_row_of_an_epoch_evaluated_or_not():
     }
     reports.epoch(progress, 5.0, {})
     first, second = reports.recorder.epochs
-    assert set(first) == set(second) == set(EPOCH_COLUMNS)
+    assert set(first) == set(second) == {*epoch_columns(reports.scores.names("train"), reports.scores.names("val"))}
     assert (first["epoch"], first["train_loss"], first["samples_per_second"]) == (5, 1.5, 4.0)
     assert second["val_loss"] is None
 
@@ -95,14 +106,14 @@ def test_the_best_epoch_is_the_first_with_the_best_value(monitor, values, best):
     reports, progress, said = reporter(monitor=monitor), Progress(sums=Sums(**SUMS)), []
     for epoch, value in enumerate(values):
         progress.epoch = epoch
-        said.append(reports.epoch(progress, 1.0, measured(**{monitor: value})))
+        said.append(reports.epoch(progress, 1.0, measured(**{monitor: value}))[1])
     assert said == best
     assert progress.best["epoch"] == len(best) - best[::-1].index(True)
 
 
 def test_an_epoch_without_evaluation_is_never_the_best():
     progress = Progress(sums=Sums(**SUMS))
-    assert not reporter().epoch(progress, 1.0, {})
+    assert not reporter().epoch(progress, 1.0, {})[1]
     assert progress.best is None
 
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.synthetic.option import Synthetic
-from manyheads.runner.model.rank.build import build_loss, build_model
+from manyheads.runner.model.rank.build import build_model
 from manyheads.runner.model.small_cnn.rank import SmallCNN
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config, small, train
@@ -137,23 +138,6 @@ def test_a_run_s_checkpoint_is_a_file_of_weights_too(tmp_path):
     assert all(torch.equal(loaded[name], trained[name]) for name in trained)
 
 
-def test_the_loss_is_a_key():
-    assert isinstance(build_loss(config()), nn.CrossEntropyLoss)
-    loss = build_loss(config("loss._target_=torch.nn.MultiMarginLoss", "+loss.margin=0.5"))
-    assert isinstance(loss, nn.MultiMarginLoss)
-    assert loss.margin == 0.5
-    assert build_loss(config("trainer.label_smoothing=0.1")).label_smoothing == 0.1
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["loss._target_=torch.nn.NoSuchLoss"], r"torch\.nn has no NoSuchLoss"),
-        (["+loss.margin=3"], r"loss\._target_=torch\.nn\.CrossEntropyLoss refuses its arguments: .*margin"),
-        (["loss._target_=torch.nn.NLLLoss", "trainer.label_smoothing=0.1"], r"trainer\.label_smoothing=0\.1.*Set it"),
-        (["loss._target_=fractions.Fraction"], r"makes no torch\.nn\.Module"),
-    ],
-)
-def test_a_loss_that_does_not_fit_is_said(overrides, message):
-    with pytest.raises(ConfigurationError, match=message):
-        build_loss(config(*overrides))
+def test_a_model_that_wants_the_number_of_classes_says_so_where_the_data_has_none():
+    with pytest.raises(ConfigurationError, match=r"data\.num_classes is not set, and the data set has no num_classes"):
+        build_model(config(), Data())

@@ -83,7 +83,7 @@ def test_a_run_without_result_tells_what_its_tables_say(folder: Path):
     set_column(folder / "epochs.csv", "val_acc1", [50, 60, ""])
     (folder / "result.json").unlink()
     measures = measure(load_run(folder))
-    assert measures.accuracy == 60.0
+    assert measures.metric == 60.0
     assert measures.seconds == 2.0
     assert len(measures.memory) == 1
 
@@ -105,7 +105,7 @@ def test_repeats_become_one(sweep: Sweep):
         sweep.job("parallel=single", seconds=seconds, result=metrics, repeat=repeat)
     measures = sweep.rows()["0"].measures
     assert (measures.seconds, measures.low, measures.high) == (2.0, 1.0, 4.0)
-    assert (measures.accuracy, measures.accuracy_spread) == (92.0, 2.0)
+    assert (measures.metric, measures.metric_spread) == (92.0, 2.0)
     assert measures.throughput == 40.0
 
 

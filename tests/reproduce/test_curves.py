@@ -11,6 +11,7 @@ def tables(losses, *, every=10, first=None, **epochs):
     steps = [float(every * (row + 1)) for row in range(len(losses))]
     return SimpleNamespace(
         steps={"step": steps, "loss": list(losses), "grad_norm": [1.0] * len(losses)},
+        result={},
         epochs={"step": [], "train_loss": [], "val_loss": [], "val_acc1": [], "val_acc5": [], **epochs},
     )
 

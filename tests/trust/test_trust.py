@@ -5,7 +5,7 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.config.lookup import NAMED, options, read_option
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust import packages
@@ -179,6 +179,13 @@ class TestWhomTheUserTrusts:
 class TestARunConfig:
     def test_of_the_projects_own_options_passes(self):
         refuse_untrusted(small(), NOBODY)
+
+    @pytest.mark.parametrize("group", NAMED)
+    def test_named_classes_are_the_projects_own_or_trusted(self, group):
+        config = small()
+        config[group]["mine"] = {"_target_": "my_package.Thing"}
+        assert untrusted(config, NOBODY) == [(f"{group}.mine._target_", "my_package.Thing")]
+        assert untrusted(config, Trust(("my_package",))) == []
 
     def test_of_the_users_own_passes(self):
         refuse_untrusted({**small(), "loss": {"_target_": "my_package.Thing"}}, None)

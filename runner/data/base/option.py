@@ -68,15 +68,16 @@ class TorchvisionFiles:
 
 
 class Dataset(Protocol):
-    """Map-style samples: item i is (image (C, H, W), class number).
+    """Map-style samples, put together by ``collate_fn(samples)`` where the data set has one, else by torch's own.
 
-    uint8 images are scaled and normalised on the device; float images are taken as they are. A data set in
-    memory may also offer ``batch(indices, keys) -> (images, targets)``, with a random key for each sample.
+    Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalised on the device;
+    float images are taken as they are. A data set in memory may also offer ``batch(indices, keys)``, which returns a
+    whole batch, with a random key for each sample.
     """
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]: ...
+    def __getitem__(self, index: int) -> Any: ...
 
 
 class DataOption(Option):
@@ -105,12 +106,12 @@ class DataOption(Option):
 
 
 class Data:
-    """One data option: two splits of images in ``num_classes`` classes.
+    """One data option: two splits of samples.
 
-    ``mean`` and ``std``: of each channel, for images in 0..1.
+    ``num_classes``: None where samples have no classes; ``mean`` and ``std``: of each channel, for images in 0..1.
     """
 
-    num_classes: int
+    num_classes: Any = None
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
 

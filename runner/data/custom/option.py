@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from manyheads.runner.data.base.option import Data, Dataset
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import call
 
 
@@ -26,10 +25,7 @@ class Custom(Data):
             train: call("data", target, build, split="train" if train else "val", **options) for train in (True, False)
         }
         classes = getattr(self._splits[True], "classes", None)
-        count = num_classes or getattr(self._splits[True], "num_classes", None) or (classes and len(classes))
-        if not isinstance(count, int):
-            raise ConfigurationError("data.num_classes is not set, and the data set has no num_classes. Set it.")
-        self.num_classes = count
+        self.num_classes = num_classes or getattr(self._splits[True], "num_classes", None) or (classes and len(classes))
 
     def split(self, *, train: bool) -> Dataset:
         return self._splits[train]

@@ -1,47 +1,60 @@
 """From a request to a batch in host memory; runs in a loader process or in the rank itself."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 from torch.utils.data import default_collate
 
 from manyheads.runner.data.base.option import CorruptSample, Dataset
 from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.structure import map_tensors
 from manyheads.runner.random.rank.rng import get_state, sample_keys, seed_sample, set_state
 from manyheads.runner.run.errors import ConfigurationError
 
 
 @dataclass
 class Batch:
-    """One micro-batch. ``count`` and ``weight`` as in Request; ``corrupt``: paths of samples not read."""
+    """One micro-batch. ``count`` and ``weight`` as in Request; ``corrupt``: paths of samples not read.
 
-    inputs: Tensor
-    targets: Tensor
+    ``ids``: indices of its samples in the data set; of one that was replaced, its own.
+
+    ``content``: what the data set's collation gave, None where there is no sample; ``inputs``: what the model is called
+    with. ``counted``: what the task's loss is over, such as tokens. The loader adds the last two, on the device.
+    """
+
+    content: Any
     count: int
     weight: float
     corrupt: list[str] = field(default_factory=list)
+    inputs: Any = None
+    counted: int = 0
+    ids: Sequence[int] = ()
 
     def pin_memory(self) -> "Batch":
-        self.inputs, self.targets = self.inputs.pin_memory(), self.targets.pin_memory()
+        self.content = map_tensors(lambda tensor: tensor.pin_memory(), self.content)
         return self
 
 
 class Batches:
-    """A map from requests to batches. ``replace_corrupt``: by the next sample; otherwise such samples are left out."""
+    """A map from requests to batches. ``replace_corrupt``: by the next sample; otherwise such samples are left out.
 
-    def __init__(self, dataset: Dataset, *, seed: int, on_corrupt: str, replace_corrupt: bool):
+    ``fill``: a batch of which nothing could be read gets a sample that does not count, instead of being empty. Samples
+    are put together by the data set's own ``collate_fn``, where it has one.
+    """
+
+    def __init__(self, dataset: Dataset, *, seed: int, on_corrupt: str, replace_corrupt: bool, fill: bool = False):
         self.dataset, self.seed = dataset, seed
-        self.on_corrupt, self.replace_corrupt = on_corrupt, replace_corrupt
+        self.on_corrupt, self.replace_corrupt, self.fill = on_corrupt, replace_corrupt, fill
+        self.collate = getattr(dataset, "collate_fn", None) or default_collate
 
     def __getitem__(self, request: Request) -> Batch | ConfigurationError:
         """The batch; a configuration error is returned, since raising it in a loader process would garble it."""
         keys = sample_keys(self.seed, request.epoch, request.indices)
         if hasattr(self.dataset, "batch"):
-            inputs, targets = self.dataset.batch(request.indices, keys)
-            return Batch(inputs, targets, request.count, request.weight)
+            content = self.dataset.batch(request.indices, keys)
+            return Batch(content, request.count, request.weight, ids=request.indices.tolist())
         try:
             return self._collect(request, keys)
         except ConfigurationError as error:
@@ -58,7 +71,8 @@ class Batches:
             set_state(state)
 
     def _collect(self, request: Request, keys: np.ndarray) -> Batch:
-        samples: list[tuple[Any, Any]] = []
+        samples: list[Any] = []
+        ids: list[int] = []
         corrupt: list[str] = []
         for index, key in zip(request.indices.tolist(), keys.tolist(), strict=True):
             sample = self._read(index, key, corrupt)
@@ -66,12 +80,16 @@ class Batches:
                 sample = self._next_good(index, request.epoch, corrupt)
             if sample is not None:
                 samples.append(sample)
+                ids.append(index)
+        if not samples and self.fill:
+            sample = self._next_good(int(request.indices[-1]), request.epoch, [*corrupt, "the only sample"])
+            return Batch(self.collate([sample]), 0, 0.0, corrupt)
         if not samples:
-            return Batch(torch.empty(0), torch.empty(0), 0, 0.0, corrupt)
-        inputs, targets = default_collate(samples)
-        return Batch(inputs, targets, min(request.count, len(samples)), request.weight, corrupt)
+            return Batch(None, 0, 0.0, corrupt)
+        count = min(request.count, len(samples))
+        return Batch(self.collate(samples), count, request.weight, corrupt, ids=ids)
 
-    def _read(self, index: int, key: int, corrupt: list[str]) -> tuple[Any, Any] | None:
+    def _read(self, index: int, key: int, corrupt: list[str]) -> Any | None:
         seed_sample(key)
         try:
             return self.dataset[index]
@@ -85,7 +103,7 @@ class Batches:
             corrupt.append(path)
             return None
 
-    def _next_good(self, index: int, epoch: int, corrupt: list[str]) -> tuple[Any, Any]:
+    def _next_good(self, index: int, epoch: int, corrupt: list[str]) -> Any:
         """The next readable sample in the data set's order: the same one on any number of ranks and workers."""
         size = len(self.dataset)
         for offset in range(1, size):

@@ -14,17 +14,17 @@ from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSample
 from manyheads.runner.data.torchvision import rank as torchvision_files
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, locate
+from manyheads.runner.run.locate import arguments_of, call, locate
+from manyheads.runner.task.base.rank import Task
 
 # Every option's keys, not its class's.
-LOADING = ("_target_", "_option_", "batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
+LOADING = ("batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
 
 
 def build_data(section: dict[str, Any]) -> Data:
     """The data option; a class of the user's own is wrapped in ``Custom``."""
     kind = locate("data", section["_target_"])
-    options = {key: value for key, value in section.items() if key not in LOADING}
-    name = options.pop("name")
+    options, name = arguments_of("data", section, without=(*LOADING, "name")), section["name"]
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         return call("data", section["_target_"], Custom, kind, **options)
     if "name" in inspect.signature(kind).parameters:
@@ -47,14 +47,16 @@ def build_dataset(data: Data, *, train: bool) -> Dataset:
     return samples
 
 
-def build_loaders(config: dict[str, Any], data: Data, parallel: Parallel, entrance: Entrance) -> tuple[Loader, Loader]:
+def build_loaders(
+    config: dict[str, Any], data: Data, task: Task, parallel: Parallel, entrance: Entrance
+) -> tuple[Loader, Loader]:
     """Training and evaluation batches of this rank. Raises ConfigurationError."""
     section, seed = config["data"], config["seed"]
     train, evaluation = build_dataset(data, train=True), build_dataset(data, train=False)
     share: dict[str, Any] = {
         "batch_size": section["batch_size"],
-        "rank": parallel.rank,
-        "world_size": parallel.world_size,
+        "rank": parallel.data_rank,
+        "world_size": parallel.data_size,
     }
     order = TrainingSampler(
         len(train),
@@ -70,10 +72,9 @@ def build_loaders(config: dict[str, Any], data: Data, parallel: Parallel, entran
         )
     # Images in memory are never corrupt, so that their options have no such key.
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
-    place: dict[str, Any] = {"entrance": entrance, "num_workers": section["num_workers"]}
+    place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": section["num_workers"]}
+    in_order = EvaluationSampler(len(evaluation), fill=parallel.evaluates_together, **share)
     return (
         Loader(Batches(train, replace_corrupt=True, **loading), order, **place),
-        Loader(
-            Batches(evaluation, replace_corrupt=False, **loading), EvaluationSampler(len(evaluation), **share), **place
-        ),
+        Loader(Batches(evaluation, replace_corrupt=False, fill=in_order.fill, **loading), in_order, **place),
     )

@@ -10,15 +10,17 @@ from torch.utils.data import DataLoader
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
+from manyheads.runner.data.rank.structure import map_tensors
 from manyheads.runner.machine.shared_memory import too_small
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.task.base.rank import Task
 
 
 @dataclass(frozen=True)
 class Entrance:
-    """How images enter the model: device, dtype, memory format, and for uint8 images mean and std of 0..1."""
+    """How a batch enters the model: device, dtype, memory format, and for uint8 images mean and std of 0..1."""
 
     device: torch.device
     dtype: torch.dtype
@@ -35,9 +37,15 @@ class Loader:
     """One split, epoch after epoch, from any update on."""
 
     def __init__(
-        self, batches: Batches, sampler: TrainingSampler | EvaluationSampler, *, entrance: Entrance, num_workers: int
+        self,
+        batches: Batches,
+        sampler: TrainingSampler | EvaluationSampler,
+        *,
+        task: Task,
+        entrance: Entrance,
+        num_workers: int,
     ):
-        self.batches, self.sampler, self.entrance = batches, sampler, entrance
+        self.batches, self.sampler, self.task, self.entrance = batches, sampler, task, entrance
         self._scale, self._shift = entrance.scale_and_shift()
         self._requests = _Requests()
         self._workers = _workers(batches, self._requests, num_workers, entrance.device) if num_workers else None
@@ -52,7 +60,7 @@ class Loader:
         return len(self.batches.dataset)
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
-        """This rank's micro-batches of one epoch, images (B, C, H, W) on the device."""
+        """This rank's micro-batches of one epoch, on the device, images as (B, C, H, W)."""
         requests = self.sampler.epoch(epoch, first_update)
         if self._workers is None:
             fetched: Iterator[Batch | ConfigurationError] = map(self.batches.fetch, requests)
@@ -71,17 +79,27 @@ class Loader:
         return map(self._enter, batches)
 
     def _enter(self, batch: Batch) -> Batch:
-        entrance = self.entrance
-        inputs = batch.inputs.to(entrance.device, non_blocking=True)
-        if inputs.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
-            inputs = inputs.to(entrance.dtype).mul_(self._scale).add_(self._shift)
-        elif inputs.is_floating_point():
-            inputs = inputs.to(entrance.dtype)
-        if entrance.channels_last and inputs.ndim == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-        batch.inputs = inputs
-        batch.targets = batch.targets.to(entrance.device, non_blocking=True)
+        if batch.content is None:
+            return batch
+        if batch.count:
+            batch.counted = batch.count if self.task.counts_samples else int(self.task.count(batch.content))
+        batch.content = map_tensors(self._move, batch.content)
+        batch.inputs = map_tensors(self._prepare, self.task.inputs(batch.content))
         return batch
+
+    def _move(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.entrance.device, non_blocking=True)
+
+    def _prepare(self, tensor: Tensor) -> Tensor:
+        """One of the model's inputs."""
+        entrance = self.entrance
+        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
+            tensor = tensor.to(entrance.dtype).mul_(self._scale).add_(self._shift)
+        elif tensor.is_floating_point():
+            tensor = tensor.to(entrance.dtype)
+        if entrance.channels_last and tensor.ndim == 4:
+            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        return tensor
 
 
 def _sound(batch: Batch | ConfigurationError) -> Batch:
@@ -111,7 +129,7 @@ def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
     """
     if isinstance(batch, Batch):
         try:
-            batch.inputs, batch.targets = batch.inputs.share_memory_(), batch.targets.share_memory_()
+            batch.content = map_tensors(lambda tensor: tensor.share_memory_(), batch.content)
         except RuntimeError as error:
             if "shared memory" not in str(error):
                 raise

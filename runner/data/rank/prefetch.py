@@ -6,6 +6,7 @@ from functools import cache
 import torch
 
 from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.structure import tensors_in
 
 
 def ahead(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:
@@ -40,6 +41,6 @@ def side_stream(device: torch.device) -> torch.cuda.Stream:
 def _arrived(batch: Batch, event: torch.cuda.Event, current: torch.cuda.Stream) -> Batch:
     """The batch, for the current stream: its memory is not used again before that has done with it."""
     current.wait_event(event)
-    for tensor in (batch.inputs, batch.targets):
+    for tensor in tensors_in((batch.content, batch.inputs)):
         tensor.record_stream(current)
     return batch

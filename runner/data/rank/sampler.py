@@ -49,10 +49,14 @@ class TrainingSampler:
 
 
 class EvaluationSampler:
-    """Every sample once, in order; all ranks have the same number of batches, of which some may be empty."""
+    """Every sample once, in order; all ranks have the same number of batches, of which some may be empty.
 
-    def __init__(self, size: int, *, batch_size: int, rank: int, world_size: int):
+    ``fill``: instead of being empty, such a batch has a sample that does not count.
+    """
+
+    def __init__(self, size: int, *, batch_size: int, rank: int, world_size: int, fill: bool = False):
         self.size, self.batch_size, self.rank, self.world_size = size, batch_size, rank, world_size
+        self.fill = fill
         self.updates = -(-size // batch_size)
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
@@ -60,4 +64,5 @@ class EvaluationSampler:
             length = min(self.batch_size, self.size - start)
             low = start + length * self.rank // self.world_size
             high = start + length * (self.rank + 1) // self.world_size
-            yield Request(epoch, np.arange(low, high), high - low, 1.0)
+            filler = int(self.fill and low == high)
+            yield Request(epoch, np.arange(low, high + filler) % self.size, high - low, 1.0)

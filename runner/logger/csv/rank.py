@@ -1,18 +1,17 @@
-"""What rank 0 writes while a run goes on: steps.csv, epochs.csv and TensorBoard's files."""
+"""The record of a run: steps.csv and epochs.csv, and the loggers that are told the same."""
 
 import csv
 import io
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.logger.csv.columns import EPOCH_COLUMNS, SCORES, STEP_COLUMNS
-from manyheads.runner.logger.tensorboard.rank import Board
+from manyheads.runner.logger.base import Logger
+from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
-STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
-EPOCH_TAGS = {name: f"epoch/{name}" for name in SCORES}
 
 
 class Recorder:
@@ -28,43 +27,67 @@ class Recorder:
         """Everything so far is on the disk; the sizes of the tables then."""
         return {}
 
+    def end(self, result: dict[str, Any]) -> None:
+        """The run ended without an error; what rank 0 knows of result.json."""
+
     def close(self) -> None: ...
 
 
 class Files(Recorder):
-    """``position``: where a checkpoint left the tables; rows after it are cut. ``step``: its update.
+    """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
+
+    ``position``: where a checkpoint left the tables; rows after it are cut.
 
     Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
     """
 
-    def __init__(self, folder: RunFolder, *, position: dict[str, int], step: int):
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        train: Sequence[str],
+        val: Sequence[str],
+        position: dict[str, int],
+        loggers: Sequence[Logger] = (),
+    ):
         self._steps = Table(folder.steps, STEP_COLUMNS, position.get("steps", 0))
-        self._epochs = Table(folder.epochs, EPOCH_COLUMNS, position.get("epochs", 0))
-        self._board = Board(folder.tensorboard, purge_step=step + 1)
+        self._epochs = Table(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
+        self._loggers = loggers
         self._flushed = -FLUSH_SECONDS
 
     def step(self, row: dict[str, Any]) -> None:
         self._steps.append(row)
-        self._board.add({tag: row[name] for name, tag in STEP_TAGS.items()}, row["step"])
+        for logger in self._loggers:
+            logger.step(row)
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self._flush()
 
     def epoch(self, row: dict[str, Any]) -> None:
         self._epochs.append(row)
-        self._board.add({tag: row[name] for name, tag in EPOCH_TAGS.items() if row[name] is not None}, row["step"])
+        for logger in self._loggers:
+            logger.epoch(row)
         self._flush()
 
     def position(self) -> dict[str, int]:
         self._flush()
         return {"steps": self._steps.size(), "epochs": self._epochs.size()}
 
+    def end(self, result: dict[str, Any]) -> None:
+        self._flush()
+        for logger in self._loggers:
+            logger.end(result)
+
     def close(self) -> None:
-        for file in (self._steps, self._epochs, self._board):
-            file.close()
+        for table in (self._steps, self._epochs):
+            table.close()
+        for logger in self._loggers:
+            logger.close()
 
     def _flush(self) -> None:
-        for file in (self._steps, self._epochs, self._board):
-            file.flush()
+        for table in (self._steps, self._epochs):
+            table.flush()
+        for logger in self._loggers:
+            logger.flush()
         self._flushed = time.monotonic()
 
 

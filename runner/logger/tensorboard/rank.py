@@ -11,11 +11,39 @@ import struct
 import time
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
+from manyheads.runner.logger.base import LoggedRun, Logger
+
+FOLDER = "tensorboard"
+STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
 _files = count()  # of this process, which may open several in a second
+
+
+class TensorBoard(Logger):
+    """Curves of steps under ``train/``, of epochs under ``epoch/``, in the run's folder ``tensorboard``."""
+
+    is_quick = True
+
+    def start(self, run: LoggedRun) -> None:
+        self._board = Board(run.folder / FOLDER, purge_step=run.step + 1)
+        self._epoch_tags = {name: f"epoch/{name}" for name in run.scores}
+
+    def step(self, row: dict[str, Any]) -> None:
+        self._board.add({tag: row[name] for name, tag in STEP_TAGS.items()}, row["step"])
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        tags = self._epoch_tags.items()
+        self._board.add({tag: row[name] for name, tag in tags if row[name] is not None}, row["step"])
+
+    def flush(self) -> None:
+        self._board.flush()
+
+    def close(self) -> None:
+        self._board.close()
 
 
 class Board:

@@ -22,11 +22,11 @@ class Display:
     def update(self, done: int) -> None:
         """An update is done; called very often."""
 
-    def interval(self, row: dict[str, Any], accuracy: float | None) -> None:
-        """A row of steps.csv, and the interval's accuracy in percent; None where there is none, or not yet."""
+    def interval(self, row: dict[str, Any], metric: str) -> None:
+        """A row of steps.csv, and the interval's first metric in words; empty where there is none, or not yet."""
 
-    def epoch(self, row: dict[str, Any], *, epochs: int) -> None:
-        """A row of epochs.csv."""
+    def epoch(self, row: dict[str, Any], *, epochs: int, scores: dict[str, str]) -> None:
+        """A row of epochs.csv, and what was measured of each split, in words; empty where nothing was."""
 
     def say(self, message: str) -> None: ...
 
@@ -44,7 +44,7 @@ class Terminal(Display):
         self._live = self._console.is_terminal
         self._shown = time.monotonic()
         self._progress: Progress | None = None
-        self._fields: dict[str, Any] = {"loss": "", "accuracy": "", "speed": ""}
+        self._fields: dict[str, Any] = {"loss": "", "metric": "", "speed": ""}
         self._total = 0
 
     def header(self, lines: dict[str, str]) -> None:
@@ -73,10 +73,10 @@ class Terminal(Display):
             self._shown = time.monotonic()
             self._progress.update(self._task, completed=done, refresh=True, **self._fields)
 
-    def interval(self, row: dict[str, Any], accuracy: float | None) -> None:
+    def interval(self, row: dict[str, Any], metric: str) -> None:
         self._fields = {
             "loss": f"loss {row['loss']:.4f}",
-            "accuracy": self._fields["accuracy"] if accuracy is None else f"acc {accuracy:.1f}%",
+            "metric": metric or self._fields["metric"],
             "speed": f"{row['samples_per_second']:,.0f}/s",
         }
         if not self._live and time.monotonic() - self._shown > PLAIN_SECONDS:
@@ -84,14 +84,8 @@ class Terminal(Display):
             values = "  ".join(filter(None, self._fields.values()))
             self._console.print(f"step {row['step']}/{self._total}  {values}", soft_wrap=True)
 
-    def epoch(self, row: dict[str, Any], *, epochs: int) -> None:
-        parts = [f"epoch {row['epoch']}/{epochs}"]
-        for split in ("train", "val"):
-            if row[f"{split}_loss"] is not None:
-                accuracy = row[f"{split}_acc1"]
-                parts.append(
-                    f"{split} {row[f'{split}_loss']:.4f}" + (f" {accuracy:.2f}%" if accuracy is not None else "")
-                )
+    def epoch(self, row: dict[str, Any], *, epochs: int, scores: dict[str, str]) -> None:
+        parts = [f"epoch {row['epoch']}/{epochs}", *(f"{split} {text}" for split, text in scores.items() if text)]
         parts.append(f"{row['samples_per_second']:,.0f} samples/s")
         self._shown = time.monotonic()
         self._console.print("  ".join(parts), soft_wrap=not self._live)

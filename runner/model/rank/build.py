@@ -1,4 +1,4 @@
-"""The model and the loss of a run, from the config's sections."""
+"""The model of a run, from the config's section."""
 
 import inspect
 from pathlib import Path
@@ -11,7 +11,7 @@ from manyheads.runner.checkpoint.rank import load, load_model
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.pretrained import load_file
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, locate, signature
+from manyheads.runner.run.locate import arguments_of, call, locate, signature
 
 
 def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -19,15 +19,17 @@ def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
 
     dtype: of the weights; random ones are the same numbers in each.
     """
-    section = dict(config["model"])
-    section.pop("_option_", None)
-    target, name, pretrained = section.pop("_target_"), section.pop("name"), section.pop("pretrained")
+    target, name, section = config["model"]["_target_"], config["model"]["name"], arguments_of("model", config["model"])
+    pretrained = section.pop("pretrained")
     kind = locate("model", target)
     accepts = signature(kind).parameters
     classes = section.pop("num_classes")
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepts.values())
-    if "num_classes" in accepts or takes_any or classes is not None:
-        section["num_classes"] = classes or data.num_classes
+    count = classes or data.num_classes
+    if "num_classes" in accepts and count is None and accepts["num_classes"].default is inspect.Parameter.empty:
+        raise ConfigurationError("data.num_classes is not set, and the data set has no num_classes. Set it.")
+    if ("num_classes" in accepts or takes_any or classes is not None) and count is not None:
+        section["num_classes"] = count
     for key, value in (("name", name), ("image_size", getattr(data, "image_size", None))):
         if key in accepts and target.startswith("manyheads.runner.model."):
             section[key] = value
@@ -48,21 +50,3 @@ def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
         content = load(path)
         load_model(model, content.get("model", content), path)
     return model
-
-
-def build_loss(config: dict[str, Any]) -> nn.Module:
-    """The loss, with trainer.label_smoothing where its class knows that. Raises ConfigurationError."""
-    section = dict(config["loss"])
-    target = section.pop("_target_")
-    kind = locate("loss", target)
-    smoothing = config["trainer"]["label_smoothing"]
-    if smoothing:
-        if "label_smoothing" not in signature(kind).parameters:
-            raise ConfigurationError(
-                f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
-            )
-        section["label_smoothing"] = smoothing
-    loss = call("loss", target, kind, **section)
-    if not isinstance(loss, nn.Module):
-        raise ConfigurationError(f"loss._target_={target} makes no torch.nn.Module. Choose a loss class.")
-    return loss

@@ -1,21 +1,53 @@
 """The plain case, one rank on one device: every hook that a strategy may need, doing nothing."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.rank.batches import Batch
 
 Reduction = Literal["sum", "max"]
 
 
-class Parallel:
-    """One rank's view of all ranks. The loop calls these hooks and knows no backend.
+class Passed(NamedTuple):
+    """What the forward pass of a micro-batch leaves behind, without gradients.
 
-    ``device_type``: "cpu" or "cuda".
+    ``loss``: () as the task gave it; ``scale``: by which it becomes a sum; ``samples``: their number; ``counted``: the
+    number of what the loss is over; ``observed``: what the task and the metrics keep of it for their statistics.
     """
+
+    loss: Tensor
+    scale: float
+    samples: int
+    counted: float
+    observed: Any
+
+
+class MicroSteps(Protocol):
+    """The plain way through one micro-batch, and its parts, for strategies that go another way."""
+
+    def __call__(self, batch: "Batch", *, last: bool) -> Passed:
+        """Forward and backward of one micro-batch; ``last``: the exchange of gradients follows."""
+
+    def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
+        """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
+
+
+class Parallel:
+    """One rank's view of all ranks. The loop calls these hooks and knows no backend; all ranks call them in step.
+
+    ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that each rank must
+    call it equally often, for a sample that does not count where it has none.
+    """
+
+    evaluates_together = False
 
     def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str):
         self.rank, self.local_rank, self.world_size = rank, local_rank, world_size
@@ -39,6 +71,23 @@ class Parallel:
     def ranks(self) -> str:
         """Their number, in words."""
         return "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+
+    # -- the data ------------------------------------------------------------------------------------
+
+    @property
+    def data_rank(self) -> int:
+        """Which share of each batch this rank takes, counted from 0; the same for ranks that work on it together."""
+        return self.rank
+
+    @property
+    def data_size(self) -> int:
+        """Into how many shares a batch is cut; gradients are averaged over them."""
+        return self.world_size
+
+    @property
+    def counts_samples(self) -> bool:
+        """Whether this rank's losses and statistics count: those of exactly one of the ranks that share their data."""
+        return True
 
     # -- assembly, in this order ---------------------------------------------------------------------
 
@@ -64,12 +113,28 @@ class Parallel:
 
     # -- one update ----------------------------------------------------------------------------------
 
+    def compute_gradients(self, batches: "list[Batch]", step: "MicroSteps") -> list[Passed]:
+        """Forward and backward of an update's micro-batches, after which each rank has its gradients, exchanged.
+
+        A strategy that orders forward and backward passes itself, as a pipeline does, builds on ``step.objective``.
+        """
+        return [step(batch, last=batch is batches[-1]) for batch in batches]
+
     def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
         """Around one micro-batch; gradients need only be exchanged in the last one."""
         return self._nothing
 
     def synchronize(self, optimizer: Optimizer) -> None:
         """Finish the exchange of gradients after the last backward."""
+
+    def gradient_norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
+        """The norm over the gradients of the whole model, (); they are scaled down to ``limit`` if it is more.
+
+        ``parameters``: those of this rank; ``limit``: inf for none.
+        """
+        if math.isfinite(limit):
+            return clip_grad_norm_(parameters, limit)
+        return total_norm([p.grad for p in parameters if p.grad is not None])
 
     def stepping(self, optimizer: Optimizer) -> AbstractContextManager:
         """Around the optimizer's step."""
@@ -82,8 +147,38 @@ class Parallel:
         return model
 
     def evaluated(self, model: nn.Module) -> nn.Module:
-        """What evaluation calls: it must not communicate, since ranks may have different numbers of samples."""
+        """What evaluation calls; it must not communicate unless ``evaluates_together``."""
         return self.unwrap(model)
+
+    def evaluate(self, model: nn.Module, inputs: Any) -> Any:
+        """Outputs for one batch, without gradients; anything on ranks where ``counts_samples`` is false.
+
+        ``model``: what ``evaluated`` gave, in evaluation mode.
+        """
+        return call(model, inputs)
+
+    # -- state of the whole model, for checkpoints, digests and comparisons --------------------------
+
+    def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The whole model's tensors, on every rank, from this rank's part of each; by the user's own names.
+
+        Tensors are weights, or gradients under their weights' names.
+        """
+        return tensors
+
+    def split_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """This rank's part of the whole model's tensors; the inverse of ``gather_tensors``."""
+        return tensors
+
+    def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state_dict of an optimizer of the whole model, on every rank, from that of this rank's."""
+        return state
+
+    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        """This rank's part of a whole optimizer's state_dict; the inverse of ``gather_optimizer``."""
+        return state
+
+    # -- talking to the other ranks ------------------------------------------------------------------
 
     def share_buffers(self, model: nn.Module) -> None:
         """Give every rank the buffers of rank 0 (BatchNorm statistics), as the checkpoint will hold them."""
@@ -99,3 +194,15 @@ class Parallel:
     def gather(self, value: Any) -> list[Any]:
         """A small picklable value of each rank, in rank order, on every rank."""
         return [value]
+
+
+def call(model: nn.Module, inputs: Any) -> Any:
+    """The model's outputs: a dict of inputs is given as keywords, a tuple or list as several arguments."""
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+
+
+def total_norm(gradients: list[Tensor]) -> Tensor:
+    """The norm over all of them, (); as torch.nn.utils.get_total_norm, without sorting them by device and dtype."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)

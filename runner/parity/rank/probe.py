@@ -52,12 +52,12 @@ def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> Non
     trainer, parallel = session.trainer, session.parallel
     side = Baseline(session, task) if task.baseline is None else Compared(session, task)
     side.start(made)
-    seed_everything(seed + 1 + parallel.rank)
+    seed_everything(seed + 1 + parallel.data_rank)
     session.update.prime(trainer.train.example)
     steps = min(task.steps, trainer.settings.last_step)
     for step, batches in enumerate(islice(_updates(trainer), steps)):
         side.before(step)
-        seed_everything(seed + 1 + parallel.rank)
+        seed_everything(seed + 1 + parallel.data_rank)
         trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if step == 0 and task.trace else None
         with trace.following() if trace else nullcontext():
             taken = take(session, batches)
@@ -78,8 +78,9 @@ def take(session: Session, batches: list[Batch]) -> Taken:
     gradients: dict[str, Tensor | None] = {}
 
     def look() -> None:
-        owned = zip(names, update.precision.parameters(update.optimizer), strict=True)
-        gradients.update((name, None if p.grad is None else _copy(p.grad)) for name, p in owned)
+        owned = dict(zip(names, update.precision.parameters(update.optimizer), strict=True))
+        whole = session.parallel.gather_tensors({n: p.grad for n, p in owned.items() if p.grad is not None})
+        gradients.update((name, _copy(whole[name]) if name in whole else None) for name in owned)
 
     update.model.train()
     made = update(batches, number=trainer.progress.step, wants_norm=False, on_gradients=look)
@@ -91,7 +92,7 @@ def take(session: Session, batches: list[Batch]) -> Taken:
     trainer.progress.samples += int(sums.count)
     weights = session.weights()
     return Taken(
-        loss=sums.loss / sums.count if sums.count else float("nan"),
+        loss=sums.loss / sums.counted if sums.counted else float("nan"),
         gradients=gradients,
         weights={name: _copy(weights[name]) for name, _ in model.named_parameters()},
         buffers={name: _copy(buffer) for name, buffer in model.named_buffers()},

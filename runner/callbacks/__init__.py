@@ -1,0 +1,1 @@
+"""What a user hooks into a run: ``callbacks`` of the run config."""

@@ -1,0 +1,40 @@
+"""The tensors in what a data set's collation gives: tuples, lists, dicts and data classes, in any nesting."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+
+def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
+    """The same structure with ``function`` of each tensor; whatever else is in it stays as it is."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, Mapping):
+        mapped = {key: map_tensors(function, item) for key, item in value.items()}
+        return mapped if type(value) is dict else type(value)(mapped)  # type: ignore[call-arg]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(function, item) for item in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(map_tensors(function, item) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{f.name: map_tensors(function, getattr(value, f.name)) for f in fields(value) if f.init}
+        )
+    return value
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in it, in the order in which they stand there."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from tensors_in(getattr(value, field.name))

@@ -1,0 +1,82 @@
+"""Loggers that can neither stop nor slow the run that they log."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from manyheads.runner.logger.base import LoggedRun, Logger
+
+log = logging.getLogger(__name__)
+MOST_WAITING = 1000  # calls; more than that are left out
+CLOSE_SECONDS = 10.0  # that the end of a run waits for a slow logger
+
+
+class Guarded(Logger):
+    """``logger`` behind a guard. ``name``: its key below ``logger``; ``say``: shows a line on the terminal."""
+
+    def __init__(self, name: str, logger: Logger, *, say: Callable[[str], None]):
+        self._name, self._logger, self._say = name, logger, say
+        self._works, self._left_out = True, 0
+        self._waiting: queue.Queue[tuple[str, tuple[Any, ...]] | None] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        if not logger.is_quick:
+            self._thread = threading.Thread(target=self._work, name=f"logger.{name}", daemon=True)
+            self._thread.start()
+
+    def start(self, run: LoggedRun) -> None:
+        self._pass_on("start", run)
+
+    def step(self, row: dict[str, Any]) -> None:
+        self._pass_on("step", row)
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self._pass_on("epoch", row)
+
+    def flush(self) -> None:
+        self._pass_on("flush")
+
+    def end(self, result: dict[str, Any]) -> None:
+        self._pass_on("end", result)
+
+    def close(self) -> None:
+        """Wait for what is under way, but not for long. Safe to call twice."""
+        if self._thread is None:
+            self._call("close")
+            self._works = False
+        elif self._thread.is_alive():
+            self._pass_on("close")
+            self._waiting.put(None) if not self._waiting.full() else None
+            self._thread.join(CLOSE_SECONDS)
+            if self._thread.is_alive():
+                self._warn(f"did not finish within {CLOSE_SECONDS:g} seconds of the run's end")
+        if self._left_out:
+            self._warn(f"was too slow: {self._left_out:,} rows were left out")
+            self._left_out = 0
+
+    def _pass_on(self, method: str, *arguments: Any) -> None:
+        if self._thread is None:
+            self._call(method, *arguments)
+            return
+        try:
+            self._waiting.put_nowait((method, arguments))
+        except queue.Full:
+            self._left_out += method in ("step", "epoch")
+
+    def _work(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            self._call(call[0], *call[1])
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        if not self._works:
+            return
+        try:
+            getattr(self._logger, method)(*arguments)
+        except Exception as error:
+            self._works = False
+            log.warning("logger.%s: %s failed", self._name, method, exc_info=True)
+            self._warn(f"failed and is left alone from now on ({type(error).__name__}: {error})")
+
+    def _warn(self, what: str) -> None:
+        self._say(f"warning: logger.{self._name} {what}")

@@ -1,0 +1,51 @@
+"""What watches a run: tables, terminal, loggers and callbacks, from the run config."""
+
+from typing import Any
+
+from manyheads.runner.callbacks.base import Callback
+from manyheads.runner.logger.base import LoggedRun, Logger
+from manyheads.runner.logger.csv.rank import Files, Recorder
+from manyheads.runner.logger.guarded import Guarded
+from manyheads.runner.logger.terminal.rank import Display, Terminal
+from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.run.locate import instantiate_named
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def build_reporter(
+    config: dict[str, Any],
+    parallel: Parallel,
+    scores: Scores,
+    folder: RunFolder,
+    state: dict[str, Any] | None,
+    *,
+    is_silent: bool = False,
+) -> Reporter:
+    """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
+    recorder, display = Recorder(), Display()
+    if parallel.rank == 0 and not is_silent:
+        display = Terminal()
+        if not config["trainer"]["evaluate_only"]:
+            position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
+            train, val = scores.names("train"), scores.names("val")
+            loggers = build_loggers(config, LoggedRun(folder.path, config, step, [*train, *val]), display)
+            recorder = Files(folder, train=train, val=val, position=position, loggers=loggers)
+    epochs = config["trainer"]["epochs"]
+    return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores)
+
+
+def build_loggers(config: dict[str, Any], run: LoggedRun, display: Display) -> list[Logger]:
+    """The config's loggers, each behind a guard and started."""
+    made = instantiate_named("logger", config["logger"], Logger)
+    guarded: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in made.items()]
+    for logger in guarded:
+        logger.start(run)
+    return guarded
+
+
+def build_callbacks(config: dict[str, Any], parallel: Parallel) -> list[Callback]:
+    """The config's callbacks that this rank has."""
+    made = instantiate_named("callbacks", config["callbacks"], Callback)
+    return [callback for callback in made.values() if parallel.rank == 0 or callback.every_rank]

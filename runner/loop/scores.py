@@ -1,0 +1,143 @@
+"""What is measured in a run: the task's metrics, and those that the config's ``metrics`` adds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.metrics.base import Metric
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.task.base.rank import Task
+
+Statistics = dict[str, Tensor]  # float64 on the CPU, by name
+
+
+class Observed(NamedTuple):
+    """What is kept of a batch until its statistics are added up: for the task, and for each metric that was added."""
+
+    by_task: Any
+    by_metrics: list[Statistics]
+
+
+class Scores:
+    """Statistics of batches, and the columns that follow from them.
+
+    ``monitor``: the column that makes an epoch the best, or "auto" for the task's own. Raises ConfigurationError where
+    it is none of the columns, and for two metrics of one name.
+    """
+
+    def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
+        self.task, self.added = task, added
+        self.metrics = [*task.metrics, *added]
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for metric in task.metrics:
+            self.shapes |= metric.shapes
+        for metric in added:
+            self.shapes |= {f"{metric.name}.{name}": shape for name, shape in metric.shapes.items()}
+        self.monitor = f"val_{task.monitor}" if monitor == "auto" else monitor
+        columns = self.names("val")
+        if len({*columns}) < len(columns):
+            raise ConfigurationError(
+                f"metrics: two metrics have the same name; there are {', '.join(columns)}. Rename one."
+            )
+        if self.monitor not in columns:
+            raise ConfigurationError(
+                f"checkpoint.monitor={self.monitor} is not measured. Allowed: auto, {', '.join(columns)}."
+            )
+
+    # -- statistics ----------------------------------------------------------------------------------
+
+    def observe(self, outputs: Any, batch: Any) -> Observed:
+        """What to keep of a batch; called without gradients."""
+        return Observed(self.task.observe(outputs, batch), [m.statistics(outputs, batch) for m in self.added])
+
+    def add_up(self, observed: list[Observed]) -> Statistics:
+        """The statistics of these batches. Waits for the device."""
+        sums = self.task.add_up([each.by_task for each in observed])
+        for index, metric in enumerate(self.added):
+            parts = [each.by_metrics[index] for each in observed]
+            sums |= {f"{metric.name}.{name}": sum(part[name] for part in parts) for name in metric.shapes}  # type: ignore[misc]
+        return self.unflatten(self.flatten(sums).cpu())
+
+    def flatten(self, sums: Mapping[str, Tensor]) -> Tensor:
+        """All statistics in a row, (n,) float64, in an order that is the same on all ranks; zeros for absent ones."""
+        parts = [
+            sums[name].to(torch.float64).reshape(-1) if name in sums else torch.zeros(math.prod(shape)).double()
+            for name, shape in self.shapes.items()
+        ]
+        devices = {part.device for part in parts}
+        if len(devices) > 1:
+            parts = [part.cpu() for part in parts]
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+    def unflatten(self, row: Tensor) -> Statistics:
+        """What ``flatten`` was given."""
+        sizes = [math.prod(shape) for shape in self.shapes.values()]
+        split = zip(self.shapes.items(), row.split(sizes), strict=True)
+        return {name: part.reshape(shape) for (name, shape), part in split}
+
+    # -- columns -------------------------------------------------------------------------------------
+
+    def names(self, prefix: str) -> list[str]:
+        """The columns of one split: its loss, then its metrics."""
+        return [f"{prefix}_loss", *(f"{prefix}_{metric.name}" for metric in self.metrics)]
+
+    def of(self, prefix: str, sums: Any) -> dict[str, float | None]:
+        """The values of ``names`` from Sums; None where nothing was measured."""
+        loss = sums.loss / sums.counted if sums.counted else None
+        return dict(
+            zip(self.names(prefix), [loss, *(self._value(m, sums.statistics) for m in self.metrics)], strict=True)
+        )
+
+    @property
+    def direction(self) -> str:
+        """Which way the monitored column is better: max or min."""
+        return next((m.direction for m in self.metrics if f"val_{m.name}" == self.monitor), "min")
+
+    def is_better(self, row: dict[str, Any], best: dict[str, Any] | None) -> bool:
+        """Whether a row of epochs.csv is better than the best one so far."""
+        value, sign = row[self.monitor], 1 if self.direction == "max" else -1
+        if value is None or math.isnan(value):
+            return False
+        record = (best or {}).get(self.monitor)  # a run of another task, which this one resumes, has none
+        return record is None or sign * value > sign * record
+
+    def describe(self) -> dict[str, Any]:
+        """What result.json says of the metrics, so that a report can name them and order runs by them."""
+        metrics = {metric.name: metric.describe() for metric in self.metrics}
+        return {"monitor": self.monitor, "direction": self.direction, "metrics": metrics}
+
+    # -- words ---------------------------------------------------------------------------------------
+
+    def live(self, row: dict[str, Any]) -> str:
+        """The first metric of training, for the live line; empty where there is none, or not yet."""
+        value = row.get(f"train_{self.metrics[0].name}") if self.metrics else None
+        return "" if value is None else self.metrics[0].live(value)
+
+    def line(self, split: str, row: dict[str, Any]) -> str:
+        """Loss and first metric of a split, for an epoch's line; empty where it was not measured."""
+        if row[f"{split}_loss"] is None:
+            return ""
+        value = row[f"{split}_{self.metrics[0].name}"] if self.metrics else None
+        return f"{row[f'{split}_loss']:.4f}" + ("" if value is None else f" {self.metrics[0].text(value)}")
+
+    def sentence(self, row: dict[str, Any]) -> str:
+        """Loss and all metrics of the split that was evaluated, or else trained on; empty where neither was."""
+        for split in ("val", "train"):
+            if row.get(f"{split}_loss") is not None:
+                found = [
+                    (m, row[f"{split}_{m.name}"]) for m in self.metrics if row.get(f"{split}_{m.name}") is not None
+                ]
+                first, *more = [f"{m.label} {m.text(value)}" for m, value in found] or [""]
+                rest = f" ({', '.join(more)})" if more else ""
+                return f"{split} loss {row[f'{split}_loss']:.4f}" + (f", {first}{rest}" if first else "")
+        return ""
+
+    def _value(self, metric: Metric, statistics: Statistics) -> float | None:
+        added = any(metric is each for each in self.added)
+        own = {name: statistics.get(f"{metric.name}.{name}" if added else name) for name in metric.shapes}
+        if any(value is None for value in own.values()):
+            return None
+        return metric.value(own)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""What a batch means: its inputs, its loss and what is measured of it; one folder for each option of ``task``."""

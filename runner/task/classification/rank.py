@@ -1,0 +1,94 @@
+"""task=classification: one class for each sample; batches are (inputs, class numbers)."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.runner.metrics.base import Share
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.task.base.rank import Task
+
+PLACES = 5
+
+
+class Scored(NamedTuple):
+    """logits: (samples, classes); targets: (samples,)."""
+
+    logits: Tensor
+    targets: Tensor
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the targets are class numbers, so that there is an accuracy."""
+        return self.logits.ndim == 2 and self.targets.ndim == 1 and not self.targets.is_floating_point()
+
+
+class Classification(Task):
+    """Any loss of (logits, targets) that averages over its batch; the accuracy of the first class, and of five."""
+
+    metrics = (
+        Share("acc1", "correct1", "judged", label="accuracy", short="acc"),
+        Share("acc5", "correct5", "judged", label="top-5"),
+    )
+    monitor = "acc1"
+
+    def __init__(self, *, loss: nn.Module, reduction: str):
+        super().__init__()
+        self.criterion = loss
+        self.reduction = reduction_of(loss) if reduction == "auto" else reduction
+        self.ignored = getattr(loss, "ignore_index", -1)
+
+    @property
+    def counts_samples(self) -> bool:
+        return self.ignored < 0  # no class has such a number
+
+    def count(self, batch: Any) -> int:
+        return int((batch[1] != self.ignored).sum())
+
+    def loss(self, outputs: Tensor, batch: Any) -> Tensor:
+        return self.criterion(outputs, batch[1])
+
+    def observe(self, outputs: Tensor, batch: Any) -> Scored:
+        # Many batches are counted by few operations, which is what small models ask for.
+        return Scored(outputs.detach(), batch[1])
+
+    def add_up(self, observed: list[Scored]) -> dict[str, Tensor]:
+        found = [each for each in observed if each.has_classes]
+        if not found:
+            return {}
+        targets = torch.cat([each.targets for each in found])
+        places = top_places(torch.cat([each.logits for each in found]), targets)
+        return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
+
+
+def reduction_of(loss: nn.Module) -> str:
+    """Whether it returns a mean or a sum, as torch's own losses say. Raises ConfigurationError where it doesn't say."""
+    reduction = getattr(loss, "reduction", None)
+    if reduction in ("mean", "sum"):
+        return reduction
+    kind = f"{type(loss).__module__}.{type(loss).__qualname__}"
+    raise ConfigurationError(
+        f"loss._target_={kind} does not say whether it returns the mean or the sum over a batch: its attribute "
+        f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum."
+    )
+
+
+def top_places(logits: Tensor, targets: Tensor) -> Tensor:
+    """Samples whose class comes first, second, ... fifth: (5,). Of equal logits the first class leads.
+
+    logits: (N, classes); targets: (N,). Comparing is several times quicker than sorting (topk), and for NaN it says no.
+    """
+    classes, own = logits.shape[1], targets[:, None]
+    numbers, first = _numbers(classes, logits.device)
+    score = logits.gather(1, own)
+    behind = (logits < score) | ((logits == score) & (numbers >= own))  # itself included
+    return (behind.sum(1, keepdim=True) == first).sum(0)
+
+
+@lru_cache
+def _numbers(classes: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The classes' numbers, and how many are behind each place, itself included."""
+    behind = [classes - place if place < classes else -1 for place in range(PLACES)]
+    return torch.arange(classes, device=device), torch.tensor(behind, device=device)

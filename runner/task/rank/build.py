@@ -1,0 +1,48 @@
+"""The task and the loss of a run, from the config's sections."""
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import arguments_of, call, locate, signature
+from manyheads.runner.task.base.rank import Task
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.base.option import Data
+
+REDUCTIONS = ("sum", "mean")
+
+
+def build_task(config: dict[str, Any], data: "Data") -> Task:
+    """The task, which is given ``loss`` and ``data`` where its class takes them. Raises ConfigurationError."""
+    target, section = config["task"]["_target_"], arguments_of("task", config["task"])
+    kind = locate("task", target)
+    accepts = signature(kind).parameters
+    if "loss" in accepts:
+        section["loss"] = build_loss(config)
+    if "data" in accepts:
+        section["data"] = data
+    task = call("task", target, kind, **section)
+    if not isinstance(task, Task):
+        raise ConfigurationError(f"task._target_={target} makes no manyheads Task. Derive the class from it.")
+    if task.reduction not in REDUCTIONS:
+        raise ConfigurationError(f"task._target_={target}: its reduction is {task.reduction!r}. Allowed: sum, mean.")
+    return task
+
+
+def build_loss(config: dict[str, Any]) -> nn.Module:
+    """The loss, with trainer.label_smoothing where its class knows that. Raises ConfigurationError."""
+    target, section = config["loss"]["_target_"], arguments_of("loss", config["loss"], without=())
+    kind = locate("loss", target)
+    smoothing = config["trainer"]["label_smoothing"]
+    if smoothing:
+        if "label_smoothing" not in signature(kind).parameters:
+            raise ConfigurationError(
+                f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
+            )
+        section["label_smoothing"] = smoothing
+    loss = call("loss", target, kind, **section)
+    if not isinstance(loss, nn.Module):
+        raise ConfigurationError(f"loss._target_={target} makes no torch.nn.Module. Choose a loss class.")
+    return loss

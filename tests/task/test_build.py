@@ -1,0 +1,30 @@
+"""The loss and the task from the config's sections."""
+
+import pytest
+from torch import nn
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.task.rank.build import build_loss
+from tests.in_process import config
+
+
+def test_the_loss_is_a_key():
+    assert isinstance(build_loss(config()), nn.CrossEntropyLoss)
+    loss = build_loss(config("loss._target_=torch.nn.MultiMarginLoss", "+loss.margin=0.5"))
+    assert isinstance(loss, nn.MultiMarginLoss)
+    assert loss.margin == 0.5
+    assert build_loss(config("trainer.label_smoothing=0.1")).label_smoothing == 0.1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["loss._target_=torch.nn.NoSuchLoss"], r"torch\.nn has no NoSuchLoss"),
+        (["+loss.margin=3"], r"loss\._target_=torch\.nn\.CrossEntropyLoss refuses its arguments: .*margin"),
+        (["loss._target_=torch.nn.NLLLoss", "trainer.label_smoothing=0.1"], r"trainer\.label_smoothing=0\.1.*Set it"),
+        (["loss._target_=fractions.Fraction"], r"makes no torch\.nn\.Module"),
+    ],
+)
+def test_a_loss_that_does_not_fit_is_said(overrides, message):
+    with pytest.raises(ConfigurationError, match=message):
+        build_loss(config(*overrides))
