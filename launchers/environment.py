@@ -18,9 +18,8 @@ def environment(launcher: Launcher) -> dict[str, str]:
     variables = {
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
-        "PYTHONPATH": os.pathsep.join(
-            dict.fromkeys(filter(None, [PROJECT, os.getcwd(), os.environ.get("PYTHONPATH")]))
-        ),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [PROJECT, os.environ.get("PYTHONPATH")]))),
+        "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/run/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
     }
     if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
@@ -41,6 +40,13 @@ def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     return {"MASTER_ADDR": next(iter(machines), "127.0.0.1"), "MASTER_PORT": str(port)}
+
+
+@contextmanager
+def rendezvous(machines: dict[str, int]) -> Iterator[dict[str, str]]:
+    """Variables by which ranks meet: over a file on this machine, where no port need be open, else over the network."""
+    with file_rendezvous() as variables:
+        yield {**tcp_rendezvous(machines), **({} if machines else variables)}
 
 
 @contextmanager

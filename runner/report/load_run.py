@@ -1,14 +1,13 @@
 """What one run folder holds, read leniently: a run may be going on, killed, or older than a file."""
 
-import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_json, read_text
+from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.run_folder import LOADER, RunFolder
 
 Columns = dict[str, list[float]]
@@ -58,8 +57,8 @@ def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
     Empty cells are NaN. Torn lines, as a killed writer leaves them, are left out.
     """
     try:
-        text = path.read_text(errors="replace")
-    except OSError:
+        text = read_text(path, most=MOST_TABLE_BYTES)
+    except (OSError, ConfigurationError):
         return {}
     first, *lines = text[: text.rfind("\n") + 1].split("\n")
     header, lines = first.strip().split(","), lines[:-1]
@@ -88,16 +87,17 @@ def _numbers(line: list[str], count: int) -> list[float] | None:
 def read_overrides(path: Path) -> list[str] | None:
     """What was typed for a job, by Hydra's account of it; None where Hydra left none."""
     try:
-        content = yaml.load((path / ".hydra" / "overrides.yaml").read_text(), LOADER)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        content = parse_yaml(read_text(path / ".hydra" / "overrides.yaml"), LOADER)
+    except Exception:  # YAML's constructors raise anything
         return None
-    return [str(override) for override in content] if isinstance(content, list) else None
+    return [printable(override) for override in content] if isinstance(content, list) else None
 
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text()
-        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, LOADER)
-    except (OSError, ValueError, yaml.YAMLError):
+        if path.suffix == ".json":
+            return read_json(path)
+        content = parse_yaml(read_text(path), LOADER)
+    except Exception:  # YAML's constructors raise anything
         return {}
     return content if isinstance(content, dict) else {}

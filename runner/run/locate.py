@@ -2,9 +2,32 @@
 
 import importlib
 import inspect
+import os
+import sys
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
+
+
+def find_in_working_directory(config: dict[str, Any]) -> None:
+    """Let the classes that a run config names be found in the working directory, behind everything that is installed.
+
+    Only where one of their packages is there and nowhere else: nothing else can be imported from a folder that somebody
+    may have sent.
+    """
+    here = os.getcwd()
+    packages = {name.partition(".")[0] for name in _targets(config)}
+    if any(PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [here]) for each in packages):
+        sys.path.append(here)
+
+
+def _targets(value: Any) -> Iterator[str]:
+    if isinstance(value, dict) and isinstance(name := value.get("_target_"), str):
+        yield name
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _targets(item)
 
 
 def load(name: str) -> Any:

@@ -12,18 +12,22 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.schema import option_of
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust import packages
-from manyheads.runner.trust.allowed_classes import PACKAGES, is_harmless
+from manyheads.runner.trust.allowed_classes import is_harmless
 from manyheads.runner.trust.packages import Trust
 
 TARGET = "_target_"
-# Free text that becomes part of a launcher's command line, names machines to log in to, or a file to write.
+# Free text that becomes part of a launcher's command line, names machines to log in to, or a file to write; what
+# fetches files from elsewhere.
 STEERING = (
     "launcher.arguments",
     "launcher.hosts",
     "launcher.hostfile",
     "launcher.network_interface",
     "parallel.timeline",
+    "data.download",
+    "model.pretrained",
 )
+PACKAGES = ("torch", "torchvision", "manyheads")
 
 
 def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
@@ -36,7 +40,7 @@ def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
             f"{packages.VARIABLE}, or {_shown_file()}. Remove it from the config."
         )
     if found := untrusted(config, trust):
-        raise ConfigurationError(complaint(found))
+        raise ConfigurationError(complaint(found, trust))
 
 
 def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
@@ -46,8 +50,8 @@ def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
         group, _, name = key.partition(".")
         section = config.get(group)
         value = section.get(name) if isinstance(section, dict) else None
-        said = value is None or trust.is_own(key, value) or key in trust.packages
-        if not said and value != _own_value(group, name, section):
+        said = value in (None, False) or trust.is_own(key, value) or key in trust.packages
+        if not said and (value is True or value != _own_value(group, name, section)):
             found.append((key, value))
     return found
 
@@ -80,7 +84,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         return task
 
 
-def complaint(found: list[tuple[str, Any]]) -> str:
+def complaint(found: list[tuple[str, Any]], trust: Trust) -> str:
     """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
     listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
@@ -89,6 +93,7 @@ def complaint(found: list[tuple[str, Any]]) -> str:
         "this config was not created by you on this machine, and it names code outside the allowed classes, which "
         f"could run anything: {listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the "
         f"command line, {packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
+        f"{trust.how_to_own()}"
     )
 
 
@@ -116,7 +121,7 @@ def _to_trust(key: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A name or value for the terminal, with its control characters written out."""
+    """A name or value for the terminal in one line, with its control characters written out."""
     value = str(value) if isinstance(value, Path) else value
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
 

@@ -14,7 +14,8 @@ from manyheads.runner.config.schema import CONF
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.check import complaint, own_values
-from manyheads.runner.trust.config_files import refuse_hydra_files, refuse_hydra_keys
+from manyheads.runner.trust.config_files import refuse_content, refuse_hydra_files
+from manyheads.runner.trust.own import is_own_project
 from manyheads.runner.trust.packages import Trust, trusted_packages
 
 
@@ -28,14 +29,15 @@ def trust_for(line: CommandLine, packages: Iterable[str], saved: dict[str, Any] 
     _refuse_ways_out(line, saved=saved is not None, foreign=bool(foreign))
     if not foreign:
         return None
-    trust = Trust(trusted_packages(packages), (*typed_values(line.overrides), *recorded_values(line.primary)))
+    own = (*typed_values(line.overrides), *recorded_values(line.primary))
+    trust = Trust(trusted_packages(packages), own, foreign[0].folder)
     for source in foreign:
         if source.folder is None:
             _refuse_package(source, trust)
         elif saved is None or source.named_by != "--config-path":
             refuse_hydra_files(source.folder)
         elif not is_sealed_here(line.primary):
-            refuse_hydra_keys(line.primary, saved)
+            refuse_content(line.primary, saved)
     return trust
 
 
@@ -86,7 +88,7 @@ def _inner(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_own(folder: Path | None) -> bool:
-    return folder is not None and folder.resolve().is_relative_to(CONF)
+    return folder is not None and (folder.resolve().is_relative_to(CONF) or is_own_project(folder))
 
 
 def _leads_out(name: str) -> bool:
@@ -99,4 +101,4 @@ def _refuse_package(source: Source, trust: Trust) -> None:
     scheme, _, path = source.place.partition("://")
     package = path.strip("/").split("/")[0]
     if scheme != "pkg" or not trust.covers(package):
-        raise ConfigurationError(complaint([(source.named_by, package or source.place)]))
+        raise ConfigurationError(complaint([(source.named_by, package or source.place)], trust))

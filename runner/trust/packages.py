@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,24 @@ _ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
 
 @dataclass(frozen=True)
 class Trust:
-    """``packages``: dotted names, each for all that is below it too; ``own``: keys with values that are the user's."""
+    """``packages``: dotted names, each for all that is below it too; ``own``: keys with values that are the user's.
+
+    ``place``: the foreign folder that the config is from, where there is one.
+    """
 
     packages: tuple[str, ...] = ()
     own: tuple[tuple[str, Any], ...] = ()
+    place: Path | None = None
 
     def covers(self, name: str) -> bool:
         """my_package covers my_package and my_package.x, not my_package_2."""
         return any(name == package or name.startswith(f"{package}.") for package in self.packages)
+
+    def how_to_own(self) -> str:
+        """The command by which the user takes it over, as the end of an error."""
+        if self.place is None:
+            return ""
+        return f" If it is your own, say so once: python -m runner trust {shlex.quote(str(self.place))}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own

@@ -8,6 +8,7 @@ from typing import Any
 
 from manyheads.runner.logger.csv.columns import EPOCH_COLUMNS, SCORES, STEP_COLUMNS
 from manyheads.runner.logger.tensorboard.rank import Board
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
@@ -73,7 +74,7 @@ class Table:
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
         self._columns = columns
-        self._file = open(path, "a", newline="")  # noqa: SIM115
+        self._file = open(path, "a", newline="", opener=no_link)  # noqa: SIM115
         self._file.truncate(size)
         self._writer = csv.writer(self._file, lineterminator="\n")
         if size == 0:
