@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.launchers.base import Launcher
+from manyheads.runner.run.user_folders import user_folder
 
 PROJECT = str(Path(__file__).resolve().parent.parent / ".names")
 
@@ -22,6 +23,9 @@ def environment(launcher: Launcher) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/run/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
     }
+    if (cache := user_folder("cache")) is not None:  # torch's own place is one below /tmp that anybody can make first
+        own = str(cache / "manyheads" / "torchinductor")
+        variables["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", own)
     if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")

@@ -13,6 +13,7 @@ from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous
 
+NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # the agent's for the ranks, on all interfaces
 _FAILURE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 
 
@@ -24,7 +25,7 @@ class Torchrun(Launcher):
             run_agent(
                 command(job, scratch),
                 job,
-                environment={**os.environ, **job.environment, **rendezvous},
+                environment={**os.environ, **job.environment, **rendezvous, **NO_STORE},
                 log=job.folder.logs / "torchrun.log",
                 read_exit_codes=exit_codes,
                 stall_timeout=self.stall_timeout,

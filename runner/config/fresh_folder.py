@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
+from manyheads.runner.run.data_files import refuse_links
 from manyheads.runner.run.errors import ConfigurationError, Ended
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
@@ -49,9 +50,12 @@ class FreshFolder(Callback):
                 refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
             if named:
                 path.mkdir(parents=True, exist_ok=True)
+                refuse_links(path)  # Hydra follows them
             else:
                 with read_write(config.hydra):
                     section.dir = str(fresh_folder(path))
+        except ConfigurationError as error:
+            refuse(str(error))
         except OSError as error:
             refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.locate import find_in_working_directory
@@ -123,7 +123,7 @@ def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
     code = error.exit_code if isinstance(error, ConfigurationError) else 1
     failure = Failure.of(error, rank=rank, exit_code=code)
     with suppress(OSError):
-        print(failure.traceback, file=sys.stderr)
+        print(printable(failure.traceback), file=sys.stderr)
     with suppress(OSError):
         folder.write_failure(rank, failure)
     return failure.exit_code or 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,20 @@ def trust_for(line: CommandLine, packages: Iterable[str], saved: dict[str, Any] 
     own = (*typed_values(line.overrides), *recorded_values(line.primary))
     trust = Trust(trusted_packages(packages), own, foreign[0].folder)
     for source in foreign:
-        if source.folder is None:
-            _refuse_package(source, trust)
-        elif saved is None or source.named_by != "--config-path":
-            refuse_hydra_files(source.folder)
-        elif not is_sealed_here(line.primary):
-            refuse_content(line.primary, saved)
+        try:
+            _refuse_source(source, line, trust, saved)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}{replace(trust, place=source.folder).how_to_own()}") from None
     return trust
+
+
+def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: dict[str, Any] | None) -> None:
+    if source.folder is None:
+        _refuse_package(source, trust)
+    elif saved is None or source.named_by != "--config-path":
+        refuse_hydra_files(source.folder)
+    elif not is_sealed_here(line.primary):
+        refuse_content(line.primary, saved)
 
 
 def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
@@ -101,4 +109,4 @@ def _refuse_package(source: Source, trust: Trust) -> None:
     scheme, _, path = source.place.partition("://")
     package = path.strip("/").split("/")[0]
     if scheme != "pkg" or not trust.covers(package):
-        raise ConfigurationError(complaint([(source.named_by, package or source.place)], trust))
+        raise ConfigurationError(complaint([(source.named_by, package or source.place)], replace(trust, place=None)))

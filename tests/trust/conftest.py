@@ -33,13 +33,18 @@ def resume(here):
 
 
 @pytest.fixture
-def resume_here(here, monkeypatch, capfd):
-    """``resume`` without a process of its own: for what is refused before anything starts."""
+def command_here(here, monkeypatch, capfd):
+    """``python -m runner`` without a process of its own: for what is refused before anything starts."""
 
     def run(*arguments: str) -> Done:
         monkeypatch.chdir(here)
-        monkeypatch.setattr(sys, "argv", ["runner", "resume", *arguments])
+        monkeypatch.setattr(sys, "argv", ["runner", *arguments])
         capfd.readouterr()
         return Done(main(), *capfd.readouterr())
 
     return run
+
+
+@pytest.fixture
+def resume_here(command_here):
+    return lambda *arguments: command_here("resume", *arguments)

@@ -75,7 +75,7 @@ class Table:
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
         self._columns = columns
         self._file = open(path, "a", newline="", opener=no_link)  # noqa: SIM115
-        self._file.truncate(size)
+        self._file.truncate(min(size, self._file.seek(0, io.SEEK_END)))
         self._writer = csv.writer(self._file, lineterminator="\n")
         if size == 0:
             self._writer.writerow(columns)
