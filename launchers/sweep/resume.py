@@ -51,8 +51,8 @@ def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str
     """Start, or go on with, one job in this process; returns its objective. Raises as ``launch`` does."""
     folder = RunFolder(ledger.sweep / entry.folder)
     result = folder.read_result()
-    if result is not None and result["status"] == "completed":
-        return result["objective"]
+    if result is not None and result.get("status") == "completed":
+        return result.get("objective")
     with log_file(folder.log):
         if not folder.config.exists():  # it was refused; what was missing may be there now
             trust = trust_in_job(folder, ledger.sweep, packages)

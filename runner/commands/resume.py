@@ -41,9 +41,9 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: a sweep without a ledger, or one that ended while it was planned.")
     result = folder.read_result()
-    if result is not None and result["status"] == "completed":
+    if result is not None and result.get("status") == "completed":
         folder.read_config()
-        print(f"{folder} is complete already: {result['steps']} steps. Its results are in {folder.result.name}.")
+        print(f"{folder} is complete already: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         return
     refuse_untrusted_run(folder, packages)
     with log_file(folder.log) if folder.path.is_dir() else nullcontext():

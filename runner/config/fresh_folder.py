@@ -7,7 +7,6 @@ from typing import Any, NoReturn, cast
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from manyheads.runner.run.data_files import refuse_links
 from manyheads.runner.run.errors import ConfigurationError, Ended
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
@@ -50,12 +49,12 @@ class FreshFolder(Callback):
                 refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
             if named:
                 path.mkdir(parents=True, exist_ok=True)
-                refuse_links(path)  # Hydra follows them
+                for name in (".hydra", f"{config.hydra.job.name}.log", "multirun.yaml"):
+                    if (path / name).is_symlink():  # which Hydra would follow
+                        refuse(f"hydra.{kind}.dir={path}: {name} in it is a link. Remove that link.")
             else:
                 with read_write(config.hydra):
                     section.dir = str(fresh_folder(path))
-        except ConfigurationError as error:
-            refuse(str(error))
         except OSError as error:
             refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
 

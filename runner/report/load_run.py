@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_json, read_text
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.run_folder import LOADER, RunFolder
@@ -32,8 +33,8 @@ def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
     return Run(
         folder=folder.path,
         config=flatten(_mapping(folder.config)),
-        result=_mapping(folder.result),
-        provenance=_mapping(folder.provenance),
+        result=kinds.right(_mapping(folder.result), kinds.RESULT),
+        provenance=kinds.right(_mapping(folder.provenance), kinds.PROVENANCE),
         steps=read_columns(folder.steps, steps),
         epochs=read_columns(folder.epochs),
         gpu=read_columns(folder.gpu),

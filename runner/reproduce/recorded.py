@@ -7,6 +7,7 @@ from typing import Any
 from manyheads.runner.config.schema import GROUPS
 from manyheads.runner.provenance.record import FORMAT
 from manyheads.runner.report.load_run import Columns, read_columns
+from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
@@ -56,6 +57,8 @@ def read_past(path: str | Path) -> Past:
             f"{folder} is not complete: {result.get('status')} after {result.get('steps', 0)} steps. "
             f"Go on with it: {_resume(folder)}"
         )
+    kinds.check(result, kinds.RESULT, folder.result)
+    kinds.check(provenance, kinds.PROVENANCE, folder.provenance)
     _check_unedited(folder, result)
     return Past(folder, config, result, provenance, read_columns(folder.steps), read_columns(folder.epochs))
 

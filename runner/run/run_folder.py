@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
@@ -140,7 +141,7 @@ class RunFolder:
     def read_result(self) -> dict[str, Any] | None:
         """result.json, or None while the run has not ended."""
         try:
-            return read_json(self.result)
+            return kinds.check(read_json(self.result), kinds.RESULT, self.result)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
