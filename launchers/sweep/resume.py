@@ -32,13 +32,13 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
     ledger = Ledger(sweep)
     with ledger.locked():
         options, jobs = Options.of(ledger.options()), ledger.entries()
+        options.check()
         entries = [entry for entry in jobs if entry.state != "completed"]
         if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
             print(f"{RunFolder(sweep)} is complete already. `python -m runner report {RunFolder(sweep)}` shows it.")
             console.outcome(ledger)
             return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
-        options.check()
         slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
         try:
             run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options, packages), slots=slots)

@@ -41,8 +41,8 @@ class Entry:
         texts = [self.folder, self.state, self.signature or "", self.reason or ""]
         if not isinstance(self.overrides, list) or not all(isinstance(each, str) for each in texts + self.overrides):
             raise TypeError("folder, state, signature and reason are texts, overrides a list of them")
-        if self.state not in STATES or "\0" in self.folder:
-            raise TypeError(f"a state is one of {', '.join(STATES)}, and a folder has a name")
+        if self.state not in STATES:
+            raise TypeError(f"a state is one of {', '.join(STATES)}")
         if not all(type(each) in (int, float) for each in (self.objective or 0, self.time)):
             raise TypeError("objective and time are numbers")
 
