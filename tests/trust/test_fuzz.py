@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from manyheads.launchers import launch as launching
 from manyheads.launchers.sweep import resume as resuming
 from manyheads.runner.commands import resume as resume_command
+from manyheads.runner.provenance import record as recording
 from manyheads.runner.trust.check import STEERING, untrusted
 from manyheads.runner.trust.packages import Trust
 
@@ -106,7 +107,8 @@ def reached(monkeypatch):
     for module in (launching, resuming, resume_command):
         monkeypatch.setattr(module, "launch", launch)
     monkeypatch.setattr(launching, "prepare", lambda *_, **__: None)
-    monkeypatch.setattr(resuming, "record", lambda *_, **__: None)
+    for module in (resuming, recording):  # it asks git
+        monkeypatch.setattr(module, "record", lambda *_, **__: None)
     monkeypatch.setattr(resuming, "conclude", lambda *_, **__: None)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return found
