@@ -17,8 +17,9 @@ from omegaconf import DictConfig
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.arguments import CommandLine
-from manyheads.runner.config.command_line import check_experiment, exit_code, in_sweep, job
+from manyheads.runner.config.command_line import check_experiment, exit_code, explained, in_sweep, job
 from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.origin import Origin, settle
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run.seal import seal_file
@@ -29,8 +30,10 @@ def run(config: DictConfig, *, origin: Origin) -> float | None:
     """One run, or one job of a sweep; returns the objective, for sweepers that search."""
     with job() as folder:
         if not (in_sweep() and folder.is_planned()):
-            check_experiment(HydraConfig.get().overrides.task)
-            freeze(folder, config, trust=origin.trust)
+            hydras = HydraConfig.get()
+            folders = searched(hydras.runtime.config_sources)
+            check_experiment(hydras.overrides.task, folders)
+            freeze(folder, config, trust=origin.trust, folders=folders)
         frozen = folder.read_config()
         refuse_untrusted(frozen, origin.trust)  # one that was planned has been on disk meanwhile
         prepare(frozen, apart=in_sweep())
@@ -45,7 +48,8 @@ def main() -> None:
     line, origin = settle(CommandLine(tuple(sys.argv[1:])))
     sys.argv[1:] = line.arguments
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
-    hydra.main(version_base="1.3", config_path="conf", config_name="config")(origin.bind(run))()
+    with explained(line):
+        hydra.main(version_base="1.3", config_path="conf", config_name="config")(origin.bind(run))()
 
 
 if __name__ == "__main__":

@@ -8,17 +8,52 @@ import os
 import re
 import shlex
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 from manyheads.launchers import mpirun
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import rendezvous
+from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.stdout_relay import passed_on
+from manyheads.runner.option.rules import TEXT, choice, whole
+from manyheads.runner.parallel.horovod import installation as horovod
+from manyheads.runner.run.errors import Unavailable
 from manyheads.runner.run.layout import read_hosts
 from manyheads.runner.run.rank_env import without_place
 
 _ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
+
+
+class HorovodrunOption(LauncherOption):
+    """Needs Horovod, for whatever strategy."""
+
+    rules: ClassVar = {
+        "controller": choice("auto", "gloo", "mpi"),
+        "network_interface": TEXT,
+        "start_timeout": whole(1),
+    }
+    steering = ("network_interface",)
+
+    def unavailable(self) -> str | None:
+        return horovod.unavailable()
+
+    def note(self) -> str:
+        return f"built with {horovod.built_with()} for torch {horovod.built_for()}"
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        built, chosen = horovod.controllers(), self.section["controller"]
+        if chosen == "auto":
+            self.section["controller"] = built[0]
+        elif chosen not in built:
+            horovod.refuse_controller(f"launcher.controller={chosen}", chosen)
+        if self.section["controller"] == "mpi" and (reason := horovod.without_mpirun()):
+            raise Unavailable(f"launcher.controller=mpi: {reason}, or launcher.controller=gloo.")
+
+    @property
+    def horovod_controller(self) -> str:
+        return self.section["controller"]
 
 
 class Horovodrun(Launcher):

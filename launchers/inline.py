@@ -12,6 +12,7 @@ from types import FrameType
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous, variables_set
+from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.processes import stalled
 from manyheads.launchers.signals import handled_by
 from manyheads.launchers.spawn import Spawn
@@ -20,6 +21,12 @@ from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFail
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.result import finish
+
+
+class InlineOption(LauncherOption):
+    """The only rank is the parent itself."""
+
+    one_process = True
 
 
 class Inline(Launcher):

@@ -9,14 +9,14 @@ from manyheads.launchers.base import TRAIN, Job, Launcher
 from manyheads.launchers.environment import PROJECT, environment
 from manyheads.launchers.gpu_load import gpu_load
 from manyheads.launchers.signals import received_signals
-from manyheads.runner.config.checks.complete import gpus_used
+from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.layout import refuse_other_machines
-from manyheads.runner.run.locate import find_in_working_directory, locate
+from manyheads.runner.run.locate import OPTION, find_in_working_directory, locate
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -63,7 +63,7 @@ def _launcher(config: dict[str, Any], *, apart: bool) -> Launcher:
     section = config["launcher"]
     refuse_other_machines(section)  # which a run may name that was frozen before
     kind = locate("launcher", section["_target_"])
-    launcher = kind(**{key: value for key, value in section.items() if key != "_target_"})
+    launcher = kind(**{key: value for key, value in section.items() if key not in ("_target_", OPTION)})
     return launcher.apart() if apart else launcher
 
 

@@ -13,8 +13,10 @@ from typing import Any
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import rendezvous
+from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.machine.hardware import cpu_cores
+from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.layout import read_hosts
 from manyheads.runner.run.rank_env import without_place
 
@@ -22,6 +24,19 @@ from manyheads.runner.run.rank_env import without_place
 EXPORTED = re.compile(r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV)")
 _EXITED = re.compile(r"Process name: (?:\[\S*,)?(\d+)\]?\s+Exit code:\s+(\d+)")
 _SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)")
+
+
+class MpirunOption(LauncherOption):
+    """Needs Open MPI; for Horovod, one that was built with MPI too."""
+
+    horovod_controller = "mpi"
+
+    def unavailable(self) -> str | None:
+        return horovod.without_mpirun()
+
+    def note(self) -> str:
+        without = "" if horovod.has("mpi") else "; for parallel=ddp only, without a Horovod built with MPI"
+        return f"Open MPI {horovod.open_mpi()}{without}"
 
 
 class Mpirun(Launcher):

@@ -14,9 +14,17 @@ from typing import Any
 
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous, variables_set
+from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.signals import blocked_signals
 from manyheads.launchers.warm import server as warm
+
+
+class SpawnOption(LauncherOption):
+    """Needs nothing but Python."""
+
+    def note(self) -> str:
+        return "the quickest start on one machine"
 
 
 class Spawn(Launcher):

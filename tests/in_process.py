@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from manyheads.runner.checkpoint.rank import Checkpoints
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF
 from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.loop import build
 from manyheads.runner.loop.session import Session

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust import config_files
 from manyheads.runner.trust.config_files import read_config_file, refuse_hydra_files

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.config.schema import options, read_option
+from manyheads.runner.config.lookup import options, read_option
 from tests.conftest import ROOT, RUN
 from tests.data.conftest import save_photos
 
@@ -54,9 +54,9 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
     sections = [{**read_option("data", name), "root": photos} for name in options("data") if name != "custom"]
     code = (
         "import inspect, sys\n"
-        "from manyheads.runner.data.custom.option import option_class\n"
+        "from manyheads.runner.run.locate import locate\n"
         f"for section in {sections!r}:\n"
-        "    kind = option_class(section['_target_'])\n"
+        "    kind = locate('data', section['_target_'])\n"
         "    data = kind(**{key: section[key] for key in inspect.signature(kind).parameters})\n"
         "    assert data.split(train=True) and data.split(train=False)\n"
         f"    assert not {{*{BANNED!r}}} & set(sys.modules), section['name']\n"
@@ -81,5 +81,5 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
 def test_what_starts_no_rank_imports_no_torch(tmp_path, command, code):
     returned, modules = imported(*command, cwd=tmp_path)
     assert returned == code
-    assert "manyheads.runner.config.schema" in modules
+    assert "manyheads.runner.config.lookup" in modules
     assert modules & set(BANNED) == set()

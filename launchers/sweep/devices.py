@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.declared import declared
+from manyheads.runner.run.errors import ConfigurationError
 
 
 class Room:
@@ -52,8 +54,11 @@ def _ranks(config: DictConfig) -> int:
     count = config.launcher.get("nproc_per_node")
     if isinstance(count, int):
         return count
-    one = config.parallel.get("name") in ONE_PROCESS_STRATEGIES or config.launcher.get("name") == "inline"
-    return 1 if one else 2
+    sections: Any = {group: OmegaConf.to_container(config[group]) for group in ("parallel", "launcher")}
+    try:
+        return 1 if any(declared(group, section).one_process for group, section in sections.items()) else 2
+    except (ConfigurationError, AttributeError):  # freezing the job will say so
+        return 2
 
 
 def shares_of_cores(slots: int) -> list[list[int]]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from manyheads.runner.config import rules
+from manyheads.runner.option import rules
 from manyheads.runner.run.errors import ConfigurationError
 
 RULES = {

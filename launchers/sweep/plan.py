@@ -14,6 +14,7 @@ from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
 from manyheads.launchers.sweep.options import Options
 from manyheads.runner.config.command_line import check_experiment
 from manyheads.runner.config.freeze import checked, freeze
+from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.provenance.record import signature
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
@@ -93,12 +94,13 @@ def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:
         return planned
     entry = planned.entry
     try:
-        check_experiment(planned.config.hydra.overrides.task)
+        folders = searched(planned.config.hydra.runtime.config_sources)
+        check_experiment(planned.config.hydra.overrides.task, folders)
         task = task_config(planned.config)
         if options.dry_run:
-            config = checked(task, trust=trust)
+            config = checked(task, trust=trust, folders=folders)
         else:
-            config = freeze(planned.folder, task, trust=trust, timeout=options.timeout)
+            config = freeze(planned.folder, task, trust=trust, timeout=options.timeout, folders=folders)
     except Unavailable as reason:
         return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:

@@ -13,7 +13,7 @@ from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.signals import handled_by, interrupt, received_signals
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
 from manyheads.launchers.sweep.states import Start, settle
-from manyheads.runner.config.checks.complete import gpus_used
+from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.ledger import Entry

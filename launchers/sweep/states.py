@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.runner.config.checks.complete import batch_per_rank
+from manyheads.runner.config.complete import batch_per_rank
+from manyheads.runner.option.declared import declared
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable, report
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
@@ -52,9 +53,7 @@ def split(entry: Entry, sweep: Path) -> Entry | None:
     if batch_per_rank(config) % 2:
         return None
     config["trainer"]["grad_accumulation"] *= 2
-    parallel = config["parallel"]
-    if "backward_passes_per_step" in parallel:  # must say the same
-        parallel["backward_passes_per_step"] = config["trainer"]["grad_accumulation"]
+    declared("parallel", config["parallel"]).accumulation_changed(config)
     times = 2 * entry.split
     folder = entry.folder.removesuffix(f"_split{entry.split}") + f"_split{times}"
     RunFolder(sweep / folder).write_config(config)

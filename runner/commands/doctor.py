@@ -6,31 +6,48 @@ from importlib import metadata
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from manyheads.runner.config.checks import apex as apex_compatibility
-from manyheads.runner.config.checks import horovod as horovod_compatibility
-from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES, unavailable
-from manyheads.runner.config.schema import options, read_option
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.complete import unavailable
+from manyheads.runner.config.lookup import OWN, Folders, options, read_option
+from manyheads.runner.config.origin import settle
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust.check import complaint, untrusted
+from manyheads.runner.trust.packages import Trust
 
 HELP = "show which options run on this machine, and how to get the others"
+# Groups with options that need something of the machine; of the others, those of the user's own are listed.
 LISTED = ("parallel", "precision", "launcher", "optimizer")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
+    parser.add_argument("trust", nargs="*", help="trust=[my_package]: its options may be asked")
+    parser.add_argument("--config-dir", help="a folder of more options, as for run.py")
     parser.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the tables, or the names of models."""
-    list_models() if arguments.models else examine()
+    if arguments.models:
+        list_models()
+        return
+    line, origin = settle(CommandLine.of(arguments.trust, arguments.config_dir))
+    if line.overrides:
+        raise ConfigurationError(f"{line.overrides[0]}: the doctor starts no run. Allowed: trust=[my_package].")
+    examine(line.folders, origin.trust)
 
 
-def examine() -> None:
-    """Print the machine, then each option with yes, or why not and how to get it."""
+def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
+    """Print the machine, then each option with yes, or why not and how to get it.
+
+    folders: where options are looked up; trust: what the user trusts of them, None if all of them are the project's.
+    """
     console = Console(highlight=False)
     machine = Table(title="This machine", title_justify="left", show_header=False)
     for name, text in describe_machine().items():
@@ -41,11 +58,12 @@ def examine() -> None:
     table.add_column("runs here", no_wrap=True)
     table.add_column("note", overflow="fold")
     told: dict[str, str] = {}  # by reason, the first option that it was given for
-    for group in LISTED:
-        for option in options(group):
-            name, reason = f"{group}={option}", unavailable(group, option)
-            text = f"as {told[reason]}" if reason in told else reason or note(group, option)
-            table.add_row(name, "no" if reason else "yes", text)
+    for group in sorted(GROUPS, key=lambda group: (*LISTED, group).index(group)):
+        for option in sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}):
+            name, reason = f"{group}={option}", _untrusted(group, option, folders, trust)
+            reason = reason or unavailable(group, option, folders)
+            text = f"as {told[reason]}" if reason in told else reason or note(group, option, folders)
+            table.add_row(name, "no" if reason else "yes", Text(text))
             if reason:
                 told.setdefault(reason, name)
         table.add_section()
@@ -75,24 +93,15 @@ def describe_machine() -> dict[str, str]:
     }
 
 
-def note(group: str, option: str) -> str:
+def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -> str | None:
+    """Why an option of somebody's cannot be asked; None for one that can."""
+    found = [] if trust is None else untrusted({group: read_option(group, option, folders)}, trust)
+    return complaint(found).rstrip(".") if found else None
+
+
+def note(group: str, option: str, folders: Folders = OWN) -> str:
     """What a runnable option comes to on this machine."""
-    gpus = len(hardware.gpu_names())
-    if text := apex_compatibility.note(group, option) or horovod_compatibility.note(group, option):
-        return text
-    if group == "parallel":
-        if option not in ONE_PROCESS_STRATEGIES:
-            return (
-                f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo, unless launcher.nproc_per_node says more"
-            )
-        if option == "dp":
-            return f"{gpus} replicas" if gpus > 1 else "one replica only: without several GPUs the same as single"
-        return "one rank" + (" on the first GPU" if gpus else " on the CPU")
-    if (group, option) == ("precision", "amp"):
-        return "float16 with gradient scaler" if gpus else "bfloat16 on CPUs, float16 with precision.dtype=float16"
-    if group == "launcher" and "warm" in read_option(group, option):
-        return "the quickest start on one machine"
-    return ""
+    return declared(group, read_option(group, option, folders)).note()
 
 
 def list_models() -> None:
@@ -108,7 +117,7 @@ def _horovod() -> str:
         return f"not installed: {horovod_installation.BUILD}"
     if horovod_installation.unavailable():
         return f"{version}, which can't be used; see parallel=horovod"
-    return f"{version}, built with {horovod_compatibility.built_with()}"
+    return f"{version}, built with {horovod_installation.built_with()}"
 
 
 def _version(package: str) -> str:

@@ -10,9 +10,10 @@ HELP = "take the same steps on several backends: where they differ, and why"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
     parser.add_argument("overrides", nargs="*", help="as for run.py; parallel=single,ddp,... says which, else all")
+    parser.add_argument("--config-dir", help="a folder of more options, as for run.py")
     parser.add_argument("--steps", default="10", help="number of steps (10)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 0 where all are equal, 3 where one differs or failed."""
-    return parity(arguments.overrides, steps=arguments.steps)
+    return parity(arguments.overrides, steps=arguments.steps, config_dir=arguments.config_dir)

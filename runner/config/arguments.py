@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF, Folders, package_folder
 
 SEARCHPATH = "hydra.searchpath"
 
@@ -35,6 +35,11 @@ class CommandLine:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flags", get_args_parser().parse_args(self.arguments))
+
+    @classmethod
+    def of(cls, overrides: Iterable[str], config_dir: str | None) -> "CommandLine":
+        """That of another command, which takes of Hydra's flags --config-dir only."""
+        return cls((*overrides, *(() if config_dir is None else ("--config-dir", config_dir))))
 
     @property
     def overrides(self) -> tuple[str, ...]:
@@ -76,6 +81,15 @@ class CommandLine:
                 scheme, found, path = str(place).partition("://")
                 folder = Path(path if found else place) if scheme == "file" or not found else None
                 yield Source(SEARCHPATH, str(place), folder)
+
+    @property
+    def folders(self) -> Folders:
+        """Where options are looked up: this project's, and what ``sources`` names. Imports the packages among them."""
+        named = [
+            source.folder or (package_folder(source.place.partition("://")[2]) if "://" in source.place else None)
+            for source in self.sources()
+        ]
+        return tuple(dict.fromkeys((CONF, *(folder for folder in named if folder is not None))))
 
     def without(self, overrides: Iterable[str]) -> "CommandLine":
         """The command line that lacks these overrides."""

@@ -12,11 +12,14 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
+from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.explain import explain, raised_by_hydra
 from manyheads.runner.config.fresh_folder import as_typed
-from manyheads.runner.config.schema import no_such_option, options
+from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
 from manyheads.runner.run.errors import ConfigurationError, Ended, Interrupted, RunFailed, complain, report
 from manyheads.runner.run.run_folder import RunFolder
+
+ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
 
 
 def exit_code(app: Callable[[], Any]) -> int:
@@ -44,12 +47,25 @@ def _printed(error: Exception) -> int:
         return error.exit_code
     if isinstance(error, yaml.YAMLError):
         complain(f"a config cannot be read: {' '.join(str(error).split())}.")
-    elif isinstance(error, (HydraException, OmegaConfBaseException)) or raised_by_hydra(error):
+    elif isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
         complain(explain(error))
     else:
         traceback.print_exception(error)
         return 1
     return 2
+
+
+@contextmanager
+def explained(line: CommandLine) -> Iterator[None]:
+    """What Hydra says is wrong with a command line, as a ConfigurationError that names the nearest of its options."""
+    try:
+        yield
+    except (ConfigurationError, RunFailed, Ended):  # which Hydra may be the one to raise, for a job
+        raise
+    except Exception as error:
+        if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
+            raise ConfigurationError(explain(error, line.folders)) from error
+        raise
 
 
 @contextmanager
@@ -71,11 +87,14 @@ def in_sweep() -> bool:
     return HydraConfig.get().mode == RunMode.MULTIRUN
 
 
-def check_experiment(overrides: Any) -> None:
-    """Hydra silently leaves out an optional option that it can't find, even one that the user named."""
+def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
+    """Hydra silently leaves out an optional option that it can't find, even one that the user named.
+
+    folders: where Hydra looked for it.
+    """
     for override in as_typed(overrides):
         key, _, value = override.partition("=")
         if key.lstrip("+") == "experiment":
             for name in value.strip("[]").split(","):
-                if name.strip() not in options("experiment"):
-                    raise ConfigurationError(no_such_option("experiment", name.strip()))
+                if name.strip() not in options("experiment", folders):
+                    raise ConfigurationError(no_such_option("experiment", name.strip(), folders))

@@ -5,7 +5,8 @@ import traceback
 
 from hydra.errors import OverrideParseException
 
-from manyheads.runner.config.schema import GROUPS, no_such_option, options, unknown_key
+from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options, unknown_key
+from manyheads.runner.option.declared import GROUPS
 
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
 QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
@@ -17,8 +18,8 @@ def raised_by_hydra(error: Exception) -> bool:
     return frame.f_globals["__name__"].startswith("hydra.")
 
 
-def explain(error: Exception) -> str:
-    """Hydra's message in one paragraph, with the nearest names of options and keys."""
+def explain(error: Exception, folders: Folders = OWN) -> str:
+    """Hydra's message in one paragraph, with the nearest names of options and keys. folders: where it looked."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines)
     if isinstance(error, OverrideParseException):
@@ -27,17 +28,17 @@ def explain(error: Exception) -> str:
         return f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
     if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
         group, name = found.groups()
-        if group == "experiment" and name in options(group):
+        if group == "experiment" and name in options(group, folders):
             return NOT_OVER_SAVED
         if group in (*GROUPS, "experiment"):
-            return no_such_option(group, name)
+            return no_such_option(group, name, folders)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
         key = found.group(1) or found.group(2)
         if key == "experiment":
             return NOT_OVER_SAVED
         if key.startswith("hydra."):
             return f"{key}: there is no such key. `python run.py --cfg hydra -p {key.rpartition('.')[0]}` lists them."
-        return f"{unknown_key(key)} `python run.py --cfg job` lists them all."
+        return f"{unknown_key(key, folders)} `python run.py --cfg job` lists them all."
     if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
         group, name = found.groups()
         return f"+{group}={name}: {group} has an option already. Write {group}={name}, without the plus."

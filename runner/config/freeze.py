@@ -4,17 +4,20 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from manyheads.runner.config.checks.complete import complete
+from manyheads.runner.config.complete import complete
+from manyheads.runner.config.lookup import OWN, Folders
 from manyheads.runner.config.schema import check
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import plain, refuse_untrusted
 from manyheads.runner.trust.packages import Trust
 
 
-def checked(composed: DictConfig, *, trust: Trust | None = None, timeout: float | None = None) -> dict[str, Any]:
-    """The run config that ``freeze`` writes. ``trust``: what the user trusts of it; None: it is his own."""
+def checked(
+    composed: DictConfig, *, trust: Trust | None = None, timeout: float | None = None, folders: Folders = OWN
+) -> dict[str, Any]:
+    """The run config that ``freeze`` writes, with the same arguments and errors."""
     refuse_untrusted(plain(composed), trust)
-    config = check(composed)
+    config = check(composed, folders)
     refuse_untrusted(config, trust)  # as it will run; from here on classes are looked up
     complete(config)
     if config["launcher"]["timeout"] is None:
@@ -23,15 +26,21 @@ def checked(composed: DictConfig, *, trust: Trust | None = None, timeout: float 
 
 
 def freeze(
-    folder: RunFolder, composed: DictConfig, *, trust: Trust | None = None, timeout: float | None = None
+    folder: RunFolder,
+    composed: DictConfig,
+    *,
+    trust: Trust | None = None,
+    timeout: float | None = None,
+    folders: Folders = OWN,
 ) -> dict[str, Any]:
     """Write run.yaml and return its content.
 
-    trust: what the user trusts of the config, None for his own; timeout: minutes, for a launcher that has none.
+    trust: what the user trusts of the config, None for his own; timeout: minutes, for a launcher that has none;
+    folders: where Hydra found the config's options.
 
     Raises ConfigurationError for what is wrong, Unavailable for what is right but not there on this machine.
     """
     folder.refuse_second_run()
-    frozen = checked(composed, trust=trust, timeout=timeout)
+    frozen = checked(composed, trust=trust, timeout=timeout, folders=folders)
     folder.write_config(frozen)
     return frozen

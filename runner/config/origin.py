@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.runner.config import saved
 from manyheads.runner.config.arguments import CommandLine
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust.guard import trust_for
 from manyheads.runner.trust.packages import Trust, split_typed

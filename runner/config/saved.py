@@ -6,7 +6,8 @@ from typing import Any
 import yaml
 from hydra.core.config_store import ConfigStore
 
-from manyheads.runner.config.schema import CONF, GROUPS, SECTIONS, option_of
+from manyheads.runner.config.lookup import CONF, SECTIONS, option_of
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.trust.config_files import read_config_file

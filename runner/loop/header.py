@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.config.checks.complete import batch_per_rank
+from manyheads.runner.config.complete import batch_per_rank
 from manyheads.runner.optimizer.rank import scaled_lr
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision

@@ -7,8 +7,10 @@
 import importlib.util
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from manyheads.runner.machine import hardware
+from manyheads.runner.run.errors import Unavailable
 
 PARTS = ("amp", "parallel", "optimizers")
 BUILD = (
@@ -32,6 +34,20 @@ def unavailable(part: str) -> str | None:
         causes = [*([found[0]] if found else []), f"{hardware.NO_GPU}, which Apex needs"]
         remedy = found[1] if found else "Run it on a machine that has one"
     return f"{', and '.join(causes)}. {remedy}. Or use {NATIVE[part]}" if causes else None
+
+
+def note() -> str:
+    """What is worth knowing of an option of Apex that can run."""
+    return "" if has_kernels() else "slower than it could be: Apex was built without its CUDA extensions"
+
+
+def refuse_cpu(config: dict[str, Any], group: str, part: str) -> None:
+    """Raises Unavailable where this group's option, which uses ``apex.<part>``, would run on a CPU."""
+    if config["trainer"]["device"] == "cpu":
+        chosen = f"{group}={config[group]['name']}"
+        raise Unavailable(
+            f"trainer.device=cpu: {chosen} works on GPUs only. Set trainer.device=cuda, or use {NATIVE[part]}."
+        )
 
 
 def description() -> str | None:

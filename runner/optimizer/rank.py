@@ -7,6 +7,7 @@ from torch import nn
 from torch.optim import SGD, Optimizer
 
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import NAMING
 
 SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
 
@@ -22,7 +23,7 @@ def scaled_lr(section: dict[str, Any], batch_size: int) -> float:
 
 def build_optimizer(kind: type, section: dict[str, Any], model: nn.Module, *, batch_size: int) -> Optimizer:
     """An optimizer of class ``kind`` over the parameters that are to be trained."""
-    own = ("_target_", "name", "lr", "lr_scaling", "base_batch_size")
+    own = (*NAMING, "lr", "lr_scaling", "base_batch_size")
     options = {key: value for key, value in section.items() if key not in own}
     if not options.get("fused"):  # given as false it would switch torch's own choice off, several at once on GPUs
         options.pop("fused", None)

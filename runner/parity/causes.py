@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from manyheads.runner.option.declared import declared
 from manyheads.runner.parity.outcome import FAILED, Outcome, near
 
 NAMED = 3
-UNFINISHED = "Expected to have finished reduction"  # how DistributedDataParallel begins to say it
-ALTERS = {"compression": "none", "op": "average"}  # keys of conf/parallel that change results, and what doesn't
 
 
 def causes(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
@@ -36,18 +35,10 @@ def unused_note(baseline: dict[str, Any]) -> str:
 
 
 def _of_failure(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
-    if UNFINISHED not in outcome.error:
-        return
-    if names := baseline["unused"]:
-        yield (
-            f"{_names(names)} {_get(names)} no gradient, and DistributedDataParallel waits for one. Leave out what is "
-            "unused, or set parallel.find_unused_parameters=true."
-        )
-    else:
-        yield (
-            "Some parameter gets no gradient on some rank, though the baseline uses all. If the model leaves out parts "
-            "of itself for some samples, set parallel.find_unused_parameters=true."
-        )
+    names = baseline["unused"]
+    unused = f"{_names(names)} {_get(names)} no gradient" if names else ""
+    if text := declared("parallel", outcome.config.get("parallel", {})).cause_of(outcome.error, unused=unused):
+        yield text
 
 
 def _of_initial(outcome: Outcome) -> Iterator[str]:
@@ -111,7 +102,7 @@ def _of_loss(baseline: float, own: float, *, ranks: int) -> str:
 
 def _of_settings(outcome: Outcome) -> Iterator[str]:
     parallel = outcome.config.get("parallel", {})
-    for key, plain in ALTERS.items():
+    for key, plain in declared("parallel", parallel).changes_gradients.items():
         if parallel.get(key, plain) != plain:
             yield (
                 f"Outputs and loss agree, the gradients don't: parallel.{key}={parallel[key]} is made to change them. "

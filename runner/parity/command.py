@@ -8,13 +8,15 @@ from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.signals import blocked_signals, handled_by, interrupt
+from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.origin import settle
+from manyheads.runner.option.declared import declared
 from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome, judged
-from manyheads.runner.parity.plan import BASELINE, WHICH, Planned, plan
+from manyheads.runner.parity.plan import WHICH, Planned, plan
 from manyheads.runner.parity.task import StepFiles, Task, write_task
 from manyheads.runner.parity.terminal import announce, show
 from manyheads.runner.provenance.record import record
-from manyheads.runner.report.rounding import tolerance_of
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.layout import ranks
@@ -25,39 +27,47 @@ PARITY = Path("outputs") / "parity"
 RANK = "manyheads.runner.parity.rank.probe"
 
 
-def parity(overrides: list[str], *, steps: str) -> int:
+def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -> int:
     """Compare, show, and return the exit code: 0 equal, 3 different. Raises ConfigurationError, RunFailed."""
-    return DIFFERS if any(outcome.differs for outcome in compare(overrides, steps=steps)) else 0
+    return DIFFERS if any(outcome.differs for outcome in compare(overrides, steps=steps, config_dir=config_dir)) else 0
 
 
-def compare(overrides: list[str], *, steps: str) -> list[Outcome]:
-    """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed."""
+def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) -> list[Outcome]:
+    """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed.
+
+    config_dir: a folder of more options, which are the user's if he trusts what they name.
+    """
     if not (steps.isdecimal() and int(steps) >= 1):
         raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: a whole number from 1.")
-    planned = plan(overrides)
+    line, origin = settle(CommandLine.of(overrides, config_dir))
+    folders = line.folders
+    planned = plan(list(line.overrides), folders[1:], origin.trust)
+    first = planned[0].strategy
     here = [one for one in planned if not one.reason]
     if len(here) == 1:
         reasons = "; ".join(one.reason.rstrip(".") for one in planned if one.reason)
-        raise ConfigurationError(f"{WHICH}: nothing is here to compare with {BASELINE}: {reasons}.")
+        raise ConfigurationError(f"{WHICH}: nothing is here to compare with {first}: {reasons}.")
     path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S"))
-    frozen = {one.strategy: freeze(RunFolder(path / one.strategy), one.config) for one in here}
-    precision = frozen[BASELINE]["precision"]["name"]
+    frozen = {
+        one.strategy: freeze(RunFolder(path / one.strategy), one.config, trust=origin.trust, folders=folders)
+        for one in here
+    }
     task = Task(
         steps=int(steps),
-        tolerance=tolerance_of(precision),
+        tolerance=declared("precision", frozen[first]["precision"]).tolerance,
         trace=all(config["trainer"]["compile"] == "none" for config in frozen.values()),
     )
-    announce(list(frozen), frozen[BASELINE], task)
-    baseline = RunFolder(path / BASELINE)
+    announce(list(frozen), frozen[first], task)
+    baseline = RunFolder(path / first)
     with handled_by(interrupt), log_file(path / "parity.log"):
         try:
             findings = _run_baseline(baseline, task)
             others = replace(task, baseline=str(baseline.path))
-            outcomes = [_outcome(one, path, others) for one in planned if one.strategy != BASELINE]
+            outcomes = [_outcome(one, path, others) for one in planned[1:]]
         finally:
             with blocked_signals():
                 shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
-    show(outcomes, findings, task, path)
+    show(outcomes, findings, task, path, first)
     return outcomes
 
 
@@ -78,7 +88,7 @@ def _run_baseline(baseline: RunFolder, task: Task) -> dict:
     try:
         return _run(baseline, task)
     except RunFailed:
-        print(f"{BASELINE}, the baseline, failed, so that there is nothing to compare with", file=sys.stderr)
+        print(f"{baseline.path.name}, the baseline, failed, so that there is nothing to compare with", file=sys.stderr)
         raise
 
 

@@ -8,13 +8,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES
 from manyheads.runner.config.command_line import check_experiment
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.schema import CONF, no_such_option, options, read_option, unknown_key
+from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, options, read_option, unknown_key
+from manyheads.runner.option.declared import declared_class
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.trust.packages import Trust
 
-BASELINE = "single"
 PRECISION = "fp64"  # in which rounding can't be taken for a difference
 WHICH = "parallel"
 
@@ -28,56 +28,63 @@ class Planned:
     reason: str = ""
 
 
-def plan(overrides: list[str]) -> list[Planned]:
-    """Checked, nothing written. Raises ConfigurationError, or Hydra's own exceptions, for what is wrong."""
+def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None) -> list[Planned]:
+    """Checked, nothing written. Raises ConfigurationError, or Hydra's own exceptions, for what is wrong.
+
+    folders: where options are looked up besides this project's.
+    """
     parsed = OverridesParser.create().parse_overrides(overrides)
-    check_experiment(OmegaConf.create(overrides))
+    found = (*OWN, *folders)
+    check_experiment(OmegaConf.create(overrides), found)
     if hydras := [o.input_line for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
         raise ConfigurationError(f"{hydras[0]}: parity starts its runs itself. Leave it out.")
-    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH])
+    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], found)
     given = [o for o in parsed if o.key_or_group != WHICH]
     planned: list[Planned] = []
     taken: set[str | None] = set()
+    path = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders)}]"] if folders else []
     with initialize_config_dir(str(CONF), version_base="1.3"):
         for strategy in strategies:
-            own = list(_fitting(given, strategy))
+            alone = declared_class(WHICH, read_option(WHICH, strategy, found)).one_process
+            own = list(_fitting(given, strategy, path, alone=alone))
             taken |= set(own)
-            planned.append(_planned(strategy, compose("config", own)))
+            planned.append(_planned(strategy, compose("config", [*own, *path]), found, trust, first=not planned))
     for override in given:
         if override.input_line not in taken:
             raise ConfigurationError(
-                f"{override.input_line}: none of {WHICH}={','.join(strategies)} takes it. {_whose(override)}"
+                f"{override.input_line}: none of {WHICH}={','.join(strategies)} takes it. {_whose(override, found)}"
             )
     return planned
 
 
-def _strategies(chosen: list[Override]) -> list[str]:
+def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
     """The baseline and those that were asked for, or all. Raises ConfigurationError."""
     if len(chosen) > 1:
         raise ConfigurationError(f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one.")
     # Side by side those that have as many threads: the process that ranks are forked from is good for one number.
-    names = sorted(options(WHICH), key=lambda name: name not in ONE_PROCESS_STRATEGIES)
+    known = {name: declared_class(WHICH, read_option(WHICH, name, folders)) for name in options(WHICH, folders)}
+    names = sorted(known, key=lambda name: not known[name].one_process)
+    baseline = next(name for name in known if known[name].is_baseline)
     for override in chosen:
         several = override.is_sweep_override()
         names = list(override.sweep_string_iterator()) if several else [str(override.value())]
     for name in names:
-        if name not in options(WHICH):
-            raise ConfigurationError(no_such_option(WHICH, name))
-    names = list(dict.fromkeys([BASELINE, *names]))
+        if name not in known:
+            raise ConfigurationError(no_such_option(WHICH, name, folders))
+    names = list(dict.fromkeys([baseline, *names]))
     if len(names) == 1:
-        others = [name for name in options(WHICH) if name != BASELINE]
+        others = [name for name in known if name != baseline]
         raise ConfigurationError(
-            f"{WHICH}={BASELINE} is the baseline itself. Name others to compare: {WHICH}={','.join(others)}."
+            f"{WHICH}={baseline} is the baseline itself. Name others to compare: {WHICH}={','.join(others)}."
         )
     return names
 
 
-def _fitting(given: list[Override], strategy: str) -> Iterator[str]:
-    """The overrides that this strategy's config has a place for, with its own added."""
-    alone = strategy in ONE_PROCESS_STRATEGIES
+def _fitting(given: list[Override], strategy: str, path: list[str], *, alone: bool) -> Iterator[str]:
+    """The overrides that this strategy's config has a place for, with its own added. ``alone``: it has one rank."""
     wanted = [o for o in given if not (alone and o.key_or_group in ("launcher", "launcher.nproc_per_node"))]
     common = [str(o.input_line) for o in wanted if not o.key_or_group.startswith((f"{WHICH}.", "launcher."))]
-    groups = compose("config", [*common, f"{WHICH}={strategy}"])
+    groups = compose("config", [*common, f"{WHICH}={strategy}", *path])
     for override in wanted:
         section, _, key = override.key_or_group.partition(".")
         if section not in (WHICH, "launcher") or not key or key.partition(".")[0] in groups[section]:
@@ -88,11 +95,11 @@ def _fitting(given: list[Override], strategy: str) -> Iterator[str]:
         yield f"precision={PRECISION}"
 
 
-def _planned(strategy: str, composed: DictConfig) -> Planned:
+def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust | None, *, first: bool) -> Planned:
     try:
-        config = checked(composed)
+        config = checked(composed, trust=trust, folders=folders)
     except Unavailable as reason:
-        if strategy == BASELINE:
+        if first:
             raise
         return Planned(strategy, composed, str(reason))
     for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "goes on with a run")):
@@ -105,7 +112,7 @@ def _planned(strategy: str, composed: DictConfig) -> Planned:
     return Planned(strategy, composed)
 
 
-def _whose(override: Override) -> str:
+def _whose(override: Override, folders: Folders) -> str:
     if override.key_or_group in ("launcher", "launcher.nproc_per_node"):
         return "They run in one process. Add another strategy, such as ddp, or leave it out."
-    return unknown_key(override.key_or_group)
+    return unknown_key(override.key_or_group, folders)

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from manyheads.runner.parity.causes import causes, unused_note
 from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome
-from manyheads.runner.parity.plan import BASELINE
 from manyheads.runner.parity.task import Task
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -31,21 +30,21 @@ def announce(strategies: list[str], config: dict[str, Any], task: Task) -> None:
     Console(highlight=False).print(Text(text))
 
 
-def show(outcomes: list[Outcome], baseline: dict[str, Any], task: Task, path: Path) -> None:
-    """Print it all. ``baseline``: what its own run found; ``path``: where everything is."""
+def show(outcomes: list[Outcome], baseline: dict[str, Any], task: Task, path: Path, name: str) -> None:
+    """Print it all. ``baseline``: what its own run found; ``path``: where everything is; ``name``: the baseline's."""
     console = Console(highlight=False)
-    Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes))
+    Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes, name))
     for outcome in outcomes:
         for line in _lines(outcome, baseline):
             console.print(Text(line))
     if not any(outcome.differs for outcome in outcomes) and (note := unused_note(baseline)):
         console.print(Text(f"Note: {note}"))
     console.print(Text(f"results in {RunFolder(path)}"), soft_wrap=True)
-    console.print(Text(_summary(outcomes, baseline["steps"], task)))
+    console.print(Text(_summary(outcomes, name, baseline["steps"], task)))
 
 
-def _table(outcomes: list[Outcome]) -> Table:
-    table = Table(title=f"Largest difference against {BASELINE}", title_justify="left", title_style="bold")
+def _table(outcomes: list[Outcome], baseline: str) -> Table:
+    table = Table(title=f"Largest difference against {baseline}", title_justify="left", title_style="bold")
     table.add_column("parallel", no_wrap=True)
     table.add_column("ranks", justify="right")
     for title in COLUMNS.values():
@@ -90,7 +89,7 @@ def _width(entries: list[dict[str, Any]]) -> int:
     return max((len(entry["name"]) for entry in entries[:MOST_TOLD]), default=0)
 
 
-def _summary(outcomes: list[Outcome], steps: int, task: Task) -> str:
+def _summary(outcomes: list[Outcome], baseline: str, steps: int, task: Task) -> str:
     compared = [outcome for outcome in outcomes if outcome.state != NOT_HERE]
     failed = [outcome.strategy for outcome in compared if outcome.state == FAILED]
     different = [outcome.strategy for outcome in compared if outcome.differs and outcome.state != FAILED]
@@ -98,8 +97,8 @@ def _summary(outcomes: list[Outcome], steps: int, task: Task) -> str:
     told = [f"failed: {', '.join(failed)}"] if failed else []
     told += [f"different: {', '.join(different)}"] if different else []
     if told:
-        return f"{'; '.join(told)} against {BASELINE} ({limit})"
-    return f"equal: {', '.join(outcome.strategy for outcome in compared)} and {BASELINE} ({limit})"
+        return f"{'; '.join(told)} against {baseline} ({limit})"
+    return f"equal: {', '.join(outcome.strategy for outcome in compared)} and {baseline} ({limit})"
 
 
 def size(value: float) -> str:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyheads.runner.data.custom.option import option_class
+from manyheads.runner.option.declared import declared
 
 BLOCK = 2**20
 
@@ -29,7 +29,7 @@ def fingerprint(section: dict[str, Any]) -> dict[str, Any] | None:
     kind = section.get("fingerprint", "none")  # what reads no file has no such key
     if kind == "none":
         return None
-    sources = option_class(section["_target_"]).sources(section)
+    sources = declared("data", section).sources()
     with suppress(OSError):  # the run itself will say what it can't read
         return _taken(tuple(sorted(sources.items())), reads_contents=kind == "contents")
     return None

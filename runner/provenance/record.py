@@ -21,6 +21,7 @@ from manyheads.runner.provenance.code_state import code_at_start, own_code
 from manyheads.runner.provenance.fingerprint import fingerprint
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.layout import ranks
+from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import sealed
 from manyheads.runner.trust.own import code_seal
@@ -123,7 +124,7 @@ def without_secrets(text: str) -> str:
 def signature(config: dict[str, Any]) -> str:
     """Digest of all that can change a run's results: equal signatures ask for equal results."""
     kept = {
-        group: {k: v for k, v in section.items() if f"{group}.{k}" not in WITHOUT_EFFECT}
+        group: {k: v for k, v in section.items() if k != OPTION and f"{group}.{k}" not in WITHOUT_EFFECT}
         if isinstance(section, dict)
         else section
         for group, section in config.items()

@@ -6,11 +6,10 @@ from typing import Any
 
 from manyheads.runner.provenance.record import WITHOUT_EFFECT
 from manyheads.runner.report.keys import text_of
-from manyheads.runner.report.rounding import departure, is_early, paired, tolerance_of
+from manyheads.runner.report.rounding import departure, is_early, paired
 from manyheads.runner.report.rows import Row
 
 MOST_TOLD = 6
-LAYOUT_FREE = ("small_cnn", "vit_b_16")  # no BatchNorm, dropout or stochastic depth, so that ranks may not matter
 
 
 def agree(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
@@ -38,7 +37,7 @@ def agree(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
 
 def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
     run, other = row.first.run, reference.first.run
-    tolerance = tolerance_of(str(run.config.get("precision.name")))
+    tolerance = run.declared("precision").tolerance
     pairs = paired("loss", other.steps, run.steps)
     found = departure(pairs, tolerance=tolerance)
     if not pairs:
@@ -51,7 +50,7 @@ def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
     if not is_early(found, tolerance=tolerance):
         return f"departs from job {reference.number} at {where}", []
     text = f"differs from job {reference.number} from {where} on"
-    if _layout(row) == _layout(reference) or run.config.get("model.name") in LAYOUT_FREE:
+    if _layout(row) == _layout(reference) or run.declared("model").treats_samples_alone:
         return text, [f"Finding: job {row.number} ({row.label}) {text}, more than rounding can be."]
     return text, [
         f"Job {row.number} ({row.label}) {text}. Not a fault if the model has BatchNorm or dropout, "
@@ -65,13 +64,14 @@ def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
     With trainer.log_every: a row of steps.csv holds the mean loss since the row before.
     """
     ignored = WITHOUT_EFFECT - {"trainer.log_every"} | {"trainer.grad_accumulation"}
-    parallel = {"parallel.compression": "none", "parallel.sync_batchnorm": False, "parallel.op": "average"}
-    config: dict[str, Any] = {**parallel, **row.first.run.config}
+    run = row.first.run
+    plain = {"sync_batchnorm": False, **run.declared("parallel").changes_gradients}
+    changed = {key for name in plain if run.config.get(key := f"parallel.{name}", plain[name]) != plain[name]}
     return tuple(
         sorted(
             (key, text_of(value))
-            for key, value in config.items()
-            if key in parallel or not (key.startswith(("parallel.", "launcher.", "checkpoint.")) or key in ignored)
+            for key, value in run.config.items()
+            if key in changed or not (key.startswith(("parallel.", "launcher.", "checkpoint.")) or key in ignored)
         )
     )
 

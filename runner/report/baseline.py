@@ -31,7 +31,7 @@ def make_rule(rows: Sequence[Row], swept: Sequence[str], named: str | None, *, s
     groups = set(divide(done, keys).values())
     if len(groups) == len(done) > 1:  # each on its own: the swept keys are what is to be compared
         keys = [key for key in keys if strict and not is_swept(key, swept)]
-    first = "parallel=single" if any(_is_single(row) for row in done) else "the first completed job"
+    first = next((f"parallel={_backend(row)}" for row in done if _is_plain(row)), "the first completed job")
     return Rule(keys, {}, None, _caption(first, keys))
 
 
@@ -79,7 +79,7 @@ def _baselines(done: Sequence[Row], rule: Rule) -> list[Row]:
         return [row for row in done if row.number == rule.number]
     if rule.wanted:
         return [row for row in done if is_chosen(row, rule.wanted)]
-    first = next((row for row in done if _is_single(row)), done[0])
+    first = next((row for row in done if _is_plain(row)), done[0])
     alike = [row for row in done if _backend(row) == _backend(first)]
     return alike if len(alike) < len(done) else [first]
 
@@ -94,8 +94,9 @@ def _backend(row: Row) -> object:
     return row.first.run.config.get("parallel.name")
 
 
-def _is_single(row: Row) -> bool:
-    return _backend(row) == "single"
+def _is_plain(row: Row) -> bool:
+    """Whether its backend is what others are compared with."""
+    return row.first.run.declared("parallel").is_baseline
 
 
 def _against(row: Row, baseline: Row | None) -> Row:

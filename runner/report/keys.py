@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from manyheads.runner.config.schema import GROUPS
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.run_set import Job, RunSet
 
-DERIVED = ("launcher.threads_per_rank", "parallel.backward_passes_per_step")  # follow other keys unless chosen
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
 
@@ -62,15 +61,22 @@ def differing_keys(jobs: Sequence[Job]) -> list[str]:
         or (leader := FOLLOWS.get(group)) not in groups
         or not follows(configs, f"{leader}.name", f"{group}.name")
     ]
+    derived = _derived(jobs)
     found = [
         key
         for key in dict.fromkeys(key for config in configs for key in config)
         if not key.endswith(("._target_", ".name"))
         and varies(configs, key)
-        and (key in typed or not (key in DERIVED or _follows_option(configs, key)))
+        and (key in typed or not (key in derived or _follows_option(configs, key)))
     ]
     order = [*sorted(groups, key=lambda group: group != "parallel"), *found]
     return sorted(order, key=lambda key: key not in typed)  # sorted() is stable: typed ones first
+
+
+def _derived(jobs: Sequence[Job]) -> set[str]:
+    """Keys that follow other keys unless they were chosen, as the jobs' options say."""
+    asked = {(group, job.run.options.get(group)): job.run for job in jobs for group in GROUPS}
+    return {f"{group}.{key}" for (group, _), run in asked.items() for key in run.declared(group).every("derived")}
 
 
 def varies(configs: Sequence[Mapping[str, Any]], key: str) -> bool:

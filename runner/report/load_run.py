@@ -2,14 +2,21 @@
 
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_json, read_text
 from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.run.locate import OPTION
+from manyheads.runner.run.old_configs import with_options
 from manyheads.runner.run.run_folder import LOADER, RunFolder
+from manyheads.runner.run.seal import is_sealed_here
+from manyheads.runner.trust.check import may_declare
+from manyheads.runner.trust.packages import Trust, trusted_packages
 
 Columns = dict[str, list[float]]
 
@@ -25,14 +32,33 @@ class Run:
     steps: Columns = field(default_factory=dict)
     epochs: Columns = field(default_factory=dict)
     gpu: Columns = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)  # by group, the class that says what its option declares
+
+    def declared(self, group: str) -> Any:
+        """What the run's option of a group declares.
+
+        Of a class that the user does not trust, or that cannot be had any more, what the base of the group does.
+        """
+        section = {key.partition(".")[2]: value for key, value in self.config.items() if key.startswith(f"{group}.")}
+        name = self.options.get(group)
+        if name is not None and self._is_trusted(group, name):
+            with suppress(Exception):  # somebody's module may raise anything; a report has other rows
+                return declared(group, {**section, OPTION: name})
+        return declared(group, section)
+
+    def _is_trusted(self, group: str, name: str) -> bool:
+        return may_declare(group, name, Trust(trusted_packages())) or is_sealed_here(RunFolder(self.folder).config)
 
 
 def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
     """Whatever of a run is there; what is missing or cannot be read is left empty. ``steps``: its columns, else all."""
     folder = RunFolder(path)
+    config = with_options(_mapping(folder.config))
+    sections = {group: section for group in GROUPS if isinstance(section := config.get(group), dict)}
     return Run(
         folder=folder.path,
-        config=flatten(_mapping(folder.config)),
+        options={group: name for group, section in sections.items() if (name := section.pop(OPTION, None))},
+        config=flatten(config),
         result=kinds.right(_mapping(folder.result), kinds.RESULT),
         provenance=kinds.right(_mapping(folder.provenance), kinds.PROVENANCE),
         steps=read_columns(folder.steps, steps),

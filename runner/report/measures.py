@@ -109,10 +109,9 @@ def _memory(run: Run) -> tuple[float, ...]:
 
 
 def _devices(run: Run, ranks: int | None) -> int | None:
-    """How many devices worked: DataParallel's one rank has several."""
-    if run.config.get("parallel.name") == "dp" and run.config.get("trainer.device") == "cuda":
-        return len(run.config.get("parallel.device_ids") or run.provenance.get("devices") or [0])
-    return ranks
+    """How many devices worked: one rank may have several."""
+    gpus = len(run.provenance.get("devices") or [0]) if run.config.get("trainer.device") == "cuda" else 0
+    return run.declared("parallel").devices(ranks=ranks, gpus=gpus)
 
 
 def _finite(values: Iterable[float]) -> list[float]:

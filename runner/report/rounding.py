@@ -7,10 +7,6 @@ from typing import Any
 
 from manyheads.runner.report.load_run import Columns
 
-# Relative to the loss. fp64 leaves seven digits more than it should need. fp32's rounding is 1e-7, sums in another
-# order make 1e-6 of it, training some more. TF32 has 10 bits of mantissa in products, bfloat16 has 7, float16 10.
-TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 1e-2}
-MIXED = 5e-2
 FIRST_ROWS = 5
 STEADY_STEPS, GROWTH = 20, 1.5  # rounding is amplified: from then on by half at each step, seen at high rates
 FLOOR = 1e-2  # of a first or largest value: what is smaller is measured by this, being mostly rounding
@@ -45,11 +41,6 @@ class Pair:
         """For result.json."""
         relative = self.relative if math.isfinite(self.relative) else None
         return {"what": self.what, "step": self.step, "recorded": self.recorded, "now": self.now, "relative": relative}
-
-
-def tolerance_of(precision: str) -> float:
-    """How far apart two values of the same computation in this precision may be, relative to their size."""
-    return TOLERANCES.get(precision, MIXED)
 
 
 def is_same(a: float, b: float) -> bool:

@@ -11,8 +11,7 @@ from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.load_run import Columns, Run
 from manyheads.runner.report.rows import Row
 
-# Colours that colour-blind readers can tell apart (Okabe and Ito).
-BY_BACKEND = {"single": "#56646e", "dp": "#e69f00", "ddp": "#0072b2", "horovod": "#d55e00", "apex": "#009e73"}
+# Colours that colour-blind readers can tell apart (Okabe and Ito), for what declares none.
 OTHERS = ("#cc79a7", "#56b4e9", "#8c6d1f", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56646e")
 DASHES = ("solid", "dash", "dot", "dashdot")
 BATCH = "data.batch_size"
@@ -57,7 +56,7 @@ class Series:
     def __init__(self, comparison: Comparison):
         self._comparison, self._rows, swept = comparison, comparison.rows, comparison.swept
         self._key = "parallel" if "parallel" in swept else next(iter(swept), None)
-        self.colours = _colours(map(self._coloured, self._rows))
+        self.colours = _colours((self._coloured(row), self._declared(row)) for row in self._rows)
         self.dashes = _dashes(_rest(row, self._key) for row in self._rows)
         counts = Counter(short(row.label) for row in self._rows)
         self._names = [
@@ -138,6 +137,10 @@ class Series:
         """What its colour stands for."""
         return row.values.get(self._key, "") if self._key else str(row.first.run.config.get("parallel.name", ""))
 
+    def _declared(self, row: Row) -> str | None:
+        """The colour of its backend, where colours stand for backends."""
+        return row.first.run.declared("parallel").color if self._key in ("parallel", None) else None
+
 
 def short(text: str, most: int = 28) -> str:
     """The text, cut at its end where it is longer than ``most``."""
@@ -151,10 +154,13 @@ def _rest(row: Row, *without: str | None) -> str:
     return " ".join(rest.values()) if len(rest) > 1 else "".join(f"{name} {value}" for name, value in rest.items())
 
 
-def _colours(values: Iterable[str]) -> dict[str, str]:
-    values = dict.fromkeys(values)
-    others = dict(zip((value for value in values if value not in BY_BACKEND), cycle(OTHERS), strict=False))
-    return {value: BY_BACKEND.get(value) or others[value] for value in values}
+def _colours(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """A colour for each value: the one that goes with it, or one of the others."""
+    found: dict[str, str | None] = {}
+    for value, colour in values:
+        found[value] = found.get(value) or colour
+    others = cycle(OTHERS)
+    return {value: colour or next(others) for value, colour in found.items()}
 
 
 def _dashes(values: Iterable[str]) -> dict[str, str]:

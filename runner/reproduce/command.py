@@ -11,11 +11,11 @@ from rich.text import Text
 
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.record import describe
 from manyheads.runner.report.load_run import load_run
-from manyheads.runner.report.rounding import Pair, tolerance_of
+from manyheads.runner.report.rounding import Pair
 from manyheads.runner.reproduce.differences import Difference, differences, overridden, show
 from manyheads.runner.reproduce.recorded import Past, read_past
 from manyheads.runner.reproduce.replay import windows
@@ -24,6 +24,7 @@ from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verd
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.check import refuse_untrusted
 from manyheads.runner.trust.guard import recorded_values, typed_values
 from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 
@@ -42,7 +43,7 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     trust = Trust(trusted_packages(packages), own)
     end = last_step(past, steps)
     with recorded_program(past, overrides) if code else nullcontext(Program(past.folder.config)) as program:
-        found = _differences(past, overrides, None if code else _composed(past, overrides, trust))
+        found = _differences(past, overrides, None if code else _composed(past, overrides, trust), trust)
         show(found)
         folder = _folder(overrides)
         plain = [override for override in overrides if not override.startswith(RUN_DIR)]
@@ -74,8 +75,10 @@ def last_step(past: Past, steps: str | None) -> int | None:
     return logged[0]
 
 
-def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None) -> list[Difference]:
+def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None, trust: Trust) -> list[Difference]:
     """What differs before anything runs. config: what would run here; None: the recorded code runs as it was."""
+    if config is None:
+        refuse_untrusted(past.config, trust)  # its data option is asked for its files
     diffs = None if config is None else (past.code_diff, code_at_start()[1])
     now = describe(past.config if config is None else config)
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
@@ -107,8 +110,8 @@ def _verdict(past: Past, folder: RunFolder, program: Program, overrides: list[st
         name, before, after, relative = found
         return Pair(f"weights {name}", past.result["steps"], before, after, relative)
 
-    precisions = (past.config["precision"]["name"], now.config["precision.name"])
-    tolerance = max(tolerance_of(str(precision)) for precision in precisions)  # the coarser of both
+    # The coarser of both.
+    tolerance = max(run.declared("precision").tolerance for run in (load_run(past.folder.path), now))
     return verdict(
         past,
         now,

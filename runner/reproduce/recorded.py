@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.schema import GROUPS
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.provenance.record import FORMAT
 from manyheads.runner.report.load_run import Columns, read_columns
 from manyheads.runner.run import kinds

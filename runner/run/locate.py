@@ -10,6 +10,9 @@ from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
 
+OPTION = "_option_"  # the key that names the class of what an option declares
+NAMING = ("_target_", OPTION, "name")  # keys that are no arguments of the class
+
 
 def find_in_working_directory(config: dict[str, Any]) -> None:
     """Let the classes that a run config names be found in the working directory, behind everything that is installed.
@@ -24,8 +27,8 @@ def find_in_working_directory(config: dict[str, Any]) -> None:
 
 
 def _targets(value: Any) -> Iterator[str]:
-    if isinstance(value, dict) and isinstance(name := value.get("_target_"), str):
-        yield name
+    if isinstance(value, dict):
+        yield from (name for key in ("_target_", OPTION) if isinstance(name := value.get(key), str))
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _targets(item)
 
@@ -36,18 +39,23 @@ def load(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def locate(group: str, target: str) -> Any:
-    """The class that the dotted name ``<group>._target_`` means. Raises ConfigurationError."""
+def locate(group: str, target: str, *, key: str = "_target_") -> Any:
+    """The class that the dotted name ``<group>.<key>`` means. Raises ConfigurationError.
+
+    From then on modules are also looked for in the working directory, where the user's classes may be.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         return load(target)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"{group}._target_={target} can't be imported: {error}. Install the package, or start where it is."
+            f"{group}.{key}={target} can't be imported: {error}. Install the package, or start where it is."
         ) from None
     except (AttributeError, ValueError):
         module, _, name = target.rpartition(".")
         raise ConfigurationError(
-            f"{group}._target_={target}: {module or 'it'} has no {name}; there is no such class. Check the name."
+            f"{group}.{key}={target}: {module or 'it'} has no {name}; there is no such class. Check the name."
         ) from None
 
 
@@ -72,5 +80,5 @@ def signature(kind: Any) -> inspect.Signature:
 
 def instantiate(group: str, section: dict[str, Any], *arguments: Any, **options: Any) -> Any:
     """The object that a section of the run config describes."""
-    own = {key: value for key, value in section.items() if key not in ("_target_", "name")}
+    own = {key: value for key, value in section.items() if key not in NAMING}
     return call(group, section["_target_"], locate(group, section["_target_"]), *arguments, **own, **options)

@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import OPTION
 
 MOVED = (  # what a class was called, and where it is now
     (r"launchers\.(\w+)\.(\w+)", r"manyheads.launchers.\1.\2"),
@@ -14,6 +15,18 @@ MOVED = (  # what a class was called, and where it is now
     (r"runner\.model\.torchvision\.TorchvisionModel", "manyheads.runner.model.torchvision.rank.torchvision_model"),
     (r"runner\.(model|parallel|precision)\.(\w+)\.(\w+)", r"manyheads.runner.\1.\2.rank.\3"),
     (r"runner\.schedulers\.(\w+)", r"manyheads.runner.scheduler.rank.\1"),
+)
+
+R = r"manyheads\.runner\."
+DECLARED = (  # a class whose config had no key _option_ once, and what that key has to say
+    (rf"({R}data\.(digits|imagefolder|synthetic|torchvision))\.option\.(\w+)", r"\1.option.\3Option"),
+    (rf"({R}model\.small_cnn)\.rank\.(\w+)", r"\1.option.\2Option"),
+    (rf"({R}parallel\.(apex|ddp|dp|horovod|single))\.rank\.(\w+)", r"\1.option.\3Option"),
+    (rf"({R}precision\.(amp|apex|bf16|fp32|fp64|tf32))\.rank\.(\w+)", r"\1.option.\3Option"),
+    (rf"{R}model\.torchvision\.rank\.\w+", "manyheads.runner.model.torchvision.option.TorchvisionOption"),
+    (r"apex\.optimizers\.FusedNovoGrad", "manyheads.runner.optimizer.apex.option.FusedNovoGradOption"),
+    (r"apex\.optimizers\.Fused\w+", "manyheads.runner.optimizer.apex.option.FusedOption"),
+    (r"manyheads\.launchers\.(inline|spawn|horovodrun|mpirun)\.(\w+)", r"manyheads.launchers.\1.\2Option"),
 )
 
 
@@ -41,7 +54,7 @@ GONE = (
 
 def renewed(config: dict[str, Any]) -> dict[str, Any]:
     """A saved config with today's names, and without keys that are gone. Raises ConfigurationError."""
-    sections = {name: _moved(section) for name, section in config.items()}
+    sections = with_options(config)
     for group, options, key, neutral, instead in GONE:
         section = sections.get(group)
         if not isinstance(section, dict) or key not in section or section.get("name") not in options:
@@ -50,6 +63,20 @@ def renewed(config: dict[str, Any]) -> dict[str, Any]:
         if neutral is not None and value not in neutral:
             raise ConfigurationError(f"{group}.{key}={value}, which this version no longer has. {instead}.")
     return sections
+
+
+def with_options(config: dict[str, Any]) -> dict[str, Any]:
+    """A saved config with today's names of classes, and with what its options declare themselves by."""
+    return {name: _declared(_moved(section)) for name, section in config.items()}
+
+
+def _declared(section: Any) -> Any:
+    """What the classes that had no key ``_option_`` when they were recorded have now."""
+    target = section.get("_target_") if isinstance(section, dict) else None
+    if not isinstance(target, str) or OPTION in section:
+        return section
+    found = (re.sub(old, new, target) for old, new in DECLARED if re.fullmatch(old, target))
+    return section if (name := next(found, None)) is None else section | {OPTION: name}
 
 
 def _moved(section: Any) -> Any:

@@ -5,10 +5,13 @@ None of the list opens a file, imports a module by name or calls what it is give
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from manyheads.runner.config.schema import CONF, GROUPS, options, read_option
+from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.option.declared import GROUPS, declared_class
+from manyheads.runner.run.locate import OPTION
 
 _LAYERS = (
     "Linear Flatten Unflatten Identity Dropout Dropout2d Conv1d Conv2d ConvTranspose2d BatchNorm1d BatchNorm2d "
@@ -34,6 +37,18 @@ READ = {
 }
 
 
+@cache
+def own_declarations(group: str) -> frozenset[str]:
+    """The names of the classes by which the project's own options of this group declare themselves."""
+    return frozenset(name for option in _sections(group) if (name := option.get(OPTION)) is not None)
+
+
+@cache
+def own_steering(group: str) -> frozenset[str]:
+    """The keys of this group that nobody else's config may set, as the project's own options declare them."""
+    return frozenset(key for section in _sections(group) for key in declared_class(group, section).every("steering"))
+
+
 def is_harmless(group: str | None, target: str) -> bool:
     """Whether any config may have ``target`` in this group; None: somewhere deeper, as any kind of class."""
     if group is not None and target in _of_conf(group):
@@ -51,5 +66,8 @@ def _of_conf(group: str) -> set[str]:
     """The targets of the project's own options."""
     if group == "loss":
         return {yaml.safe_load((Path(CONF) / "config.yaml").read_text())["loss"]["_target_"]}
-    sections = [read_option(group, name) for name in options(group)] if group in GROUPS else []
-    return {section["_target_"] for section in sections} - {"???"}
+    return {section["_target_"] for section in _sections(group)} - {"???"}
+
+
+def _sections(group: str) -> list[dict[str, Any]]:
+    return [read_option(group, name) for name in options(group)] if group in GROUPS else []

@@ -9,24 +9,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.schema import option_of
+from manyheads.runner.config.lookup import option_of
+from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import OPTION
 from manyheads.runner.trust import packages
-from manyheads.runner.trust.allowed_classes import is_harmless
+from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
 from manyheads.runner.trust.packages import Trust
 
 TARGET = "_target_"
-# Free text that becomes part of a launcher's command line, names machines to log in to, or a file to write; what
-# fetches files from elsewhere.
-STEERING = (
-    "launcher.arguments",
-    "launcher.hosts",
-    "launcher.hostfile",
-    "launcher.network_interface",
-    "parallel.timeline",
-    "data.download",
-    "model.pretrained",
-)
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 
@@ -46,22 +37,44 @@ def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
 def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
     """Keys with their values that could run anything."""
     found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
-    for key in STEERING:
+    for key, value in steering(config, trust):
         group, _, name = key.partition(".")
-        section = config.get(group)
-        value = section.get(name) if isinstance(section, dict) else None
-        said = value in (None, False) or trust.is_own(key, value) or key in trust.packages
-        if not said and (value is True or value != _own_value(group, name, section)):
+        said = value is False or trust.is_own(key, value) or key in trust.packages
+        if not said and (value is True or value != _own_value(group, name, config[group])):
             found.append((key, value))
     return found
 
 
+def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str, Any]]:
+    """The keys that are set and steer programs, with their values.
+
+    Which those are say the project's own options, whatever class the config names, and the class that it names where
+    the user trusts it; no other is imported. ``trust``: None for a config of his own.
+    """
+    for group in GROUPS:
+        section = config.get(group)
+        if not isinstance(section, dict):
+            continue
+        names = set(own_steering(group))
+        if may_declare(group, section.get(OPTION), trust):
+            names |= declared_class(group, section).every("steering")
+        yield from ((f"{group}.{key}", section[key]) for key in sorted(names) if section.get(key) is not None)
+
+
+def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
+    """Whether a class may be imported to say what an option declares: it is the project's, the user's or trusted."""
+    if trust is None or name is None:
+        return True
+    is_trusted = isinstance(name, str) and (name in own_declarations(group) or trust.covers(name))
+    return is_trusted or trust.is_own(f"{group}.{OPTION}", name)
+
+
 def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every ``_target_`` that is set, with its dotted key, wherever it is."""
+    """Every ``_target_`` and ``_option_`` that is set, with its dotted key, wherever it is."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
         inner = f"{key}.{name}".lstrip(".")
-        if name == TARGET and item is not None and item != "???":
+        if name in (TARGET, OPTION) and item is not None and item != "???":
             yield inner, item
         yield from targets(item, inner)
 
@@ -69,10 +82,7 @@ def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 def own_values(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """All that would need trust in a config of the user's own."""
     yield from targets(config)
-    for key in STEERING:
-        group, _, name = key.partition(".")
-        if isinstance(config.get(group), dict) and config[group].get(name) is not None:
-            yield key, config[group][name]
+    yield from steering(config, None)
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
@@ -84,7 +94,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         return task
 
 
-def complaint(found: list[tuple[str, Any]], trust: Trust) -> str:
+def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
     listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
@@ -93,14 +103,16 @@ def complaint(found: list[tuple[str, Any]], trust: Trust) -> str:
         "this config was not created by you on this machine, and it names code outside the allowed classes, which "
         f"could run anything: {listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the "
         f"command line, {packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
-        f"{trust.how_to_own()}"
+        f"{trust.how_to_own() if trust else ''}"
     )
 
 
 def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
     if not isinstance(value, str):
         return False
-    group = key.removesuffix(f".{TARGET}")
+    group, _, name = key.rpartition(".")
+    if name == OPTION:
+        return may_declare(group, value, trust)
     return trust.covers(value) or trust.is_own(key, value) or is_harmless(None if "." in group else group, value)
 
 
@@ -114,7 +126,7 @@ def _own_value(group: str, name: str, section: Any) -> Any:
 
 def _to_trust(key: str, value: Any) -> str:
     """A package of somebody's as a whole; of what is installed everywhere that one thing only."""
-    if key in STEERING:
+    if key.rpartition(".")[2] not in (TARGET, OPTION):
         return key
     package = str(value).partition(".")[0]
     return str(value) if package in (*PACKAGES, *sys.stdlib_module_names) else package

@@ -1,17 +1,16 @@
 """A run or a sweep to go on with: its folder may come from anybody, and nothing in it is touched before it is seen."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from manyheads.runner.config.schema import check
 from manyheads.runner.run.data_files import refuse_links
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
-from manyheads.runner.trust.check import refuse_untrusted
+from manyheads.runner.trust.check import plain, refuse_untrusted
 from manyheads.runner.trust.config_files import read_config_file, refuse_content
 from manyheads.runner.trust.packages import Trust, trusted_packages
 
@@ -54,16 +53,5 @@ def _refuse_config(folder: RunFolder, trust: Trust) -> None:
     elif folder.composed.exists():
         composed = read_config_file(folder.composed).content
         refuse_content(folder.composed, composed)
-        with suppress(_Wrong):  # freezing it looks at it again, and says so if it is still wrong
-            refuse_untrusted(_checked(OmegaConf.create(composed)), trust)
-
-
-class _Wrong(Exception):
-    """A config that can't be frozen."""
-
-
-def _checked(composed: object) -> dict:
-    try:
-        return check(composed) if isinstance(composed, DictConfig) else {}
-    except ConfigurationError as error:
-        raise _Wrong from error
+        if isinstance(composed, dict):  # before it is completed, which imports what options declare
+            refuse_untrusted(plain(OmegaConf.create(composed)), trust)  # freezing it looks at it again

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.check import complaint, own_values

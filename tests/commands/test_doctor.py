@@ -1,8 +1,8 @@
 import pytest
 
 from manyheads.runner.commands.doctor import LISTED, describe_machine, examine, list_models, note
-from manyheads.runner.config.checks.complete import unavailable
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.complete import unavailable
+from manyheads.runner.config.lookup import options
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation

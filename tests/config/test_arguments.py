@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF
 
 
 def line(*arguments: str, home: Path = Path("/home")) -> CommandLine:

@@ -13,7 +13,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import exit_code
 from manyheads.runner.config.fresh_folder import FreshFolder
-from manyheads.runner.config.schema import CONF, GROUPS, options
+from manyheads.runner.config.lookup import CONF, options
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError, Ended, Interrupted, RunFailed, report
 from manyheads.runner.run.failure import Failure
 from tests.conftest import FAST, ROOT, RUN, execute

@@ -8,7 +8,10 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from manyheads.runner.config.schema import CONF, GROUPS, check, options, read_option
+from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.config.schema import check
+from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.run.locate import NAMING
 
 FILES = sorted(CONF.rglob("*.yaml"))
 OPTIONS = [(group, option) for group in GROUPS for option in options(group)]
@@ -91,7 +94,8 @@ def test_is_called_by_its_name(group, option):
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_starts_with_its_class_and_its_name(group, option):
-    assert list(read_option(group, option))[:2] == ["_target_", "name"]
+    keys = [key for key in read_option(group, option) if key != "_option_"]
+    assert keys[:2] == ["_target_", "name"]
 
 
 @pytest.mark.parametrize(("group", "option"), OURS)
@@ -151,6 +155,6 @@ def test_every_scheduler_has_a_warm_up(option):
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(("group", "option"), [(g, o) for g, o in OPTIONS if read_option(g, o)["_target_"] != "???"])
 def test_its_keys_are_what_its_class_takes(group, option):
-    keys = set(read_option(group, option)) - {"_target_", "name"}
+    keys = set(read_option(group, option)) - {*NAMING}
     keys -= {"data": LOADING, "optimizer": FITTING, "model": {"pretrained"}}.get(group, set())
     assert keys - arguments(target_of(group, option)) == set()

@@ -9,9 +9,9 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.utils import setup_globals
 
 from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin, settle
 from manyheads.runner.config.saved import NAME
-from manyheads.runner.config.schema import CONF
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.seal import sealed
 from manyheads.runner.trust.packages import Trust

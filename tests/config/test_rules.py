@@ -3,11 +3,13 @@ import math
 import pytest
 import yaml
 
-from manyheads.runner.config.rules import (
+from manyheads.runner.config.lookup import CONF, SECTIONS, options, read_option
+from manyheads.runner.config.rules import RULES, rules_of
+from manyheads.runner.option.declared import GROUPS, declared_class
+from manyheads.runner.option.rules import (
     AUTO,
     BOOLEAN,
     NULL,
-    RULES,
     TEXT,
     choice,
     either,
@@ -16,7 +18,6 @@ from manyheads.runner.config.rules import (
     rule_for,
     whole,
 )
-from manyheads.runner.config.schema import CONF, GROUPS, SECTIONS, options, read_option
 
 BASE = yaml.safe_load((CONF / "config.yaml").read_text())
 DEFAULTS = [(section, key, value) for section in SECTIONS for key, value in BASE[section].items()]
@@ -93,26 +94,26 @@ def test_checkpoint_interval(value, accepted):
     ],
 )
 def test_a_key_without_rule_wants_the_kind_of_its_default(default, accepted, refused):
-    rule = rule_for("trainer.unheard_of", default)
+    rule = rule_for({}, "unheard_of", default)
     assert rule is not None
     assert rule.accepts(accepted)
     assert not rule.accepts(refused)
 
 
 def test_anything_goes_over_null_without_rule():
-    assert rule_for("trainer.unheard_of", None) is None
+    assert rule_for({}, "unheard_of", None) is None
 
 
 def test_null_is_allowed_only_where_it_is_the_default():
-    assert rule_for("data.root", None).accepts(None)
-    assert not rule_for("data.root", "data").accepts(None)
-    assert "null" in rule_for("data.root", None).allowed
-    assert "null" not in rule_for("data.root", "data").allowed
+    assert rule_for({"root": TEXT}, "root", None).accepts(None)
+    assert not rule_for({"root": TEXT}, "root", "data").accepts(None)
+    assert "null" in rule_for({"root": TEXT}, "root", None).allowed
+    assert "null" not in rule_for({"root": TEXT}, "root", "data").allowed
 
 
 @pytest.mark.parametrize("target", ["nothing", "", 3, None])
 def test_every_target_is_the_dotted_name_of_a_class(target):
-    rule = rule_for("optimizer._target_", "torch.optim.SGD")
+    rule = rule_for({}, "_target_", "torch.optim.SGD")
     assert rule.accepts("torch.optim.AdamW")
     assert not rule.accepts(target)
 
@@ -122,7 +123,32 @@ def test_every_rule_is_of_a_key_that_exists():
     assert set(RULES) - known == set()
 
 
-@pytest.mark.parametrize(("section", "key", "value"), DEFAULTS, ids=lambda value: str(value)[:40])
-def test_every_default_obeys_its_rule(section, key, value):
-    rule = rule_for(f"{section}.{key}", value)
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_rule_of_an_option_is_of_a_key_that_its_group_has(group):
+    sections = [read_option(group, option) for option in options(group)]
+    kinds = {kind for section in sections for kind in declared_class(group, section).__mro__}
+    for kind in kinds:
+        keys = {key for section in sections if issubclass(declared_class(group, section), kind) for key in section}
+        assert set(vars(kind).get("rules", {})) - keys == set(), kind
+
+
+def rules(section, own):
+    """Those of a section whose option, if it is one, is ``own``."""
+    return declared_class(section, own).all_rules() if section in GROUPS else rules_of(section)
+
+
+@pytest.mark.parametrize(
+    ("section", "option", "key", "value"),
+    [(section, BASE[section], key, value) for section in SECTIONS for key, value in BASE[section].items()]
+    + [
+        (group, section, key, value)
+        for group in GROUPS
+        for option in options(group)
+        for section in [read_option(group, option)]
+        for key, value in section.items()
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else str(value)[:40],
+)
+def test_every_default_obeys_its_rule(section, option, key, value):
+    rule = rule_for(rules(section, option), key, value)
     assert value == "???" or rule is None or rule.accepts(value)

@@ -6,8 +6,10 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
+from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.config.saved import NAME, offer, read_saved
-from manyheads.runner.config.schema import CONF, GROUPS, check, options, read_option
+from manyheads.runner.config.schema import check
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config
 

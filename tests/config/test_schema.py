@@ -6,19 +6,11 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.schema import (
-    CONF,
-    GROUPS,
-    SECTIONS,
-    check,
-    known_keys,
-    nearest,
-    option_of,
-    options,
-    read_option,
-    unknown_key,
-)
+from manyheads.runner.config.lookup import CONF, SECTIONS, known_keys, option_of, options, read_option, unknown_key
+from manyheads.runner.config.schema import check
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest
 
 EVERY_OPTION = [(group, option) for group in GROUPS for option in options(group)]
 

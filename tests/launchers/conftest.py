@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.runner.config.checks.horovod import STARTS_HOROVOD
-from manyheads.runner.config.schema import CONF, options
+from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.option.declared import declared
 from manyheads.runner.run.run_folder import RunFolder
 from tests import in_process
 from tests.in_process import config
@@ -24,7 +24,12 @@ LAUNCHERS = [name for name in options("launcher") if name != "inline"]
 
 def by(launcher: str) -> tuple[str, str]:
     """Overrides for ranks started by this launcher, with the strategy that it is made for."""
-    return f"parallel={'horovod' if launcher in STARTS_HOROVOD else 'ddp'}", f"launcher={launcher}"
+    return f"parallel={'horovod' if starts_horovod(launcher) else 'ddp'}", f"launcher={launcher}"
+
+
+def starts_horovod(launcher: str) -> bool:
+    """Whether Horovod's own ranks can be started by this launcher."""
+    return declared("launcher", read_option("launcher", launcher)).horovod_controller is not None
 
 
 def freeze(path: Path, *overrides: str) -> RunFolder:

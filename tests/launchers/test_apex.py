@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, in_process
 from tests.tail import tail

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.config.checks.complete import ONE_PROCESS_STRATEGIES, unavailable
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.complete import unavailable
+from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.logger.csv.columns import TRAINING
+from manyheads.runner.option.declared import declared
 from tests import in_process
 from tests.launchers.conftest import freeze
 
@@ -23,5 +24,5 @@ def test_every_strategy_says_it_alike(tmp_path: Path, strategy: str) -> None:
     for row in in_process.rows(folder.epochs):
         assert sum(float(row[f"{part}_seconds"]) for part in TRAINING) == pytest.approx(float(row["train_seconds"]))
     assert min(time[part] for part in ("data", "compute", "optimizer", "logging", "evaluation", "checkpoint")) > 0
-    if strategy not in ONE_PROCESS_STRATEGIES:
+    if not declared("parallel", read_option("parallel", strategy)).one_process:
         assert time["communication"] > 0

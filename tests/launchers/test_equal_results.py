@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.config.checks.horovod import STARTS_HOROVOD
 from manyheads.runner.parallel.horovod import installation as horovod_installation
-from tests.launchers.conftest import LAUNCHERS, freeze, rows
+from tests.launchers.conftest import LAUNCHERS, freeze, rows, starts_horovod
 from tests.tail import tailed
 
 STEPS = ("trainer.max_steps=50", "trainer.log_every=1", "data.batch_size=48", "model.width=8")
@@ -27,7 +26,7 @@ WAYS = {
         f"{launcher}-{ranks}": ("parallel=ddp", f"launcher={launcher}", f"launcher.nproc_per_node={ranks}")
         for launcher in LAUNCHERS
         for ranks in (1, 2, 3)
-        if ranks == 2 or launcher not in STARTS_HOROVOD
+        if ranks == 2 or not starts_horovod(launcher)
     },
     **{
         f"horovod-{name}-{ranks}": ("parallel=horovod", *launcher, f"launcher.nproc_per_node={ranks}")

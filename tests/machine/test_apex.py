@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.commands.doctor import note
-from manyheads.runner.config.checks import apex as apex_compatibility
+from manyheads.runner.config.complete import unavailable as unavailable_option
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.apex import NATIVE, PARTS, has_kernels, unavailable
@@ -144,7 +144,7 @@ def test_its_version_is_named(machine):
 def test_which_options_need_which_part(machine, group, option, part):
     machine("none", gpus=1)
     expected = unavailable(part) if part else None
-    assert apex_compatibility.missing_for(group, option) == expected
+    assert unavailable_option(group, option) == expected
 
 
 @pytest.mark.parametrize(("site", "text"), [("25.05", ""), ("25.05 without kernels", "slower than it could be: Apex")])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.run.errors import ConfigurationError
 from tests import apex_library
 from tests.apex_library import small

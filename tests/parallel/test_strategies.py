@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.config.schema import options, read_option
+from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import instantiate

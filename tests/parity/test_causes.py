@@ -2,10 +2,12 @@
 
 import pytest
 
+from manyheads.runner.config.lookup import read_option
 from manyheads.runner.parity.causes import causes, unused_note
 from manyheads.runner.parity.outcome import FAILED, Outcome, judged
 
 TOLERANCE = 1e-9
+HOROVOD, DDP = read_option("parallel", "horovod"), read_option("parallel", "ddp")
 USED = {"unused": [], "finite": True}
 CULPRIT = {"number": 3, "module": "body.1", "kind": "BatchNorm2d", "reason": "statistics", "buffers": [], "alike": 2}
 NOTHING = {
@@ -48,7 +50,7 @@ INITIAL = {"rank": 1, "parameter": [], "buffer": []}
         ({"differences": differs("gradient"), "factor": 2.0}, ["2 times the baseline's"]),
         ({"differences": differs("gradient")}, ["Outputs and loss agree, the gradients don't"]),
         (
-            {"differences": differs("gradient"), "factor": 2.0, "config": {"parallel": {"op": "sum"}}},
+            {"differences": differs("gradient"), "factor": 2.0, "config": {"parallel": {**HOROVOD, "op": "sum"}}},
             ["parallel.op=sum", "parallel.op=average"],
         ),
         (
@@ -95,13 +97,15 @@ def test_a_baseline_that_is_not_finite_proves_nothing():
 )
 def test_the_failure_of_ddp_names_what_is_unused(unused, words):
     error = "rank 0 failed first: RuntimeError: Expected to have finished reduction in the prior iteration before"
-    (sentence,) = causes(Outcome("ddp", FAILED, TOLERANCE, error=error), {**USED, "unused": unused})
+    (sentence,) = causes(
+        Outcome("ddp", FAILED, TOLERANCE, error=error, config={"parallel": DDP}), {**USED, "unused": unused}
+    )
     assert words in sentence
     assert "parallel.find_unused_parameters=true" in sentence
 
 
 def test_another_failure_speaks_for_itself():
-    assert causes(Outcome("ddp", FAILED, TOLERANCE, error="out of memory"), USED) == []
+    assert causes(Outcome("ddp", FAILED, TOLERANCE, error="out of memory", config={"parallel": DDP}), USED) == []
 
 
 def test_unused_parameters_are_worth_a_note_where_nothing_differs():

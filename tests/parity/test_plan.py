@@ -4,7 +4,7 @@ import pytest
 from hydra.errors import HydraException
 
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.parity.plan import plan
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import SMALL

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.config.schema import read_option
+from manyheads.runner.config.lookup import read_option
 from manyheads.runner.precision.master_weights.rank import MasterWeights
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 from tests.launchers.conftest import freeze

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.precision.amp.rank import check_autocast
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, config, opened, rows, small, train, weights

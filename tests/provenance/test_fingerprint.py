@@ -3,9 +3,9 @@ import os
 
 import pytest
 
-from manyheads.runner.config.schema import options, read_option
-from manyheads.runner.data.base.option import Data
-from manyheads.runner.data.custom.option import option_class
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.data.base.option import DataOption
+from manyheads.runner.option.declared import declared
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 
 FOLDER = "manyheads.runner.data.imagefolder.option.ImageFolder"
@@ -18,7 +18,8 @@ def fresh():
 
 def of(root, kind="sizes", target=FOLDER):
     _taken.cache_clear()
-    return fingerprint({"_target_": target, "root": str(root), "fingerprint": kind})
+    section = {"_target_": target, "root": str(root), "fingerprint": kind}
+    return fingerprint(section | ({"_option_": f"{FOLDER}Option"} if target == FOLDER else {}))
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def photos(tmp_path):
 def test_every_option_says_what_it_reads(option, tmp_path):
     section = {**read_option("data", option), "root": str(tmp_path)}
     section["_target_"] = section["_target_"].replace("???", "my_package.Photos")
-    assert issubclass(option_class(section["_target_"]), Data)
+    assert isinstance(declared("data", section), DataOption)
     found = fingerprint(section)
     assert (found is not None) == (option == "digits")
     if found:

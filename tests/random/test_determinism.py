@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.runner.checkpoint.rank import complete, weights_sha256
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.loop import build, session
 from manyheads.runner.provenance.record import WITHOUT_EFFECT
 from manyheads.runner.random.rank.determinism import WORKSPACE, operations_named, set_deterministic

@@ -8,11 +8,13 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.config.schema import GROUPS
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.rows import Row
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
 
 FILES = ("run.yaml", "provenance.json", "steps.csv", "epochs.csv", "result.json")
@@ -84,6 +86,8 @@ def set_config(folder: Path, changes: dict[str, Any]) -> None:
         for name in sections:
             section = section.setdefault(name, {})
         section[leaf] = value
+        if key in GROUPS and value in options(key):
+            section[OPTION] = read_option(key, value).get(OPTION)
     path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 

@@ -1,5 +1,7 @@
 import pytest
 
+from manyheads.runner.config.lookup import read_option
+from manyheads.runner.option.declared import declared
 from manyheads.runner.report import rounding
 
 LOSSES = [2.0, 1.8, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7]
@@ -15,7 +17,7 @@ def changed(at: int, factor: float) -> list[float]:
 
 def departure(now: dict[str, list[float]], recorded: dict[str, list[float]], *, precision: str):
     """The first departure of losses, whether it is early, and how many steps are in common."""
-    tolerance = rounding.tolerance_of(precision)
+    tolerance = declared("precision", read_option("precision", precision)).tolerance
     pairs = rounding.paired("loss", recorded, now)
     found = rounding.departure(pairs, tolerance=tolerance)
     return found, found and rounding.is_early(found, tolerance=tolerance), len(pairs)

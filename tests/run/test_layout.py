@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.config.schema import read_option
+from manyheads.runner.config.lookup import read_option
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import read_hosts, refuse_other_machines
 from manyheads.runner.run.run_folder import RunFolder

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.config.schema import GROUPS, options, read_option
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.reproduce.recorded import read_past
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.old_configs import GONE, renewed
@@ -73,7 +74,27 @@ def test_a_recorded_config_has_only_todays_names_and_keys(name):
     config = renewed(yaml.safe_load((RECORDED / name / "run.yaml").read_text()))
     for group in GROUPS:
         assert config[group]["_target_"] in TARGETS
-        assert {*config[group]} <= {*read_option(group, config[group]["name"])}
+        option = read_option(group, config[group]["name"])
+        assert {*config[group]} <= {*option}
+        assert config[group].get("_option_") == option.get("_option_")
+
+
+# What there was when options began to declare themselves.
+OF_OLD = {
+    "model": "small_cnn torchvision vit_b_16",
+    "data": "cifar10 cifar100 digits fashion_mnist imagefolder imagenet mnist synthetic custom",
+    "optimizer": "adam fused_adam fused_lamb fused_novograd fused_sgd sgd",
+    "scheduler": "constant cosine step",
+    "precision": "amp apex bf16 fp32 fp64 tf32",
+    "launcher": "horovodrun inline mpirun spawn torchrun",
+    "parallel": "apex ddp dp horovod single",
+}
+
+
+@pytest.mark.parametrize(("group", "option"), [(group, name) for group in OF_OLD for name in OF_OLD[group].split()])
+def test_an_option_of_old_declares_itself_by_its_class(group, option):
+    now = read_option(group, option)
+    assert renewed({group: {key: value for key, value in now.items() if key != "_option_"}})[group] == {**now}
 
 
 def test_a_value_that_cannot_be_had_any_more_is_refused():

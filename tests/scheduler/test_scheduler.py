@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, lr_scheduler
 
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.run.locate import instantiate
 from manyheads.runner.scheduler.rank import Schedule
 from tests.in_process import config

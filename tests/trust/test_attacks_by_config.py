@@ -7,7 +7,7 @@ import time
 import pytest
 import yaml
 
-from manyheads.runner.config.schema import CONF
+from manyheads.runner.config.lookup import CONF
 from tests.conftest import FAST
 from tests.trust.foreign import assert_refused, given
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.config.schema import CONF, GROUPS, SECTIONS
+from manyheads.runner.config.lookup import CONF, SECTIONS
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from tests.conftest import FAST, RUN, execute

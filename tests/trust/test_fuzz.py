@@ -25,7 +25,8 @@ from manyheads.launchers import launch as launching
 from manyheads.launchers.sweep import resume as resuming
 from manyheads.runner.commands import resume as resume_command
 from manyheads.runner.provenance import record as recording
-from manyheads.runner.trust.check import STEERING, untrusted
+from manyheads.runner.trust.allowed_classes import own_steering
+from manyheads.runner.trust.check import untrusted
 from manyheads.runner.trust.packages import Trust
 
 BOUNDED = settings(
@@ -137,7 +138,9 @@ def changed(config: dict[str, Any], changes: list[tuple[str, str, Any]]) -> dict
 
 SECTIONS = ["", "model", "data", "optimizer", "scheduler", "precision", "launcher", "parallel", "trainer", "loss",
             "checkpoint"]  # fmt: skip
-PLACES = st.sampled_from(sorted({key.partition(".")[2] for key in STEERING} | {"_target_", "name", "epochs", "lr"}))
+PLACES = st.sampled_from(
+    sorted({*own_steering("launcher"), "timeline", "download", "pretrained", "_target_", "_option_", "name", "lr"})
+)
 CHANGES = st.lists(st.tuples(st.sampled_from(SECTIONS), PLACES | KEYS, VALUES), min_size=1, max_size=3)
 
 

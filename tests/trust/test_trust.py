@@ -5,17 +5,21 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.schema import GROUPS, options, read_option
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust import packages
 from manyheads.runner.trust.allowed_classes import is_harmless
-from manyheads.runner.trust.check import STEERING, plain, refuse_untrusted, untrusted
+from manyheads.runner.trust.check import plain, refuse_untrusted, untrusted
 from manyheads.runner.trust.guard import typed_values
 from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
 from tests.conftest import ROOT, execute
 from tests.in_process import small
 
 NOBODY = Trust()
+STEERING = [
+    *("launcher.arguments", "launcher.hosts", "launcher.hostfile", "launcher.network_interface", "parallel.timeline")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +130,7 @@ def test_a_class_of_one_group_is_none_of_another():
 
 def test_own_options_are_known_without_torch():
     code = (
-        "import sys; from manyheads.runner.config.schema import *\n"
+        "import sys; from manyheads.runner.config.lookup import GROUPS, options, read_option\n"
         "from manyheads.runner.trust.allowed_classes import is_harmless\n"
         "for g in GROUPS:\n  for o in options(g):\n    t = read_option(g, o)['_target_']\n"
         "    assert t == '???' or is_harmless(g, t)\n"
@@ -208,6 +212,23 @@ class TestARunConfig:
         assert untrusted(config, Trust(own=((key, "--evil"),))) == []
         assert untrusted(config, Trust((key,))) == []
         assert untrusted(config, Trust((group,))) != []
+
+    @pytest.mark.parametrize("group", GROUPS)
+    def test_what_an_option_declares_itself_by_is_looked_at_like_its_class(self, group):
+        config = small()
+        config[group]["_option_"] = "my_package.Thing"  # which does not exist, and is not looked for
+        assert untrusted(config, NOBODY) == [(f"{group}._option_", "my_package.Thing")]
+        own = {option["_option_"] for name in options(group) if "_option_" in (option := read_option(group, name))}
+        for name in own:
+            config[group]["_option_"] = name
+            assert untrusted(config, NOBODY) == []
+        config[group]["_option_"] = "manyheads.runner.option.base.Option"
+        assert untrusted(config, NOBODY) != []
+
+    def test_a_plain_declaration_does_not_hide_what_steers_programs(self):
+        config = small("launcher=torchrun", "parallel=ddp")
+        config["launcher"] |= {"_option_": "manyheads.launchers.inline.InlineOption", "network_interface": "--evil"}
+        assert untrusted(config, NOBODY) == [("launcher.network_interface", "--evil")]
 
     def test_the_error_lists_all_and_says_how_to_trust_them(self):
         config = small()

@@ -3,10 +3,15 @@
 Neither this module nor an option's imports torch, so that the parent can check an option before any rank starts.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from manyheads.runner.option.base import Option
+from manyheads.runner.option.rules import TEXT, choice, whole
+from manyheads.runner.run.locate import locate
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
@@ -74,6 +79,31 @@ class Dataset(Protocol):
     def __getitem__(self, index: int) -> tuple[Any, Any]: ...
 
 
+class DataOption(Option):
+    """What a data option declares; asked last, so that ``complete`` may look for the files, by an absolute ``root``."""
+
+    rules: ClassVar = {
+        "root": TEXT,
+        "image_size": whole(1),
+        "num_classes": whole(1),
+        "augment": choice("none", "crop_flip"),
+        "batch_size": whole(1),
+        "num_workers": whole(0),
+        "on_corrupt": choice("error", "skip"),
+        "fingerprint": choice("sizes", "contents", "none"),
+    }
+
+    def complete(self, config: dict[str, Any]) -> None:
+        if (target := self.section["_target_"]).startswith("manyheads."):
+            locate("data", target)  # which imports no torch: a class that does not exist is refused at once
+        if self.section.get("root"):
+            self.section["root"] = os.path.abspath(os.path.expanduser(self.section["root"]))
+
+    def sources(self) -> dict[str, Path]:
+        """Files and folders that the samples are read from, by the names by which a fingerprint knows them."""
+        return {"root": Path(self.section["root"])} if self.section.get("root") else {}
+
+
 class Data:
     """One data option: two splits of images in ``num_classes`` classes.
 
@@ -83,15 +113,6 @@ class Data:
     num_classes: int
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
-
-    @staticmethod
-    def check(section: dict[str, Any]) -> None:
-        """Look, in the parent, for what the run would miss. Raises ConfigurationError."""
-
-    @staticmethod
-    def sources(section: dict[str, Any]) -> dict[str, Path]:
-        """Files and folders that the samples are read from, by the names by which a fingerprint knows them."""
-        return {"root": Path(section["root"])} if section.get("root") else {}
 
     def split(self, *, train: bool) -> ImageArrays | ImageFiles | TorchvisionFiles | Dataset:
         """The samples of one split. Raises ConfigurationError."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from manyheads.runner.data.base.option import Data, Dataset
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, locate
+from manyheads.runner.run.locate import call
 
 
 class Custom(Data):
@@ -33,11 +33,3 @@ class Custom(Data):
 
     def split(self, *, train: bool) -> Dataset:
         return self._splits[train]
-
-
-def option_class(target: str) -> type[Data]:
-    """The data option of that name; for a class of the user's own, which may import anything, what wraps it.
-
-    Raises ConfigurationError where there is no such option.
-    """
-    return locate("data", target) if target.startswith("manyheads.runner.data.") else Custom

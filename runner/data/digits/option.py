@@ -8,11 +8,22 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.data.base.option import Data, ImageArrays
+from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
 from manyheads.runner.run.errors import ConfigurationError
 
 if TYPE_CHECKING:  # the parent, which only looks whether the file is there, starts without it
     import numpy as np
+
+
+class DigitsOption(DataOption):
+    """The file that scikit-learn brings along."""
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        path()
+
+    def sources(self) -> dict[str, Path]:
+        return {"digits.csv.gz": path()}
 
 
 class Digits(Data):
@@ -24,14 +35,6 @@ class Digits(Data):
 
     def __init__(self, *, image_size: int):
         self.image_size = image_size
-
-    @staticmethod
-    def check(section: dict[str, Any]) -> None:
-        path()
-
-    @staticmethod
-    def sources(section: dict[str, Any]) -> dict[str, Path]:
-        return {"digits.csv.gz": path()}
 
     def split(self, *, train: bool) -> ImageArrays:
         values, labels = read()

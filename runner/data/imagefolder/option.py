@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.data.base.option import Data, ImageFiles
+from manyheads.runner.data.base.option import Data, DataOption, ImageFiles
 from manyheads.runner.data.imagefolder.index import listed
 from manyheads.runner.data.imagefolder.listing import EXTENSIONS, Paths
 from manyheads.runner.run.errors import ConfigurationError
@@ -15,20 +15,12 @@ from manyheads.runner.run.errors import ConfigurationError
 SPLITS = {True: "train", False: "val"}
 
 
-class ImageFolder(Data):
-    """A class for each folder below ``root``/train, in alphabetical order; val must have the same."""
+class ImageFolderOption(DataOption):
+    """Both splits, with images in the same classes."""
 
-    mean = (0.485, 0.456, 0.406)
-    std = (0.229, 0.224, 0.225)
-
-    def __init__(self, *, root: str, image_size: int):
-        self.root, self.image_size = Path(root), image_size
-        self.classes = class_names(self.root / "train")
-        self.num_classes = len(self.classes)
-
-    @staticmethod
-    def check(section: dict[str, Any]) -> None:
-        root = Path(section["root"])
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        root = Path(self.section["root"])
         train, val = (class_names(root / split) for split in SPLITS.values())
         if train != val:
             differing = ", ".join(sorted(set(train) ^ set(val)))
@@ -43,9 +35,20 @@ class ImageFolder(Data):
                     f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
                 )
 
-    @staticmethod
-    def sources(section: dict[str, Any]) -> dict[str, Path]:
-        return {split: Path(section["root"]) / split for split in SPLITS.values()}
+    def sources(self) -> dict[str, Path]:
+        return {split: Path(self.section["root"]) / split for split in SPLITS.values()}
+
+
+class ImageFolder(Data):
+    """A class for each folder below ``root``/train, in alphabetical order; val must have the same."""
+
+    mean = (0.485, 0.456, 0.406)
+    std = (0.229, 0.224, 0.225)
+
+    def __init__(self, *, root: str, image_size: int):
+        self.root, self.image_size = Path(root), image_size
+        self.classes = class_names(self.root / "train")
+        self.num_classes = len(self.classes)
 
     def split(self, *, train: bool) -> ImageFiles:
         folder = self.root / SPLITS[train]

@@ -17,7 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import call, locate
 
 # Every option's keys, not its class's.
-LOADING = ("_target_", "batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
+LOADING = ("_target_", "_option_", "batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
 
 
 def build_data(section: dict[str, Any]) -> Data:

@@ -1,6 +1,15 @@
 """data=synthetic: images made from a seed, each class its own pattern under noise."""
 
-from manyheads.runner.data.base.option import Data, ImageArrays
+from typing import ClassVar
+
+from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
+from manyheads.runner.option.rules import whole
+
+
+class SyntheticOption(DataOption):
+    """Made in memory."""
+
+    rules: ClassVar = {"train_samples": whole(1), "val_samples": whole(1)}
 
 
 class Synthetic(Data):

@@ -6,7 +6,7 @@ Source: https://pytorch.org/vision/stable/datasets.html.
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyheads.runner.data.base.option import Data, TorchvisionFiles
+from manyheads.runner.data.base.option import Data, DataOption, TorchvisionFiles
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -32,6 +32,24 @@ KNOWN = {
 }
 
 
+class TorchvisionDataOption(DataOption):
+    """Files that are there, or may be downloaded."""
+
+    steering = ("download",)
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        name, root = self.section["name"], Path(self.section["root"])
+        if name not in KNOWN:
+            raise ConfigurationError(f"data.name={name}: allowed are {', '.join(KNOWN)}.")
+        if not self.section["download"] and not evidence(name, root).exists():
+            raise missing(name, root, "data.download=false forbids it")
+
+    def sources(self) -> dict[str, Path]:
+        folder = evidence(self.section["name"], Path(self.section["root"])).parent
+        return {folder.name: folder}
+
+
 class TorchvisionData(Data):
     """``name`` is one of KNOWN; the files lie below ``root`` as torchvision keeps them."""
 
@@ -40,18 +58,6 @@ class TorchvisionData(Data):
         self.num_classes, self.mean, self.std = known.classes, known.mean, known.std
         self.name, self.root, self.download = name, Path(root), download
         self.image_size, self.augment = image_size, augment
-
-    @staticmethod
-    def check(section: dict[str, Any]) -> None:
-        if section["name"] not in KNOWN:
-            raise ConfigurationError(f"data.name={section['name']}: allowed are {', '.join(KNOWN)}.")
-        if not section["download"] and not evidence(section["name"], Path(section["root"])).exists():
-            raise missing(section["name"], Path(section["root"]), "data.download=false forbids it")
-
-    @staticmethod
-    def sources(section: dict[str, Any]) -> dict[str, Path]:
-        folder = evidence(section["name"], Path(section["root"])).parent
-        return {folder.name: folder}
 
     def split(self, *, train: bool) -> TorchvisionFiles:
         augment = self.augment if train else "none"

@@ -20,6 +20,7 @@ def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
     dtype: of the weights; random ones are the same numbers in each.
     """
     section = dict(config["model"])
+    section.pop("_option_", None)
     target, name, pretrained = section.pop("_target_"), section.pop("name"), section.pop("pretrained")
     kind = locate("model", target)
     accepts = signature(kind).parameters

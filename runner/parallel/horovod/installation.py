@@ -8,8 +8,12 @@ import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
+
+from manyheads.runner.run.errors import ConfigurationError
 
 BUILD = "python -m runner install-horovod"
+NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
 # Names that stand in the library's tables when a controller was compiled in.
 MARKS = {"gloo": b"GlooController", "mpi": b"MPIController", "nccl": b"NCCLAllreduce"}
 
@@ -67,6 +71,21 @@ def controllers() -> list[str]:
     return [name for name in ("gloo", "mpi") if has(name)]
 
 
+def built_with() -> str:
+    """The features that were compiled in, in words."""
+    *most, last = (text for name, text in NAMES.items() if has(name))
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def refuse_controller(what: str, controller: str) -> NoReturn:
+    """Raise ConfigurationError: ``what`` needs a controller that the installed Horovod lacks."""
+    raise ConfigurationError(
+        f"{what}: the installed Horovod was built without {controller.upper()}. Build it again with "
+        f"`{build_with(controller)}`, or use launcher.controller="
+        f"{' or '.join(controllers())} with launcher=horovodrun."
+    )
+
+
 @cache
 def open_mpi() -> str | None:
     """The version of Open MPI's mpirun on PATH, or None."""
@@ -75,6 +94,13 @@ def open_mpi() -> str | None:
     answer = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False).stdout
     first = (answer.splitlines() or [""])[0]
     return first.split()[-1] if "Open MPI" in first or "OpenRTE" in first else None
+
+
+def without_mpirun() -> str | None:
+    """Why nothing can be started by mpirun here, and how to get it; None when it can."""
+    if open_mpi() is None:
+        return "Open MPI's mpirun is not on PATH. Install it (Debian: openmpi-bin), or use launcher=torchrun"
+    return None
 
 
 @cache

@@ -13,11 +13,10 @@ from torch.nn.functional import conv2d
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.precision.amp.option import AUTO
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.precision.master_weights.rank import MasterWeights
 from manyheads.runner.run.errors import ConfigurationError
-
-AUTO = {"cuda": "float16", "cpu": "bfloat16"}
 
 
 class AMP(Precision):

@@ -21,8 +21,9 @@ from manyheads.launchers.sweep.exclude import check_used, combinations, excluded
 from manyheads.launchers.sweep.options import RULES, Options
 from manyheads.launchers.sweep.run import Progress, run_jobs
 from manyheads.launchers.sweep.states import settle, split
-from manyheads.runner.config.checks.complete import gpus_used
 from manyheads.runner.config.command_line import exit_code
+from manyheads.runner.config.complete import gpus_used
+from manyheads.runner.config.lookup import read_option
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
 from manyheads.runner.run.failure import Failure
@@ -306,6 +307,7 @@ class TestRoom:
         monkeypatch.setattr(hardware, "gpu_names", lambda: ["GPU"] * 4)
         ranks = 1 if overrides["parallel"]["name"] in ("single", "dp") else 3
         found = {"trainer": {"device": "cuda"}, "launcher": {"nproc_per_node": ranks}, **overrides}
+        found["parallel"] = {**read_option("parallel", found["parallel"]["name"]), **found["parallel"]}
         assert gpus_used(found) == count
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.config.checks import horovod as horovod_compatibility
+from manyheads.runner.commands.doctor import note
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run import layout as hosts
@@ -290,10 +290,8 @@ def test_apex_scales_too(machine):
             "Open MPI 5.0.7; for parallel=ddp only, without a Horovod built with MPI",
         ),
         ("launcher", "torchrun", {}, ""),
-        ("parallel", "ddp", {}, ""),
-        ("precision", "amp", {}, ""),
     ],
 )
 def test_notes_what_an_option_comes_to_here(machine, group, option, assumed, text):
     machine(**assumed)
-    assert horovod_compatibility.note(group, option) == text
+    assert note(group, option) == text

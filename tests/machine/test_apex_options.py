@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.config.schema import options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError
 from tests import apex_library

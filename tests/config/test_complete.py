@@ -3,8 +3,9 @@ from functools import cache
 import pytest
 from hydra import compose, initialize_config_dir
 
-from manyheads.runner.config.checks.complete import batch_per_rank, complete, unavailable
-from manyheads.runner.config.schema import CONF, check, options
+from manyheads.runner.config.complete import batch_per_rank, complete, unavailable
+from manyheads.runner.config.lookup import CONF, options
+from manyheads.runner.config.schema import check
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import ranks

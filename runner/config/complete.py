@@ -1,21 +1,21 @@
 """What goes together on this machine: ``auto`` is decided here, once, and what cannot work is refused.
 
-Everything is found without torch, before any process starts. Errors name the key to change.
+Everything is found without torch, before any process starts. Errors name the key to change. What one option needs or
+refuses, it says itself (``option/base.py``).
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.checks import apex as apex_compatibility
-from manyheads.runner.config.checks import horovod as horovod_compatibility
-from manyheads.runner.data.custom.option import option_class
+from manyheads.runner.config.lookup import OWN, Folders, read_option
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
+from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import machines, ranks, refuse_other_machines
 
-ONE_PROCESS_STRATEGIES = ("single", "dp")
+# The launcher decides by what its ranks agree, which strategies ask for.
+ORDER = sorted(GROUPS, key=lambda group: group != "launcher")
 
 
 def complete(config: dict[str, Any]) -> dict[str, Any]:
@@ -23,35 +23,28 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     refuse_other_machines(config["launcher"])
     _decide_device(config)
     _decide_ranks(config)
-    _check_precision(config)
-    _check_parallel(config)
-    horovod_compatibility.check_launcher(config)
-    if config["parallel"]["name"] == "horovod":
-        horovod_compatibility.check_parallel(config)
-    apex_compatibility.check(config)
+    for group in reversed(ORDER):  # a strategy is what was asked for, and brings its launcher
+        if reason := declared(group, config[group]).unavailable():
+            raise Unavailable(f"{group}={config[group]['name']}: {reason}.")
+    for group in ORDER:
+        if group != "data":  # which may take long to look through
+            declared(group, config[group]).complete(config)
     _check_batch(config)  # after what is not there: a sweep skips such a job, whatever its batch
     _check_checkpoint(config)
-    _check_data(config)
+    declared("data", config["data"]).complete(config)
     return config
 
 
-def unavailable(group: str, option: str) -> str | None:
+def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
     """Why an option can't run on this machine, and how to get it; None when it can."""
-    if (group, option) == ("precision", "tf32") and not hardware.gpu_names():
-        return f"{NO_GPU}. Use precision=fp32 or precision=bf16"
-    return horovod_compatibility.missing_for(group, option) or apex_compatibility.missing_for(group, option)
+    return declared(group, read_option(group, option, folders)).unavailable()
 
 
 def gpus_used(config: dict[str, Any]) -> int:
     """How many GPUs of this machine a completed run config makes use of: the first so many."""
     if config["trainer"]["device"] == "cpu":
         return 0
-    parallel = config["parallel"]
-    if parallel["name"] != "dp":
-        return config["launcher"]["nproc_per_node"]
-    if parallel["device_ids"] is None:
-        return len(hardware.gpu_names())
-    return max(*parallel["device_ids"], parallel["output_device"] or 0) + 1
+    return declared("parallel", config["parallel"]).gpus_used(config)
 
 
 def batch_per_rank(config: dict[str, Any]) -> int:
@@ -68,9 +61,10 @@ def _decide_device(config: dict[str, Any]) -> None:
 
 
 def _decide_ranks(config: dict[str, Any]) -> None:
-    launcher, strategy = config["launcher"], config["parallel"]["name"]
+    launcher, strategy = config["launcher"], config["parallel"]
     gpus = len(hardware.gpu_names()) if config["trainer"]["device"] == "cuda" else 0
-    one = strategy in ONE_PROCESS_STRATEGIES or launcher["name"] == "inline"
+    alone = declared("parallel", strategy).one_process
+    one = alone or declared("launcher", launcher).one_process
     slots = next(iter(machines(config).values()), None)
     if launcher["nproc_per_node"] == "auto":
         launcher["nproc_per_node"] = slots or (1 if one else gpus or 2)
@@ -81,8 +75,8 @@ def _decide_ranks(config: dict[str, Any]) -> None:
             "Set it to auto."
         )
     if one and ranks(config) > 1:
-        cause = f"parallel={strategy}" if strategy in ONE_PROCESS_STRATEGIES else "launcher=inline"
-        remedy = "parallel=ddp" if strategy in ONE_PROCESS_STRATEGIES else "launcher=spawn"
+        cause = f"parallel={strategy['name']}" if alone else f"launcher={launcher['name']}"
+        remedy = "parallel=ddp" if alone else "launcher=spawn"
         raise ConfigurationError(
             f"launcher.nproc_per_node={count}: {cause} runs in one process. Set it to 1 or auto, or {remedy}."
         )
@@ -118,49 +112,6 @@ def _fitting_ranks(config: dict[str, Any], size: int, parts: int) -> list[int]:
     return [*[n for n in fits if n < count][-1:], *[n for n in fits if n > count][:1]]
 
 
-def _check_precision(config: dict[str, Any]) -> None:
-    name = config["precision"]["name"]
-    if reason := unavailable("precision", name):
-        raise Unavailable(f"precision={name}: {reason}.")
-    if name == "tf32" and config["trainer"]["device"] == "cpu":
-        raise Unavailable("precision=tf32 is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")
-
-
-def _check_parallel(config: dict[str, Any]) -> None:
-    parallel, cpu = config["parallel"], config["trainer"]["device"] == "cpu"
-    if parallel.get("backend") == "nccl" and cpu:
-        raise Unavailable("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
-    if parallel.get("sync_batchnorm") and cpu:
-        raise ConfigurationError(
-            "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "
-            "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
-        )
-    if parallel["name"] == "dp":
-        _check_replicas(config, gpus=0 if cpu else len(hardware.gpu_names()))
-
-
-def _check_replicas(config: dict[str, Any], *, gpus: int) -> None:
-    parallel, precision, compiled = config["parallel"], config["precision"], config["trainer"]["compile"]
-    if compiled != "none":
-        raise ConfigurationError(
-            f"trainer.compile={compiled}: torch.compile can't compile DataParallel's replicas. Set "
-            "trainer.compile=none, or parallel=single or ddp."
-        )
-    listed = [*(parallel["device_ids"] or []), parallel["output_device"] or 0]
-    if [i for i in listed if i >= gpus] if gpus else parallel["device_ids"] or parallel["output_device"]:
-        raise ConfigurationError(
-            f"parallel.device_ids={parallel['device_ids']}, parallel.output_device={parallel['output_device']}: "
-            f"{gpus} GPUs can be used. Name only those, or set both to null."
-        )
-    is_bfloat16 = precision["name"] == "bf16" or precision.get("dtype") == "bfloat16"
-    if is_bfloat16 and gpus and len(parallel["device_ids"] or range(gpus)) > 1:
-        # Its threads don't inherit autocast's dtype: torch/nn/parallel/parallel_apply.py.
-        raise ConfigurationError(
-            f"precision={precision['name']}: torch's DataParallel computes in float16 on its replicas, whatever "
-            "autocast is asked for. Set precision=amp precision.dtype=float16, or parallel=ddp."
-        )
-
-
 def _check_checkpoint(config: dict[str, Any]) -> None:
     checkpoint, evaluate_only = config["checkpoint"], config["trainer"]["evaluate_only"]
     if evaluate_only and checkpoint["load"] is None:
@@ -180,11 +131,3 @@ def _check_checkpoint(config: dict[str, Any]) -> None:
                     f"checkpoint.{key}={checkpoint[key]}: there is no such file. Set it to a .pt file."
                 )
             checkpoint[key] = str(path)
-
-
-def _check_data(config: dict[str, Any]) -> None:
-    """Our own data options say what they miss; their modules import no torch until they build."""
-    data = config["data"]
-    if data.get("root"):
-        data["root"] = os.path.abspath(os.path.expanduser(data["root"]))
-    option_class(data["_target_"]).check(data)

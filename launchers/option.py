@@ -1,0 +1,34 @@
+"""What a launcher declares: how many ranks it starts, and for whom."""
+
+import os
+from typing import Any, ClassVar
+
+from manyheads.runner.option.base import Option
+from manyheads.runner.option.rules import AUTO, TEXT, either, list_of, number, whole
+
+
+class LauncherOption(Option):
+    """Starts ranks that meet over torch.distributed. ``one_process``: there is one rank only."""
+
+    rules: ClassVar = {
+        "nproc_per_node": either(whole(1), AUTO),
+        "threads_per_rank": either(whole(1), AUTO),
+        "stall_timeout": number(above=0),
+        "timeout": number(above=0),
+        "hosts": list_of(TEXT),
+        "hostfile": TEXT,
+        "arguments": TEXT,
+    }
+    steering: ClassVar[tuple[str, ...]] = ("hosts", "hostfile", "arguments")
+    derived = ("threads_per_rank",)
+    has_own_class = True
+    one_process: ClassVar[bool] = False
+
+    def complete(self, config: dict[str, Any]) -> None:
+        if self.section.get("hostfile") is not None:  # a run may go on from another directory
+            self.section["hostfile"] = os.path.abspath(os.path.expanduser(self.section["hostfile"]))
+
+    @property
+    def horovod_controller(self) -> str | None:
+        """How the ranks agree whom it starts for Horovod, "gloo" or "mpi"; None if it starts none for Horovod."""
+        return None

@@ -1,0 +1,117 @@
+"""Options as Hydra finds them: files below the folders that it searches, this project's ``conf/`` first.
+
+``conf/`` is the schema: each option's file lists every key that it understands, with its default.
+"""
+
+import importlib.util
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest, similar, suggest
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+SECTIONS = ("loss", "trainer", "checkpoint")
+
+Folders = tuple[Path, ...]
+OWN: Folders = (CONF,)
+
+
+def searched(sources: Iterable[Mapping[str, str]]) -> Folders:
+    """The folders of Hydra's own account of where it looked, ``hydra.runtime.config_sources``."""
+    found = [folder for each in sources if (folder := _folder(each["schema"], each["path"])) is not None]
+    return tuple(dict.fromkeys((CONF, *found)))
+
+
+def package_folder(name: str) -> Path | None:
+    """Where the package ``my_package/configs`` or ``my_package.configs`` is; imports the packages around it."""
+    spec = importlib.util.find_spec(name.strip("/").replace("/", "."))
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+def _folder(schema: str, path: str) -> Path | None:
+    if schema == "file":
+        return Path(path)
+    return package_folder(path) if schema == "pkg" and path.partition(".")[0] != "hydra" else None
+
+
+def options(group: str, folders: Folders = OWN) -> list[str]:
+    """The names of a group's options, in alphabetical order."""
+    return sorted({path.stem for folder in folders for path in (folder / group).glob("*.yaml")})
+
+
+@cache
+def read(path: Path) -> dict[str, Any]:
+    """What a config file holds, by a parser that makes plain values only."""
+    content = yaml.safe_load(path.read_text())
+    return content if isinstance(content, dict) else {}
+
+
+def read_option(group: str, name: str, folders: Folders = OWN) -> dict[str, Any]:
+    """The keys of ``<group>/<name>.yaml`` with their defaults, those of the options that it builds on included."""
+    path = next((path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()), None)
+    if path is None:
+        raise ConfigurationError(no_such_option(group, name, folders))
+    content = read(path)
+    bases = [each for each in content.get("defaults", []) if each in options(group, folders) and each != name]
+    own = content.get(group, {key: value for key, value in content.items() if key != "defaults"})
+    return {key: value for base in bases for key, value in read_option(group, base, folders).items()} | own
+
+
+def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any] | None:
+    """The option that a composed section is an instance of; None when its keys are the user's own."""
+    known = options(group, folders)
+    if not isinstance(section, dict):
+        raise ConfigurationError(f"{group}={shown(section)} is no option. Allowed: {', '.join(known)}.")
+    target, name = section.get("_target_"), section.get("name")
+    if target is None or name is None:
+        missing = "_target_" if target is None else "name"
+        raise ConfigurationError(f"{group}.{missing} is not set: choose {group}=<{'|'.join(known)}>.")
+    candidates = (read_option(group, option, folders) for option in sorted(known, key=lambda o: o != name))
+    return next((option for option in candidates if option.get("_target_") == target), None)
+
+
+def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
+    """The error's text for a name that is no option of the group."""
+    known = options(group, folders)
+    return f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
+
+
+def unknown_key(key: str, folders: Folders = OWN) -> str:
+    """What to say of a key that is not there: whose it is, or which of that or a similar name there are."""
+    section, dot, name = key.rpartition(".")
+    if section in GROUPS and key in known_keys(folders):
+        owners = [
+            f"{section}={option}"
+            for option in options(section, folders)
+            if name in read_option(section, option, folders)
+        ]
+        return f"{key} is a key of {', '.join(owners)} only."
+    siblings = [known.rpartition(".")[2] for known in known_keys(folders) if known.rpartition(".")[0] == section]
+    found = [f"{section}{dot}{sibling}" for sibling in similar(name, siblings)]
+    leaves = {known: known.rpartition(".")[2] for known in known_keys(folders)}
+    found = found or [known for known, leaf in leaves.items() if leaf == name]
+    if not found and not (section and siblings):
+        wanted_leaves = similar(name, sorted(set(leaves.values())))
+        found = [known for wanted in wanted_leaves for known, leaf in leaves.items() if leaf == wanted]
+    return f"{key} is not a key of the run config.{suggest(found[:3])}"
+
+
+@cache
+def known_keys(folders: Folders = OWN) -> list[str]:
+    """Every dotted key that some option understands."""
+    base = read(CONF / "config.yaml")
+    sections = [(name, base[name]) for name in SECTIONS]
+    sections += [(group, read_option(group, option, folders)) for group in GROUPS for option in options(group, folders)]
+    return sorted({"seed", *GROUPS, *(f"{name}.{key}" for name, section in sections for key in section)})
+
+
+def shown(value: Any) -> str:
+    """A value as one writes it in YAML."""
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,18 @@
+"""What a model declares; most need nothing but their YAML."""
+
+from typing import ClassVar
+
+from manyheads.runner.option.base import Option
+from manyheads.runner.option.rules import TEXT, whole
+
+
+class ModelOption(Option):
+    """A model of which nothing is known."""
+
+    steering: ClassVar = ("pretrained",)  # which may name weights to download
+    rules: ClassVar = {"num_classes": whole(1), "pretrained": TEXT}
+
+    @property
+    def treats_samples_alone(self) -> bool:
+        """Whether it has no BatchNorm, dropout or stochastic depth, so that the number of ranks cannot matter."""
+        return False

@@ -1,0 +1,44 @@
+"""What the fused optimizers of NVIDIA Apex declare."""
+
+from typing import Any, ClassVar
+
+from manyheads.runner.machine import apex
+from manyheads.runner.machine.apex import NATIVE
+from manyheads.runner.optimizer.option import OptimizerOption
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.rules import Rule, is_whole, number
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class FusedOption(OptimizerOption):
+    """An optimizer that consists of Apex's kernels, for GPUs."""
+
+    rules: ClassVar = {"max_grad_norm": number(above=0)}
+
+    def unavailable(self) -> str | None:
+        return apex.unavailable("optimizers")
+
+    def note(self) -> str:
+        return apex.note()
+
+    def complete(self, config: dict[str, Any]) -> None:
+        apex.refuse_cpu(config, "optimizer", "optimizers")
+        if declared("precision", config["precision"]).dtype == "float64":
+            raise ConfigurationError(
+                f"optimizer={self.section['name']}: Apex's kernels know no fp64; FusedSGD would leave such weights as "
+                f"they are. Use {NATIVE['optimizers']}, or precision=fp32."
+            )
+
+
+class FusedNovoGradOption(FusedOption):
+    """Its load_state_dict wants norms that the first step makes."""
+
+    rules: ClassVar = {"norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2))}
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        if declared("precision", config["precision"]).reloads_optimizer():  # amp.initialize does
+            raise ConfigurationError(
+                f"precision.opt_level={config['precision']['opt_level']}: FusedNovoGrad fails in amp.initialize at all "
+                "levels but O1. Set precision.opt_level=O1, or optimizer=fused_lamb."
+            )

@@ -1,0 +1,21 @@
+"""What an optimizer declares; most need nothing but their YAML."""
+
+from typing import ClassVar
+
+from manyheads.runner.option.base import Option
+from manyheads.runner.option.rules import choice, list_of, number, whole
+
+
+class OptimizerOption(Option):
+    """The keys that torch's own optimizers and Apex's share, and how the learning rate is fitted to the batch."""
+
+    rules: ClassVar = {
+        "lr": number(above=0),
+        "lr_scaling": choice("none", "linear", "sqrt"),
+        "base_batch_size": whole(1),
+        "weight_decay": number(at_least=0),
+        "momentum": number(at_least=0),
+        "dampening": number(at_least=0),
+        "betas": list_of(number(at_least=0, below=1)),
+        "eps": number(above=0),
+    }

@@ -1,0 +1,1 @@
+"""What an option of the run config declares about itself, found without torch."""

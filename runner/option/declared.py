@@ -1,0 +1,42 @@
+"""From a section of the run config to what its option declares: the class that its key ``_option_`` names.
+
+Without that key it is the plain base of its group. No class is looked up by the name or the class of an option, so that
+an option which is added has to be told to nobody.
+"""
+
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import OPTION, load, locate
+
+# The groups of options, in the order of the run config, and what each group's options declare at least.
+BASES = {
+    "model": "manyheads.runner.model.option.ModelOption",
+    "data": "manyheads.runner.data.base.option.DataOption",
+    "optimizer": "manyheads.runner.optimizer.option.OptimizerOption",
+    "scheduler": "manyheads.runner.scheduler.option.SchedulerOption",
+    "precision": "manyheads.runner.precision.base.option.PrecisionOption",
+    "launcher": "manyheads.launchers.option.LauncherOption",
+    "parallel": "manyheads.runner.parallel.base.option.ParallelOption",
+}
+GROUPS = tuple(BASES)
+
+
+def declared(group: str, section: dict[str, Any]) -> Any:
+    """What the section's option declares, an object of the group's base. Imports the class that it names.
+
+    Raises ConfigurationError where there is no such class, or it is none of the group's.
+    """
+    return declared_class(group, section)(section)
+
+
+def declared_class(group: str, section: dict[str, Any]) -> Any:
+    """The class of ``declared``, one derived from the group's base. Raises ConfigurationError."""
+    base = load(BASES[group])
+    name = section.get(OPTION)
+    kind = base if name is None else locate(group, name, key=OPTION)
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise ConfigurationError(
+            f"{group}.{OPTION}={name} is not allowed. Allowed: classes derived from {BASES[group]}."
+        )
+    return kind

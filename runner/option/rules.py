@@ -1,0 +1,86 @@
+"""Which values a key of the run config may have: the kinds of rules, in the words that an error prints."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+
+class Rule(NamedTuple):
+    """``allowed`` completes the sentence "allowed: ..."."""
+
+    allowed: str
+    accepts: Callable[[Any], bool]
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an int, of which bool is none here."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is an int or a float, infinity included, NaN not."""
+    return is_whole(value) or (isinstance(value, float) and not math.isnan(value))
+
+
+def whole(lowest: int, highest: int | None = None) -> Rule:
+    """A whole number between these bounds, which are allowed themselves."""
+    text = f"a whole number from {lowest}" + (f" to {highest}" if highest is not None else "")
+    return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest))
+
+
+def number(
+    *, at_least: float | None = None, above: float | None = None, below: float | None = None, infinite: bool = False
+) -> Rule:
+    """A number within these bounds."""
+    bounds = [("at least", at_least), ("above", above), ("below", below)]
+    text = " ".join(["a number", *(f"{word} {bound:g}" for word, bound in bounds if bound is not None)])
+    return Rule(
+        text + (" or inf" if infinite else ""),
+        lambda v: (
+            is_number(v)
+            and (infinite or math.isfinite(v))
+            and (at_least is None or v >= at_least)
+            and (above is None or v > above)
+            and (below is None or v < below)
+        ),
+    )
+
+
+def choice(*values: str) -> Rule:
+    """One of these words."""
+    return Rule(", ".join(values), lambda v: v in values)
+
+
+def either(*rules: Rule) -> Rule:
+    """What any of these rules accepts."""
+    return Rule(" or ".join(rule.allowed for rule in rules), lambda v: any(rule.accepts(v) for rule in rules))
+
+
+def list_of(rule: Rule) -> Rule:
+    """A list whose items all follow one rule."""
+    return Rule(f"a list, each {rule.allowed}", lambda v: isinstance(v, list) and all(map(rule.accepts, v)))
+
+
+NULL = Rule("null", lambda v: v is None)
+BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool))
+TEXT = Rule("text", lambda v: isinstance(v, str) and v != "")
+AUTO = choice("auto")
+CLASS = Rule("the dotted name of a class", lambda v: isinstance(v, str) and "." in v)
+
+
+def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:
+    """The rule of a section's key; without one, values must be of the kind of its default; anything goes over null.
+
+    Null itself is allowed where it is the default.
+    """
+    if key in ("_target_", "_option_"):
+        return CLASS
+    if key in rules:
+        return rules[key] if default is not None else either(rules[key], NULL)
+    if isinstance(default, bool):
+        return BOOLEAN
+    if is_number(default):
+        return number()
+    if isinstance(default, str):
+        return TEXT
+    return None

@@ -1,0 +1,30 @@
+"""What parallel=apex declares."""
+
+from typing import Any, ClassVar
+
+from manyheads.runner.machine import apex
+from manyheads.runner.option.rules import whole
+from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class ApexDistributedDataParallelOption(ParallelOption):
+    """Apex's DistributedDataParallel, for GPUs."""
+
+    rules: ClassVar = {"message_size": whole(1)}
+    color = "#009e73"
+
+    def unavailable(self) -> str | None:
+        return apex.unavailable("parallel")
+
+    def note(self) -> str:
+        return apex.note() or super().note()
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        apex.refuse_cpu(config, "parallel", "parallel")
+        if (compiled := config["trainer"]["compile"]) != "none":
+            raise ConfigurationError(
+                f"trainer.compile={compiled}: parallel=apex fills its buckets by hooks that torch.compile does not "
+                "see. Set trainer.compile=none, or use parallel=ddp."
+            )

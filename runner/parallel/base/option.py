@@ -1,0 +1,66 @@
+"""What a strategy declares: how many processes it has, which GPUs, and what else of the run it needs or refuses."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.base import Option
+from manyheads.runner.option.rules import choice, number
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
+
+
+class ParallelOption(Option):
+    """A rank for each device, which is what most strategies have.
+
+    ``one_process``: all devices belong to one rank. ``is_baseline``: the others are compared with it. ``replicates``:
+    it copies the model anew for each forward pass. ``color``: of its bars and lines, such as "#0072b2"; None for any.
+    ``changes_gradients``: keys that are made to change what is computed, each with the value that does not.
+    """
+
+    rules: ClassVar = {
+        "backend": choice("auto", "nccl", "gloo"),
+        "timeout": number(above=0),
+        "compression": choice("none", "fp16", "bf16"),
+        "gradient_predivide_factor": number(above=0),
+    }
+    has_own_class = True
+    one_process: ClassVar[bool] = False
+    is_baseline: ClassVar[bool] = False
+    replicates: ClassVar[bool] = False
+    color: ClassVar[str | None] = None
+    changes_gradients: ClassVar[Mapping[str, Any]] = {}
+
+    def note(self) -> str:
+        gpus = len(hardware.gpu_names())
+        if self.one_process:
+            return "one rank" + (" on the first GPU" if gpus else " on the CPU")
+        return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo, unless launcher.nproc_per_node says more"
+
+    def complete(self, config: dict[str, Any]) -> None:
+        if config["trainer"]["device"] != "cpu":
+            return
+        if self.section.get("backend") == "nccl":
+            raise Unavailable("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
+        if self.section.get("sync_batchnorm"):
+            raise ConfigurationError(
+                "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "
+                "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
+            )
+
+    def gpus_used(self, config: dict[str, Any]) -> int:
+        """How many of this machine's GPUs a completed run config makes use of: the first ones. With GPUs only."""
+        return config["launcher"]["nproc_per_node"]
+
+    def devices(self, *, ranks: int | None, gpus: int) -> int | None:
+        """How many devices worked in a run that is over. ``gpus``: those that it saw, 0 for a run on CPUs."""
+        return ranks
+
+    def cause_of(self, error: str, *, unused: str) -> str:
+        """Why a run failed, as far as its error tells, and what to do; may be nothing.
+
+        ``unused``: that some parameters get no gradient, as in "fc.bias gets no gradient"; else empty.
+        """
+        return ""
+
+    def accumulation_changed(self, config: dict[str, Any]) -> None:
+        """Follow trainer.grad_accumulation of a completed config, in which it has been set anew."""

@@ -1,0 +1,120 @@
+"""What parallel=horovod declares: what it goes together with, found without starting anything."""
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.parallel.horovod import installation as horovod
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.layout import machines, ranks
+
+
+class HorovodOption(ParallelOption):
+    """The keys are DistributedOptimizer's arguments and Horovod's settings."""
+
+    rules: ClassVar = {
+        "op": choice("average", "sum", "adasum"),
+        "backward_passes_per_step": either(whole(1), AUTO),
+        "num_groups": either(whole(0), AUTO),
+        "fusion_threshold": number(at_least=0),
+        "cycle_time": number(above=0),
+        "timeline": TEXT,
+    }
+    steering = ("timeline",)
+    derived = ("backward_passes_per_step",)
+    color = "#d55e00"
+    changes_gradients: ClassVar = {"compression": "none", "op": "average"}
+
+    def unavailable(self) -> str | None:
+        return horovod.unavailable()
+
+    def note(self) -> str:
+        gpus = len(hardware.gpu_names())
+        if gpus and not horovod.has("nccl"):
+            return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` builds it in"
+        return f"{gpus} ranks over NCCL" if gpus else f"2 CPU ranks over {horovod.NAMES[horovod.controllers()[0]]}"
+
+    def complete(self, config: dict[str, Any]) -> None:
+        """Decide ``auto``, and refuse what Horovod cannot do, or would do wrong without a word."""
+        super().complete(config)
+        launcher = config["launcher"]
+        controller = declared("launcher", launcher).horovod_controller
+        if controller is None:
+            raise ConfigurationError(
+                f"launcher={launcher['name']} can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."
+            )
+        if not horovod.has(controller):
+            horovod.refuse_controller(f"parallel=horovod launcher={launcher['name']}", controller)
+        if self.section["backward_passes_per_step"] == "auto":
+            self.accumulation_changed(config)
+        if self.section["timeline"] is not None:
+            self.section["timeline"] = os.path.abspath(os.path.expanduser(self.section["timeline"]))
+        for wrong in (*self._wrong(config), *self._wrong_half(config), *self._wrong_adasum(config, controller)):
+            raise ConfigurationError(wrong)
+
+    def accumulation_changed(self, config: dict[str, Any]) -> None:
+        self.section["backward_passes_per_step"] = config["trainer"]["grad_accumulation"]
+
+    def _wrong(self, config: dict[str, Any]) -> Iterator[str]:
+        parallel, accumulation = self.section, config["trainer"]["grad_accumulation"]
+        if parallel["compression"] not in ("none", "fp16"):
+            yield f"parallel.compression={parallel['compression']}: Horovod knows none and fp16. Set it to one of them."
+        if parallel["backward_passes_per_step"] != accumulation:
+            yield (
+                f"parallel.backward_passes_per_step={parallel['backward_passes_per_step']} must be "
+                f"trainer.grad_accumulation, which is {accumulation}. Set that, and this one to auto."
+            )
+        factor = parallel["gradient_predivide_factor"]
+        if factor != 1 and (parallel["op"] != "average" or parallel["num_groups"] not in ("auto", 0)):
+            yield (
+                f"parallel.gradient_predivide_factor={factor:g} works with parallel.op=average and without groups "
+                "only. Set it to 1, or parallel.op=average and parallel.num_groups=0."
+            )
+
+    def _wrong_half(self, config: dict[str, Any]) -> Iterator[str]:
+        """Of weights in half precision, Horovod exchanges the gradients as they are."""
+        half = declared("precision", config["precision"]).half_weights(on_gpus=config["trainer"]["device"] != "cpu")
+        if half is None:
+            return
+        if half.dtype == "bfloat16":
+            here = " here" * half.dtype_key.endswith("=auto")
+            yield (
+                f"{half.dtype_key}: with {half.key} gradients are bfloat16{here}, which Horovod can't exchange. Set "
+                f"{half.other_dtype}, {half.other}, or parallel=ddp."
+            )
+        if self.section["op"] == "adasum":
+            yield (
+                f"{half.key}: parallel.op=adasum steps with the model's own weights, not with fp32 copies. "
+                f"Set {half.other} or parallel.op=average."
+            )
+
+    def _wrong_adasum(self, config: dict[str, Any], controller: str) -> Iterator[str]:
+        """Adasum steps on its own, parameter by parameter, while the backward pass goes on."""
+        if self.section["op"] != "adasum":
+            return
+        trainer, groups = config["trainer"], self.section["num_groups"]
+        if (count := ranks(config)) & (count - 1):
+            yield (
+                f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Set launcher.nproc_per_node="
+                f"{config['launcher']['nproc_per_node']}{', or the number of hosts,' * bool(machines(config))} so "
+                "that they are."
+            )
+        if controller == "gloo":
+            yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."
+        if groups not in ("auto", 0):
+            yield f"parallel.num_groups={groups}: parallel.op=adasum has no groups. Set it to 0."
+        if math.isfinite(trainer["clip_norm"]):
+            yield f"trainer.clip_norm={trainer['clip_norm']:g}: parallel.op=adasum can't clip. Set it to inf."
+        if trainer["on_nan"] == "skip":
+            yield "trainer.on_nan=skip: parallel.op=adasum can't tell. Set trainer.on_nan=error."
+        precision = config["precision"]
+        if declared("precision", precision).scales_gradients(on_gpus=trainer["device"] != "cpu"):
+            yield (
+                f"precision={precision['name']} scales fp16 gradients, which parallel.op=adasum would step with. Set "
+                "precision=bf16, precision=fp32, or parallel.op=average."
+            )

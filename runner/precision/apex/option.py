@@ -1,0 +1,52 @@
+"""What precision=apex declares."""
+
+from typing import Any, ClassVar
+
+from manyheads.runner.machine import apex
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.rules import BOOLEAN, choice, either, number
+from manyheads.runner.precision.base.option import PrecisionOption
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class ApexOption(PrecisionOption):
+    """Apex's automatic mixed precision, for GPUs."""
+
+    rules: ClassVar = {
+        "opt_level": choice("O0", "O1", "O2", "O3"),
+        "loss_scale": either(number(above=0), choice("dynamic")),
+        "keep_batchnorm_fp32": BOOLEAN,
+        "master_weights": BOOLEAN,
+    }
+
+    def unavailable(self) -> str | None:
+        return apex.unavailable("amp")
+
+    def note(self) -> str:
+        return apex.note()
+
+    def complete(self, config: dict[str, Any]) -> None:
+        apex.refuse_cpu(config, "precision", "amp")
+        strategy, compiled = config["parallel"], config["trainer"]["compile"]
+        if declared("parallel", strategy).replicates:  # the forward that amp.initialize patches is the original's
+            raise ConfigurationError(
+                f"precision=apex does not work with parallel={strategy['name']}. "
+                f"Set parallel to single, ddp, horovod, apex, or use {apex.NATIVE['amp']}."
+            )
+        if compiled != "none":
+            raise ConfigurationError(
+                f"trainer.compile={compiled}: precision=apex patches functions that torch.compile looks through. "
+                f"Set trainer.compile=none, or use {apex.NATIVE['amp']}."
+            )
+        for key in ("keep_batchnorm_fp32", "master_weights"):
+            if self.section["opt_level"] == "O1" and self.section[key] is not None:
+                raise ConfigurationError(
+                    f"precision.{key}={str(self.section[key]).lower()}: with precision.opt_level=O1 all weights are "
+                    "fp32. Set it to null, or precision.opt_level=O2."
+                )
+
+    def scales_gradients(self, *, on_gpus: bool) -> bool:
+        return True
+
+    def reloads_optimizer(self) -> bool:
+        return self.section["opt_level"] != "O1"

@@ -1,0 +1,1 @@
+"""A user's own options: nothing of this project is changed for them."""

@@ -1,0 +1,28 @@
+"""A launcher, which is free of torch and says itself what it declares."""
+
+from typing import Any, ClassVar
+
+from manyheads.launchers.base import Job
+from manyheads.launchers.option import LauncherOption
+from manyheads.launchers.spawn import Spawn
+from manyheads.runner.option.rules import TEXT
+
+
+class GreetingOption(LauncherOption):
+    rules: ClassVar = {"greeting": TEXT}
+    steering = ("greeting",)
+
+    def note(self) -> str:
+        return f"says {self.section['greeting'] or 'nothing'}"
+
+
+class Greeting(Spawn):
+    """Says something before it starts the ranks."""
+
+    def __init__(self, *, greeting: str | None, **options: Any):
+        super().__init__(warm=True, **options)
+        self.greeting = greeting
+
+    def launch(self, job: Job) -> None:
+        print(self.greeting or "", flush=True)
+        super().launch(job)

@@ -1,0 +1,61 @@
+"""What the options declare, without torch."""
+
+from typing import Any, ClassVar
+
+from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
+from manyheads.runner.model.option import ModelOption
+from manyheads.runner.option.rules import number, whole
+from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.precision.base.option import PrecisionOption
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class AveragingOption(ParallelOption):
+    rules: ClassVar = {"factor": number(above=0)}
+    color = "#123456"
+    changes_gradients: ClassVar = {"factor": 1.0}
+
+    def note(self) -> str:
+        return "averages by hand"
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        if config["trainer"]["compile"] != "none":
+            raise ConfigurationError("parallel=averaging has never been compiled. Set trainer.compile=none.")
+
+
+class ExactOption(PrecisionOption):
+    tolerance = 1e-9
+
+    def note(self) -> str:
+        return "every digit counts"
+
+
+class SquaresOption(DataOption):
+    rules: ClassVar = {"samples": whole(8)}
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        if self.section["samples"] < config["data"]["batch_size"]:
+            raise ConfigurationError(f"data.samples={self.section['samples']} is less than a batch. Set it higher.")
+
+
+class Squares(Data):
+    """Images of one colour each, of a class for each colour."""
+
+    num_classes = 4
+
+    def __init__(self, *, samples: int):
+        self.samples = samples
+
+    def split(self, *, train: bool) -> ImageArrays:
+        import numpy as np
+
+        targets = np.arange(self.samples) % self.num_classes
+        images = np.zeros((self.samples, 1, 8, 8), np.uint8) + (60 * targets[:, None, None, None]).astype(np.uint8)
+        return ImageArrays(images, targets, 8)
+
+
+class NetOption(ModelOption):
+    rules: ClassVar = {"features": whole(1)}
+    treats_samples_alone = True

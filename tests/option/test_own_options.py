@@ -1,0 +1,203 @@
+"""A package and a folder of configs of the user's own add an option to every group; no other file knows of them."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from manyheads.runner.report.load_run import load_run
+from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import ROOT, RUN, Done, execute
+from tests.tail import tail
+
+HERE = Path(__file__).parent
+CONFIGS = ("--config-dir", str(HERE / "configs"))
+TRUST = "trust=[my_package]"
+MINE = ("experiment=mine", "parallel=averaging", "launcher.threads_per_rank=1")
+GREETING = "greeting='good morning'"
+OPTIONS = {  # by group, the option and what the doctor says of it
+    "parallel": ("averaging", "averages by hand"),
+    "precision": ("exact", "every digit counts"),
+    "launcher": ("greeting", "says nothing"),
+    "data": ("squares", ""),
+    "model": ("net", ""),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _package(tmp_path_factory):
+    """Where the user starts everything, with his package beside him."""
+    here = tmp_path_factory.mktemp("user")
+    shutil.copytree(HERE / "my_package", here / "my_package")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT / ".names"))
+        patch.setenv("COLUMNS", "3000")
+        patch.chdir(here)
+        yield here
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_package"]:
+        del sys.modules[name]
+
+
+def run(*arguments: str) -> Done:
+    return execute(sys.executable, str(RUN), *CONFIGS, *arguments, cwd=Path.cwd())
+
+
+def command(*arguments: str) -> Done:
+    return execute(sys.executable, "-m", "manyheads.runner", *arguments, cwd=Path.cwd())
+
+
+@pytest.fixture(scope="module")
+def sweep(_package) -> tuple[Done, Path]:
+    """A sweep over the plain strategy and the user's."""
+    path = _package / "sweep"
+    greeting = ("launcher=greeting", f"launcher.{GREETING}")
+    done = run("-m", TRUST, "parallel=single,averaging", "experiment=mine", *greeting, f"hydra.sweep.dir={path}")
+    assert done.code == 0, done.out + done.err
+    return done, path
+
+
+@pytest.mark.slow
+def test_help_lists_them():
+    shown = run("--help").out
+    for group, (option, _) in {**OPTIONS, "experiment": ("mine", "")}.items():
+        (line,) = [line for line in shown.splitlines() if line.startswith(f"{group}: ")]
+        assert option in line.replace(",", "").split()
+
+
+@pytest.mark.slow
+def test_the_doctor_asks_them():
+    lines = command("doctor", *CONFIGS, TRUST).out.splitlines()
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+    for group, (option, note) in OPTIONS.items():
+        assert [f"{group}={option}", "yes", note] in rows
+
+
+@pytest.fixture(scope="module")
+def spying(_package) -> tuple[str, str]:
+    """A folder of configs whose options leave a mark in the working directory when they are imported."""
+    (_package / "my_package" / "spy.py").write_text("open('mark', 'w').close()\nfrom my_package.option import *\n")
+    folder = shutil.copytree(HERE / "configs", _package / "spying")
+    for path in folder.rglob("*.yaml"):
+        path.write_text(path.read_text().replace("my_package.option", "my_package.spy"))
+    return "--config-dir", str(folder)
+
+
+@pytest.mark.slow
+def test_the_doctor_imports_nothing_that_is_not_trusted(spying):
+    done = command("doctor", *spying)
+    (line,) = [line for line in done.out.splitlines() if "parallel=averaging" in line]
+    assert "parallel._option_=my_package.spy.AveragingOption" in line
+    assert "trust=[my_package]" in line
+    assert not Path("mark").exists()
+
+
+def test_a_run_imports_nothing_that_is_not_trusted(run_here, spying):
+    done = run_here(*spying, *MINE, cwd=Path.cwd())
+    assert done.code == 2
+    assert "parallel._option_=my_package.spy.AveragingOption" in done.err
+    assert "launcher._target_=my_package.launcher.Greeting" in done.err
+    assert not Path("mark").exists()
+
+
+def test_what_one_declares_to_steer_programs_is_not_for_others_to_set(run_here, spying):
+    """Trusting the code of a package is not trusting what a file says to it."""
+    (launcher,) = Path(spying[1]).glob("launcher/*")
+    launcher.write_text(launcher.read_text().replace("greeting: null", "greeting: rm"))
+    assert "launcher.greeting=rm" in run_here(*spying, TRUST, *MINE, cwd=Path.cwd()).err
+    assert Path("mark").exists()
+    done = run_here(*spying, TRUST, *MINE, "launcher.greeting=rm", "trainer.epochs=0", cwd=Path.cwd())
+    assert "trainer.epochs=0 is not allowed" in done.err
+
+
+def test_an_option_that_is_not_chosen_is_not_imported_either(run_here, spying):
+    """Of two files with the same class, the one that says the name that the other one chose."""
+    models = Path(spying[1]) / "model"
+    plain = "_target_: torch.nn.Identity\nname: x\nnum_classes: null\npretrained: null\n"
+    (models / "y.yaml").write_text(plain)
+    (models / "x.yaml").write_text(plain + "_option_: my_package.spy.NetOption\n")
+    Path("mark").unlink(missing_ok=True)
+    assert "my_package.spy" in run_here(*spying, "model=x", cwd=Path.cwd()).err
+    assert "no NVIDIA GPU" in run_here(*spying, "model=y", "trainer.device=cuda", cwd=Path.cwd()).err
+    assert not Path("mark").exists()
+
+
+def test_a_search_path_leads_to_them_too(run_here):
+    path = f"hydra.searchpath=[file://{HERE / 'configs'}]"
+    for overrides, words in {(): "trainer.epochs=0 is not", ("precision=exactt",): "Did you mean exact?"}.items():
+        assert words in run_here(path, TRUST, *MINE, *overrides, "trainer.epochs=0", cwd=Path.cwd()).err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["parallel.factor=0"], "parallel.factor=0 is not allowed. Allowed: a number above 0."),
+        (["data.samples=7"], "data.samples=7 is not allowed. Allowed: a whole number from 8."),
+        (["data.samples=8", "data.batch_size=16"], "data.samples=8 is less than a batch."),
+        (["trainer.compile=default"], "parallel=averaging has never been compiled."),
+        (["model.feature=3"], "Did you mean model.features?"),
+        (["precision=exactt"], "precision=exactt: there is no such option. Did you mean exact?"),
+        (["experiment=min"], "experiment=min: there is no such option. Did you mean mine?"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_refused_in_their_words(run_here, overrides, words):
+    given = [each for each in MINE if not overrides[0].startswith(each.partition("=")[0] + "=")]
+    done = run_here(*CONFIGS, TRUST, *given, *overrides, cwd=Path.cwd())
+    assert done.code == 2
+    assert words in done.err
+
+
+@pytest.mark.processes
+def test_they_run_and_are_compared(sweep):
+    done, path = sweep
+    assert done.out.count("good morning") == 2
+    results = [RunFolder(path / number).read_result() for number in "01"]
+    assert [result["status"] for result in results] == ["completed"] * 2
+    assert results[1]["world_size"] == 2
+    losses = [result["metrics"]["train_loss"] for result in results]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+    page = (path / "comparison.html").read_text()
+    assert "#123456" in page
+    assert "#56646e" in page
+    assert "more than rounding can be" not in page
+    assert yaml.safe_load((path / "1" / "run.yaml").read_text())["parallel"]["_option_"].startswith("my_package.")
+
+
+@pytest.mark.processes
+def test_they_resume(sweep):
+    """Without the folder of configs: the run knows all."""
+    _, path = sweep
+    again = RunFolder(shutil.copytree(path / "1", path.parent / "again"))
+    before = again.read_result()
+    again.result.unlink()
+    shutil.rmtree(again.checkpoints)
+    done = command("resume", str(again.path))
+    assert done.code == 0, done.err
+    assert again.read_result()["weights_sha256"] == before["weights_sha256"]
+
+
+@pytest.mark.processes
+def test_a_report_asks_what_the_user_recorded_himself_and_no_more(sweep, spying):
+    _, path = sweep
+    assert load_run(path / "1").declared("parallel").color == "#123456"
+    foreign = Path(shutil.copytree(path / "1", path.parent / "foreign"))
+    config = yaml.safe_load((foreign / "run.yaml").read_text())
+    config["parallel"]["_option_"] = "my_package.spy.AveragingOption"
+    (foreign / "run.yaml").write_text(yaml.safe_dump(config))
+    Path("mark").unlink(missing_ok=True)
+    assert load_run(foreign).declared("parallel").color is None
+    assert not Path("mark").exists()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("factor", "code", "words"),
+    [("2.0", 3, "parallel.factor=2.0 is made to change"), tail("1.0", 0, "equal: averaging and single")],
+)
+def test_parity_compares_them(factor, code, words):
+    done = command("parity", *CONFIGS, TRUST, *MINE, f"parallel.factor={factor}", "--steps", "2")
+    assert done.code == code, done.out + done.err
+    assert words in done.out
