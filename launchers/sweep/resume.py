@@ -21,7 +21,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.folders import refuse_untrusted_jobs, refuse_untrusted_run, trust_in_job
+from manyheads.runner.trust.door import refuse_untrusted_jobs, refuse_untrusted_run, trust_in_job
 
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:

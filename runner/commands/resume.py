@@ -12,8 +12,8 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.folders import refuse_untrusted_run
-from manyheads.runner.trust.packages import split_typed
+from manyheads.runner.trust.door import refuse_untrusted_run
+from manyheads.runner.trust.own import split_typed
 
 HELP = "resume a run or a sweep that was interrupted, in its own folder"
 

@@ -14,8 +14,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import unsealed
 from manyheads.runner.trust.check import own_values, untrusted
 from manyheads.runner.trust.config_files import read_config_file
-from manyheads.runner.trust.own import own_project, trust_project, trust_run
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust, own_project, trust_project, trust_run
 
 HELP = "make a folder of configs, or somebody else's run or sweep, your own, after showing what it could run"
 

@@ -16,7 +16,7 @@ from manyheads.runner.run.old_configs import with_options
 from manyheads.runner.run.run_folder import LOADER, RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.check import may_declare
-from manyheads.runner.trust.packages import Trust, trusted_packages
+from manyheads.runner.trust.own import Trust, trusted_packages
 
 Columns = dict[str, list[float]]
 

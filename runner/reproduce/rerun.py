@@ -16,9 +16,8 @@ from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.run.errors import ConfigurationError, Interrupted
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.seal import is_sealed_here
-from manyheads.runner.trust.folders import refuse_untrusted_run
-from manyheads.runner.trust.own import is_own_code
-from manyheads.runner.trust.packages import split_typed
+from manyheads.runner.trust.door import refuse_untrusted_run
+from manyheads.runner.trust.own import is_own_code, split_typed
 
 
 @dataclass(frozen=True)

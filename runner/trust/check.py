@@ -13,11 +13,13 @@ from manyheads.runner.config.lookup import option_of
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION
-from manyheads.runner.trust import packages
+from manyheads.runner.trust import own
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust
 
 TARGET = "_target_"
+# Of sections that are no option's: files of the user's own, whose weights would land in somebody else's folder.
+STEERING = {"checkpoint": ("load", "resume")}
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 
@@ -28,7 +30,7 @@ def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
     if "trust" in config:
         raise ConfigurationError(
             "trust: no config can say what is trusted, only the user: trust=[my_package] on the command line, "
-            f"{packages.VARIABLE}, or {_shown_file()}. Remove it from the config."
+            f"{own.VARIABLE}, or {_shown_file()}. Remove it from the config."
         )
     if found := untrusted(config, trust):
         raise ConfigurationError(complaint(found, trust))
@@ -51,12 +53,12 @@ def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str,
     Which those are say the project's own options, whatever class the config names, and the class that it names where
     the user trusts it; no other is imported. ``trust``: None for a config of his own.
     """
-    for group in GROUPS:
+    for group in (*GROUPS, *STEERING):
         section = config.get(group)
         if not isinstance(section, dict):
             continue
-        names = set(own_steering(group))
-        if may_declare(group, section.get(OPTION), trust):
+        names = set(STEERING.get(group) or own_steering(group))
+        if group in GROUPS and may_declare(group, section.get(OPTION), trust):
             names |= declared_class(group, section).every("steering")
         yield from ((f"{group}.{key}", section[key]) for key in sorted(names) if section.get(key) is not None)
 
@@ -98,11 +100,11 @@ def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
     listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
-    names = ",".join(name for name in needed if packages.NAME.fullmatch(name))
+    names = ",".join(name for name in needed if own.NAME.fullmatch(name))
     return (
         "this config was not created by you on this machine, and it names code outside the allowed classes, which "
         f"could run anything: {listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the "
-        f"command line, {packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
+        f"command line, {own.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
         f"{trust.how_to_own() if trust else ''}"
     )
 
@@ -139,7 +141,7 @@ def shown(value: Any) -> str:
 
 
 def _shown_file() -> str:
-    path = packages.file()
+    path = own.file()
     return "~/.config/manyheads.yaml" if path is None else str(path).replace(f"{Path.home()}/", "~/", 1)
 
 

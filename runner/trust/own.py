@@ -1,15 +1,108 @@
-"""What the user has taken over with ``python -m runner trust``: folders of configs, and the code of recorded runs."""
+"""What is the user's own, and whom he trusts: packages by name, what he typed or recorded, what he took over."""
 
 import hashlib
 import hmac
 import json
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from manyheads.runner.run.data_files import read_bytes
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_taken_over, seal_of, take_over
+from manyheads.runner.run.user_folders import user_folder
 
 _PROJECT, _CODE = "project", "code"
+VARIABLE = "MANYHEADS_TRUST"
+FILE = "manyheads.yaml"
+_TYPED = re.compile(r"\+{0,2}trust=(.*)", re.DOTALL)
+NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """``packages``: dotted names, each for all that is below it too; ``own``: keys with values that are the user's.
+
+    ``place``: the foreign folder that the config is from, where there is one.
+    """
+
+    packages: tuple[str, ...] = ()
+    own: tuple[tuple[str, Any], ...] = ()
+    place: Path | None = None
+
+    def covers(self, name: str) -> bool:
+        """my_package covers my_package and my_package.x, not my_package_2."""
+        return any(name == package or name.startswith(f"{package}.") for package in self.packages)
+
+    def how_to_own(self) -> str:
+        """The command by which the user takes it over, as the end of an error."""
+        if self.place is None:
+            return ""
+        return f" If it is your own, say so once: python -m runner trust {shlex.quote(str(self.place))}"
+
+    def is_own(self, key: str, value: Any) -> bool:
+        return (key, value) in self.own
+
+
+def split_typed(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
+    """What ``trust=...`` among the arguments names, and the other arguments. Raises ConfigurationError."""
+    typed, others = [], []
+    for argument in arguments:
+        if match := _TYPED.fullmatch(argument):
+            typed += names(match[1].strip().removeprefix("[").removesuffix("]"), said=argument)
+        else:
+            others.append(argument)
+    return typed, others
+
+
+def trusted_packages(typed: Iterable[str] = ()) -> tuple[str, ...]:
+    """Those of the user's file, of the environment, and ``typed`` ones. Raises ConfigurationError."""
+    variable = os.environ.get(VARIABLE, "")
+    return (*of_file(), *names(variable, said=f"{VARIABLE}={variable}"), *typed)
+
+
+def file() -> Path | None:
+    """Where the user says whom he trusts for good."""
+    folder = user_folder("config")
+    return None if folder is None else folder / FILE
+
+
+def of_file() -> list[str]:
+    """The packages in ~/.config/manyheads.yaml. Raises ConfigurationError when it says anything else."""
+    path = file()
+    try:
+        content = yaml.safe_load(path.read_text()) if path else None
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{path} can't be read: {' '.join(str(error).split())}") from None
+    if content is None:
+        return []
+    if not isinstance(content, dict) or set(content) != {"trust"}:
+        raise ConfigurationError(f"{path}: its only key is trust. {_ALLOWED} in a list, trust: [my_package].")
+    listed = content["trust"]
+    listed = listed if isinstance(listed, list) else [listed]
+    wrong = [name for name in listed if not (isinstance(name, str) and NAME.fullmatch(name))]
+    if wrong:
+        raise ConfigurationError(f"{path}: trust: {wrong[0]} names no package. {_ALLOWED}.")
+    return listed
+
+
+def names(text: str, *, said: str) -> list[str]:
+    """Package names with commas between them. Raises ConfigurationError, which shows what was ``said``."""
+    found = [name.strip().strip("'\"") for name in text.split(",")]
+    found = [name for name in found if name]
+    if not all(map(NAME.fullmatch, found)):
+        raise ConfigurationError(f"{said} names no package. {_ALLOWED}, with commas between them.")
+    return found
 
 
 def own_project(folder: Path) -> Path:

@@ -38,6 +38,12 @@ WHOLE = {
     "a class that loads pickles": ({"data": {"_target_": "torchvision.datasets.ImageNet", "name": "x"}}, "ImageNet"),
     "one of them deeper": ({"loss": {"_target_": "torch.nn.CrossEntropyLoss", "weight": {
         "_target_": "torchvision.datasets.Cityscapes", "root": "x"}}}, "loss.weight._target_"),
+    "a file of the user's own": ({"checkpoint": {"load": "/home/me/mine.pt"}}, "checkpoint.load=/home/me/mine.pt"),
+    "another one": ({"checkpoint": {"resume": "/home/me/mine.pt"}}, "checkpoint.resume=/home/me/mine.pt"),
+    "a class that declares an option": ({"scheduler": {"name": "constant", "_option_": "my_package.Net",
+        "_target_": "manyheads.runner.scheduler.rank.Constant"}}, "scheduler._option_=my_package.Net"),
+    "one of another group": ({"scheduler": {"name": "constant", "_option_": "manyheads.launchers.base.Launcher",
+        "_target_": "manyheads.runner.scheduler.rank.Constant"}}, "scheduler._option_="),
     "what is trusted": ({"trust": ["os"]}, "no config can say what is trusted"),
 }  # fmt: skip
 

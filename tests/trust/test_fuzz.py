@@ -27,7 +27,7 @@ from manyheads.runner.commands import resume as resume_command
 from manyheads.runner.provenance import record as recording
 from manyheads.runner.trust.allowed_classes import own_steering
 from manyheads.runner.trust.check import untrusted
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust
 
 BOUNDED = settings(
     derandomize=True,

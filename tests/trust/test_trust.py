@@ -8,11 +8,11 @@ from omegaconf import OmegaConf
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust import packages
+from manyheads.runner.trust import own
 from manyheads.runner.trust.allowed_classes import is_harmless
 from manyheads.runner.trust.check import plain, refuse_untrusted, untrusted
-from manyheads.runner.trust.guard import typed_values
-from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.door import typed_values
+from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
 from tests.conftest import ROOT, execute
 from tests.in_process import small
 
@@ -163,7 +163,7 @@ class TestWhomTheUserTrusts:
         monkeypatch.setenv("MANYHEADS_TRUST", "d, e")
         assert trusted_packages(["f"]) == ("a", "b.c", "d", "e", "f")
         settings.write_text("trust: a\n")
-        assert packages.of_file() == ["a"]
+        assert own.of_file() == ["a"]
 
     @pytest.mark.parametrize(
         "content", ["[a]", "trust: [1]", "trust: {a: b}", "trusted: [a]", "a: [", "trust: ['a b']"]

@@ -1,6 +1,20 @@
-"""``--config-path`` and its like: what Hydra is about to read of somebody else's, looked at before it does."""
+"""The one door for what others have made: what is behind it is the user's own, or has passed these rules.
 
-from collections.abc import Iterable, Iterator
+| what comes in                                  | what it may be                                                    |
+| ---------------------------------------------- | ----------------------------------------------------------------- |
+| folder of configs (--config-path, -dir, ...)   | plain values: nothing of Hydra's own, no resolver (config_files)  |
+| config, as composed and as resolved            | classes of the list, no steering keys (check, allowed_classes)    |
+| run folder, sweep                              | no link out of it; its config like any other                      |
+| jobs that a ledger names                       | folders inside the sweep                                          |
+| commit and changes of a run (reproduce --code) | sealed with the run, or in the history of one's own code (own)    |
+| tables, logs, results, checkpoints             | data: no link followed, bounded, shown printable (run/data_files) |
+
+The user's own is (own, run/seal): what his key has sealed, what he took over with ``python -m runner trust``, what he
+types. A config can't say it. Whatever is refused is refused before anything of it is imported, resolved or written.
+docs/security.md says against whom.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +26,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.schema import check
+from manyheads.runner.run.data_files import refuse_links
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
-from manyheads.runner.trust.check import complaint, own_values
-from manyheads.runner.trust.config_files import refuse_content, refuse_hydra_files
-from manyheads.runner.trust.own import is_own_project
-from manyheads.runner.trust.packages import Trust, trusted_packages
+from manyheads.runner.trust.check import complaint, own_values, plain, refuse_untrusted
+from manyheads.runner.trust.config_files import read_config_file, refuse_content, refuse_hydra_files
+from manyheads.runner.trust.own import Trust, is_own_project, trusted_packages
 
 
 def trust_for(line: CommandLine, packages: Iterable[str], saved: dict[str, Any] | None) -> Trust | None:
@@ -110,3 +126,45 @@ def _refuse_package(source: Source, trust: Trust) -> None:
     package = path.strip("/").split("/")[0]
     if scheme != "pkg" or not trust.covers(package):
         raise ConfigurationError(complaint([(source.named_by, package or source.place)], replace(trust, place=None)))
+
+
+def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
+    """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: typed ones."""
+    refuse_links(folder.path)
+    if folder.config.exists():
+        folder.pin_config()
+    if folder.config.exists() and not folder.is_own():
+        _refuse_config(folder, Trust(trusted_packages(packages), place=folder.path))
+
+
+def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequence[str] = ()) -> None:
+    """The same for the jobs of a sweep, in folders that its ledger names: all of them, before the first one starts."""
+    refuse_links(sweep)
+    for job in (RunFolder(sweep / folder) for folder in folders):
+        if not job.path.is_relative_to(sweep.resolve()):
+            raise ConfigurationError(
+                f"the ledger of {sweep} names a job outside of it: {job.path}. Resume that one by itself."
+            )
+        if (trust := trust_in_job(job, sweep, packages)) is not None:
+            _refuse_config(job, trust)
+
+
+def trust_in_job(job: RunFolder, sweep: Path, packages: Sequence[str] = ()) -> Trust | None:
+    """What the user trusts of a job's config, as it is frozen or else composed; None: it is his own."""
+    if job.is_own() or (not job.config.exists() and is_sealed_here(job.composed)):
+        return None
+    return Trust(trusted_packages(packages), place=sweep)
+
+
+def _refuse_config(folder: RunFolder, trust: Trust) -> None:
+    """Ranks read run.yaml as it is; without one, a run will be frozen from what Hydra composed."""
+    if folder.config.exists():
+        config = folder.read_config()
+        refuse_content(folder.config, config)
+        refuse_untrusted(config, trust)
+        check(OmegaConf.create(config))  # going on with a run does not look at its values again
+    elif folder.composed.exists():
+        composed = read_config_file(folder.composed).content
+        refuse_content(folder.composed, composed)
+        if isinstance(composed, dict):  # before it is completed, which imports what options declare
+            refuse_untrusted(plain(OmegaConf.create(composed)), trust)  # freezing it looks at it again
