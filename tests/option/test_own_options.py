@@ -15,7 +15,8 @@ from tests.tail import tail
 HERE = Path(__file__).parent
 CONFIGS = ("--config-dir", str(HERE / "configs"))
 TRUST = "trust=[my_package]"
-MINE = ("experiment=mine", "parallel=averaging", "launcher.threads_per_rank=1")
+LOGGERS = "logger=[tensorboard,notes]"
+MINE = ("experiment=mine", "parallel=averaging", LOGGERS, "launcher.threads_per_rank=1")
 GREETING = "greeting='good morning'"
 OPTIONS = {  # by group, the option and what the doctor says of it
     "parallel": ("averaging", "averages by hand"),
@@ -53,7 +54,7 @@ def command(*arguments: str) -> Done:
 def sweep(_package) -> tuple[Done, Path]:
     """A sweep over the plain strategy and the user's."""
     path = _package / "sweep"
-    greeting = ("launcher=greeting", f"launcher.{GREETING}")
+    greeting = ("launcher=greeting", f"launcher.{GREETING}", LOGGERS)
     done = run("-m", TRUST, "parallel=single,averaging", "experiment=mine", *greeting, f"hydra.sweep.dir={path}")
     assert done.code == 0, done.out + done.err
     return done, path
