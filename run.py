@@ -8,6 +8,7 @@ NAMES = str(Path(__file__).resolve().parent / ".names")
 if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and no other, in every child process too
     sys.path[0] = NAMES
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [NAMES, os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONSAFEPATH"] = "1"  # nor what lies in the working directory, which somebody may have sent
 
 
 import hydra

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.processes import supervise
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.parent_death import die_with_parent
 
 ExitCodes = dict[int, int]
@@ -27,7 +28,7 @@ def run_agent(
     ``log``: where its messages go, and with ``quiet`` its standard output too. ``read_exit_codes``: finds in them
     the ranks that failed.
     """
-    with open(log, "wb") as file:
+    with open(log, "wb", opener=no_link) as file:
         agent = subprocess.Popen(
             command,
             env=environment,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.launchers.base import Launcher
+from manyheads.runner.run.user_folders import user_folder
 
 PROJECT = str(Path(__file__).resolve().parent.parent / ".names")
 
@@ -18,11 +19,13 @@ def environment(launcher: Launcher) -> dict[str, str]:
     variables = {
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
-        "PYTHONPATH": os.pathsep.join(
-            dict.fromkeys(filter(None, [PROJECT, os.getcwd(), os.environ.get("PYTHONPATH")]))
-        ),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [PROJECT, os.environ.get("PYTHONPATH")]))),
+        "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/run/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
     }
+    if (cache := user_folder("cache")) is not None:  # torch's own place is one below /tmp that anybody can make first
+        own = str(cache / "manyheads" / "torchinductor")
+        variables["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", own)
     if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")
@@ -41,6 +44,13 @@ def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     return {"MASTER_ADDR": next(iter(machines), "127.0.0.1"), "MASTER_PORT": str(port)}
+
+
+@contextmanager
+def rendezvous(machines: dict[str, int]) -> Iterator[dict[str, str]]:
+    """Variables by which ranks meet: over a file on this machine, where no port need be open, else over the network."""
+    with file_rendezvous() as variables:
+        yield {**tcp_rendezvous(machines), **({} if machines else variables)}
 
 
 @contextmanager

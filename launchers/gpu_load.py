@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from manyheads.launchers.background import in_background
+from manyheads.runner.run.data_files import no_link
 
 COLUMNS = ("time", "device", "utilisation_percent", "memory_used_mb", "memory_total_mb")
 EVERY_SECONDS = 1.0
@@ -37,7 +38,7 @@ def _sample(path: Path, indices: list[int], done: threading.Event) -> None:
         return
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in indices]
-        with open(path, "a", newline="", buffering=1) as file:
+        with open(path, "a", newline="", buffering=1, opener=no_link) as file:
             writer = csv.writer(file)
             if not file.tell():
                 writer.writerow(COLUMNS)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from manyheads.launchers import mpirun
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
-from manyheads.launchers.environment import tcp_rendezvous
+from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.option.rules import TEXT, choice, whole
@@ -78,8 +78,8 @@ class Horovodrun(Launcher):
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
-        with passed_on() as terminal:
-            added = {**job.environment, **tcp_rendezvous(self.machines), **terminal}
+        with passed_on() as terminal, rendezvous(self.machines) as meeting:
+            added = {**job.environment, **meeting, **terminal}
             run_agent(
                 self._command(job),
                 job,

@@ -16,6 +16,7 @@ from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.processes import stalled
 from manyheads.launchers.signals import handled_by
 from manyheads.launchers.spawn import Spawn
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -77,7 +78,7 @@ class Inline(Launcher):
 
     def _end(self, job: Job, reason: RunFailed) -> None:
         try:
-            with open(job.folder.rank_log(0), "a") as file:
+            with open(job.folder.rank_log(0), "a", opener=no_link) as file:
                 faulthandler.dump_traceback(file)
             finish(job.folder, job.folder.read_config(), time.monotonic() - job.started, reason)
         finally:  # also where the disk is full

@@ -1,7 +1,6 @@
 """The way from a frozen run folder to its result."""
 
 import logging
-import os
 import sys
 import time
 from typing import Any
@@ -17,7 +16,7 @@ from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.layout import refuse_other_machines
-from manyheads.runner.run.locate import OPTION, locate
+from manyheads.runner.run.locate import OPTION, find_in_working_directory, locate
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -32,12 +31,16 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
     rank; with ``apart``.
     """
     with folder.locked(), received_signals() as signals:
+        pinned = folder.pin_config()
         config = folder.read_config()
         launcher = _launcher(config, apart=apart)
-        sys.path += [path for path in (PROJECT, os.getcwd()) if path not in sys.path]  # where the user's classes may be
+        if PROJECT not in sys.path:
+            sys.path.append(PROJECT)
+        find_in_working_directory(config)
         folder.clear_attempt()
         heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
-        job = Job(folder, launcher.ranks, environment(launcher), heartbeat, signals, launcher.timeout, main)
+        variables = {**environment(launcher), **pinned}
+        job = Job(folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main)
         log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
         try:
             with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):

@@ -12,7 +12,7 @@ from typing import Any
 
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
-from manyheads.launchers.environment import tcp_rendezvous
+from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.machine.hardware import cpu_cores
@@ -49,8 +49,8 @@ class Mpirun(Launcher):
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
-        with passed_on() as terminal:
-            added = {**job.environment, **tcp_rendezvous(self.machines), **terminal}
+        with passed_on() as terminal, rendezvous(self.machines) as meeting:
+            added = {**job.environment, **meeting, **terminal}
             environment = {**without_place(os.environ), **added}
             run_agent(
                 self._command(job, environment, added),

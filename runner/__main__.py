@@ -1,13 +1,19 @@
 """``python -m runner``: what can be done besides starting runs; each file of ``commands`` is one."""
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, which may be a folder that somebody sent
+
 import argparse
 import importlib
 import os
 import pkgutil
-import sys
 from pathlib import Path
 
-if __package__ == "runner":  # in a checkout: its code and no other, in every child process too
+if __name__ == "__main__":
+    os.environ["PYTHONSAFEPATH"] = "1"  # in every child process too
+if __package__ == "runner":  # in a checkout: its code and no other
     names = str(Path(__file__).resolve().parent.parent / ".names")
     sys.path.insert(0, names)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [names, os.environ.get("PYTHONPATH")]))

@@ -22,7 +22,7 @@ from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import seal_file
 from manyheads.runner.trust.check import plain, refuse_untrusted
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.folders import refuse_untrusted_jobs
+from manyheads.runner.trust.door import refuse_untrusted_jobs, refuse_untrusted_run, trust_in_job
 
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
@@ -32,6 +32,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
     ledger = Ledger(sweep)
     with ledger.locked():
         options, jobs = Options.of(ledger.options()), ledger.entries()
+        options.check()
         entries = [entry for entry in jobs if entry.state != "completed"]
         if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
             print(f"{RunFolder(sweep)} is complete already. `python -m runner report {RunFolder(sweep)}` shows it.")
@@ -40,21 +41,23 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
         slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
         try:
-            run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options), slots=slots)
+            run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options, packages), slots=slots)
         finally:
             conclude(ledger, every_job=True)
         end_as(ledger)
 
 
-def go_on(entry: Entry, ledger: Ledger, options: Options) -> float | None:
+def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str] = ()) -> float | None:
     """Start, or go on with, one job in this process; returns its objective. Raises as ``launch`` does."""
     folder = RunFolder(ledger.sweep / entry.folder)
     result = folder.read_result()
-    if result is not None and result["status"] == "completed":
-        return result["objective"]
+    if result is not None and result.get("status") == "completed":
+        return result.get("objective")
     with log_file(folder.log):
         if not folder.config.exists():  # it was refused; what was missing may be there now
-            freeze(folder, _config(folder), timeout=options.timeout)
+            trust = trust_in_job(folder, ledger.sweep, packages)
+            freeze(folder, _config(folder), trust=trust, timeout=options.timeout)
+        refuse_untrusted_run(folder, packages)  # again: it may have waited for long
         if folder.is_planned():
             record(folder, folder.read_config())
         return launch(folder, apart=True)["objective"]

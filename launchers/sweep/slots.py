@@ -15,6 +15,7 @@ from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
 from manyheads.launchers.sweep.states import Start, settle
 from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.machine import hardware
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.run_folder import RunFolder
@@ -76,7 +77,7 @@ def _output_to(path: str) -> Iterator[None]:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     sys.stdout.flush()
     before = [os.dup(1), os.dup(2)]
-    with open(path, "ab", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=no_link) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:

@@ -1,6 +1,8 @@
 """Checkpoints: when they are due, and how they get to the disk and back without ever being half there."""
 
 import hashlib
+import os
+import stat
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,7 @@ class Checkpoints:
 def load(path: str | Path) -> dict[str, Any]:
     """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError."""
     try:
+        _refuse_bombs(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
         if isinstance(state, dict) and "version" in state:  # one of ours
             _compare_checksums(path)
@@ -82,6 +85,16 @@ def complete(path: str | Path) -> dict[str, Any]:
     if missing := set(PARTS) - set(state):
         raise ConfigurationError(f"the checkpoint {path} can't be gone on from: it lacks {', '.join(sorted(missing))}.")
     return {**state, "source": str(path)}
+
+
+def _refuse_bombs(path: str | Path) -> None:
+    """Torch compresses nothing: what would take more memory than the file has bytes is not from it."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it is no plain file")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > os.stat(path).st_size:
+                raise ValueError("it would unpack to more than its own size")
 
 
 def _compare_checksums(path: str | Path) -> None:

@@ -18,7 +18,7 @@ from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust.check import complaint, untrusted
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust
 
 HELP = "show which options run on this machine, and how to get the others"
 # Groups with options that need something of the machine; of the others, those of the user's own are listed.

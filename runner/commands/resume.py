@@ -12,8 +12,8 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.folders import refuse_untrusted_run
-from manyheads.runner.trust.packages import split_typed
+from manyheads.runner.trust.door import refuse_untrusted_run
+from manyheads.runner.trust.own import split_typed
 
 HELP = "resume a run or a sweep that was interrupted, in its own folder"
 
@@ -41,9 +41,9 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: a sweep without a ledger, or one that ended while it was planned.")
     result = folder.read_result()
-    if result is not None and result["status"] == "completed":
+    if result is not None and result.get("status") == "completed":
         folder.read_config()
-        print(f"{folder} is complete already: {result['steps']} steps. Its results are in {folder.result.name}.")
+        print(f"{folder} is complete already: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         return
     refuse_untrusted_run(folder, packages)
     with log_file(folder.log) if folder.path.is_dir() else nullcontext():

@@ -49,7 +49,11 @@ def gpus_used(config: dict[str, Any]) -> int:
 
 def batch_per_rank(config: dict[str, Any]) -> int:
     """Samples that one rank takes in one micro-batch."""
-    return config["data"]["batch_size"] // (ranks(config) * config["trainer"]["grad_accumulation"])
+    return config["data"]["batch_size"] // (_shares(config) * config["trainer"]["grad_accumulation"])
+
+
+def _shares(config: dict[str, Any]) -> int:
+    return declared("parallel", config["parallel"]).data_shares(config)
 
 
 def _decide_device(config: dict[str, Any]) -> None:
@@ -91,14 +95,16 @@ def _decide_ranks(config: dict[str, Any]) -> None:
 
 def _check_batch(config: dict[str, Any]) -> None:
     size, accumulation = config["data"]["batch_size"], config["trainer"]["grad_accumulation"]
-    parts = ranks(config) * accumulation
+    shares = _shares(config)
+    parts = shares * accumulation
     if size % parts:
         lower, upper = size // parts * parts, (size // parts + 1) * parts
         nearest = f"{lower} or {upper}" if lower else str(upper)
         instead = " or ".join(map(str, _fitting_ranks(config, size, parts)))
+        kind = "ranks" if shares == ranks(config) else "shares of the data"
         instead = instead and f"; or with this batch launcher.nproc_per_node={instead}"
         raise ConfigurationError(
-            f"data.batch_size={size} is the global batch and can't be divided among {ranks(config)} ranks x "
+            f"data.batch_size={size} is the global batch and can't be divided among {shares} {kind} x "
             f"{accumulation} micro-batches. The nearest values that can: data.batch_size={nearest}{instead}."
         )
 

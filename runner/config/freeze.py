@@ -9,7 +9,7 @@ from manyheads.runner.config.lookup import OWN, Folders
 from manyheads.runner.config.schema import check
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import plain, refuse_untrusted
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust
 
 
 def checked(

@@ -9,8 +9,8 @@ from manyheads.runner.config import saved
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.guard import trust_for
-from manyheads.runner.trust.packages import Trust, split_typed
+from manyheads.runner.trust.door import trust_for
+from manyheads.runner.trust.own import Trust, split_typed
 
 NO_RERUN = (
     "--experimental-rerun unpickles its file, which can run any code. Repeat a run from its folder: "

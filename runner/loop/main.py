@@ -10,9 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
+from manyheads.runner.run.locate import find_in_working_directory
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.rank_env import NAMES, place
 from manyheads.runner.run.run_folder import RunFolder
@@ -59,6 +61,7 @@ def run_rank(
         from manyheads.runner.loop import session as attempt
 
         config = folder.read_config()
+        find_in_working_directory(config)
         parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
         try:
             (run or attempt.run)(config, parallel, folder, heartbeat)
@@ -78,7 +81,7 @@ def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     setproctitle.setproctitle(f"manyheads: rank {rank}/{world_size} {folder.path}")
-    log = os.open(folder.rank_log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = no_link(str(folder.rank_log(rank)), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, sys.stderr.fileno())
     if rank > 0:  # rank 0 speaks on the terminal
         os.dup2(log, sys.stdout.fileno())
@@ -100,18 +103,19 @@ def _speak_on(terminal: str) -> None:
 @contextmanager
 def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
     """Python's log messages and warnings go to the rank's log file meanwhile."""
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    if apart:
-        root.setLevel(logging.INFO)
-        logging.captureWarnings(True)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        handler.close()
+    with open(path, "a", opener=no_link) as file:
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        if apart:
+            root.setLevel(logging.INFO)
+            logging.captureWarnings(True)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            handler.close()
 
 
 def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
@@ -119,7 +123,7 @@ def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
     code = error.exit_code if isinstance(error, ConfigurationError) else 1
     failure = Failure.of(error, rank=rank, exit_code=code)
     with suppress(OSError):
-        print(failure.traceback, file=sys.stderr)
+        print(printable(failure.traceback), file=sys.stderr)
     with suppress(OSError):
         folder.write_failure(rank, failure)
     return failure.exit_code or 0

@@ -9,6 +9,7 @@ from manyheads.runner.option.rules import TEXT, whole
 class ModelOption(Option):
     """A model of which nothing is known."""
 
+    steering: ClassVar = ("pretrained",)  # which may name weights to download
     rules: ClassVar = {"num_classes": whole(1), "pretrained": TEXT}
 
     @property

@@ -12,9 +12,10 @@ class Option:
     ``section``: its keys with their values; of an option that is only looked at, the defaults of its YAML. Class
     attributes hold what is the class's own, and add to what its bases have.
 
-    ``rules``: which values its keys may have. ``steering``: keys whose free text becomes part of a command line, or
-    names a machine or a file to write, so that nobody else's config may set them. ``derived``: keys that ``complete``
-    decides from others. ``has_own_class``: no other option has the same class, so that its name tells what it is.
+    ``rules``: which values its keys may have. ``steering``: keys whose free text becomes part of a command line, names
+    a machine or a file to write, or which fetch something, so that nobody else's config may set them to more than null
+    or false. ``derived``: keys that ``complete`` decides from others. ``has_own_class``: no other option has the same
+    class, so that its name tells what it is.
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {}

@@ -13,7 +13,7 @@ from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, options, read_option, unknown_key
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust
 
 PRECISION = "fp64"  # in which rounding can't be taken for a difference
 WHICH = "parallel"

@@ -16,7 +16,9 @@ from typing import Any
 from manyheads.runner.run.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.cfg", "*.sh", "*.c", "*.cc", "*.cpp", "*.cu", "*.h")
+CODE = ("*.py", "conf/")  # of what git does not know: anything else may be a secret, or large
+# The user's hooks and monitors have no part in looking at code, nor in having it a second time.
+_GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
 @cache
@@ -42,23 +44,33 @@ def code_state() -> tuple[str | None, bytes]:
 def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
+            [*_GIT, *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
         )
     except FileNotFoundError:
         return b""
     return done.stdout if done.returncode == 0 else b""
 
 
+def is_known(commit: str) -> bool:
+    """Whether the project's repository has it, from wherever it came."""
+    return bool(_git("cat-file", "-t", commit))
+
+
+def is_in_history(commit: str) -> bool:
+    """Whether the project's code was once the ``commit``, or came from it; one that was merely fetched is not."""
+    return _git("rev-list", "--count", f"HEAD..{commit}").strip() == b"0"
+
+
 @contextmanager
 def checkout(commit: str, diff: bytes) -> Iterator[Path]:
     """The project at ``commit`` with ``diff`` applied, in a folder of its own meanwhile. Raises ConfigurationError."""
-    if not _git("cat-file", "-t", commit):
+    if not is_known(commit):
         raise ConfigurationError(f"the recorded commit {commit} is not in {ROOT}. Fetch it: git fetch --all.")
     with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
         tree = Path(scratch) / "code"
         try:
             _git("worktree", "add", "--detach", str(tree), commit)
-            applied = subprocess.run(["git", "apply", "-"], cwd=tree, input=diff, capture_output=True, check=False)
+            applied = subprocess.run([*_GIT, "apply", "-"], cwd=tree, input=diff, capture_output=True, check=False)
             if diff and applied.returncode:
                 reason = applied.stderr.decode(errors="replace").strip().splitlines()[-1]
                 raise ConfigurationError(f"the recorded changes don't fit commit {commit}: {reason}.")

@@ -5,9 +5,11 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import socket
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -22,12 +24,15 @@ from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import sealed
+from manyheads.runner.trust.own import code_seal
 
 FORMAT = 1  # of what a run folder holds; raised when older programs would misread it
 ENVIRONMENT = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "GLOO_", "HOROVOD_", "TORCH_", "PYTORCH_", "SLURM_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
 )
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|JWT|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
+_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")  # user and password
 # Keys that cannot change a run's results.
 WITHOUT_EFFECT = {
     "data.root",
@@ -48,9 +53,11 @@ def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | No
 
     composed_from: the saved config that the run's config was composed from.
     """
-    if diff := code_at_start()[1]:
+    commit, diff = code_at_start()
+    if diff:
         write_whole(folder.code_diff, sealed(diff, name=folder.code_diff.name))
-    folder.write_json(folder.provenance, describe(config, composed_from=composed_from))
+    seal = code_seal(folder, commit, diff)
+    folder.write_json(folder.provenance, {**describe(config, composed_from=composed_from), "seal": seal})
 
 
 def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
@@ -59,7 +66,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
     packages = installed_packages()
     return {
         "format": FORMAT,
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", *map(without_secrets, sys.argv)]),
         "directory": os.getcwd(),
         "composed_from": composed_from,
         "signature": signature(config),
@@ -87,7 +94,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         "host": socket.gethostname(),
         "user": user(),
         "system": platform.platform(),
-        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(ENVIRONMENT)},
+        "environment": recorded_environment(os.environ),
         "ranks": ranks(config),
         "launcher": config["launcher"]["name"],
         "data": fingerprint(config["data"]),
@@ -98,6 +105,20 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
 def installed_packages() -> dict[str, str]:
     """Versions by name; those of this process, for all the runs that it starts."""
     return {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+
+
+def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that can change a run, without any that may hold a secret."""
+    chosen = {name: value for name, value in sorted(environment.items()) if name.startswith(ENVIRONMENT)}
+    return {name: without_secrets(value) for name, value in chosen.items() if not _SECRET.search(name)}
+
+
+def without_secrets(text: str) -> str:
+    """An argument or a value, with what looks like a password or a key in it masked."""
+    key, equals, value = text.partition("=")
+    if equals and value and _SECRET.search(key):
+        return f"{key}=***"
+    return _IN_URL.sub(r"\1***@", text)
 
 
 def signature(config: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """What one run folder holds, read leniently: a run may be going on, killed, or older than a file."""
 
-import json
 import math
 from collections.abc import Collection
 from contextlib import suppress
@@ -8,15 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from manyheads.runner.option.declared import GROUPS, declared
+from manyheads.runner.run import kinds
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_json, read_text
+from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.old_configs import with_options
 from manyheads.runner.run.run_folder import LOADER, RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.check import may_declare
-from manyheads.runner.trust.packages import Trust, trusted_packages
+from manyheads.runner.trust.own import Trust, trusted_packages
 
 Columns = dict[str, list[float]]
 
@@ -59,8 +59,8 @@ def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
         folder=folder.path,
         options={group: name for group, section in sections.items() if (name := section.pop(OPTION, None))},
         config=flatten(config),
-        result=_mapping(folder.result),
-        provenance=_mapping(folder.provenance),
+        result=kinds.right(_mapping(folder.result), kinds.RESULT),
+        provenance=kinds.right(_mapping(folder.provenance), kinds.PROVENANCE),
         steps=read_columns(folder.steps, steps),
         epochs=read_columns(folder.epochs),
         gpu=read_columns(folder.gpu),
@@ -84,8 +84,8 @@ def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
     Empty cells are NaN. Torn lines, as a killed writer leaves them, are left out.
     """
     try:
-        text = path.read_text(errors="replace")
-    except OSError:
+        text = read_text(path, most=MOST_TABLE_BYTES)
+    except (OSError, ConfigurationError):
         return {}
     first, *lines = text[: text.rfind("\n") + 1].split("\n")
     header, lines = first.strip().split(","), lines[:-1]
@@ -114,16 +114,17 @@ def _numbers(line: list[str], count: int) -> list[float] | None:
 def read_overrides(path: Path) -> list[str] | None:
     """What was typed for a job, by Hydra's account of it; None where Hydra left none."""
     try:
-        content = yaml.load((path / ".hydra" / "overrides.yaml").read_text(), LOADER)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        content = parse_yaml(read_text(path / ".hydra" / "overrides.yaml"), LOADER)
+    except Exception:  # YAML's constructors raise anything
         return None
-    return [str(override) for override in content] if isinstance(content, list) else None
+    return [printable(override) for override in content] if isinstance(content, list) else None
 
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text()
-        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, LOADER)
-    except (OSError, ValueError, yaml.YAMLError):
+        if path.suffix == ".json":
+            return read_json(path)
+        content = parse_yaml(read_text(path), LOADER)
+    except Exception:  # YAML's constructors raise anything
         return {}
     return content if isinstance(content, dict) else {}

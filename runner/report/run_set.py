@@ -92,6 +92,8 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
 def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
     folder = sweep / entry.folder
     is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another run's
+    if not folder.resolve().is_relative_to(sweep):
+        return Job(str(entry.job), Run(folder), entry.state, tuple(entry.overrides), reason="it lies outside the sweep")
     run = load_run(folder, steps=COMPARED) if is_its_own else Run(folder)
     state, reason = entry.state, entry.reason
     if state == "running" and not active:

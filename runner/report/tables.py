@@ -13,8 +13,13 @@ def as_csv(comparison: Comparison) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.name for column in columns])
-    writer.writerows([[column.value(row) for column in columns] for row in comparison.rows])
+    writer.writerows([[_no_formula(column.value(row)) for column in columns] for row in comparison.rows])
     return text.getvalue()
+
+
+def _no_formula(value: object) -> object:
+    """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def as_markdown(comparison: Comparison) -> str:

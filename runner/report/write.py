@@ -79,10 +79,10 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": as_page(comparison, folder)}
         for suffix, text in contents.items():
-            write_whole(folder / f"comparison.{suffix}", text)
+            write_whole(folder.resolve() / f"comparison.{suffix}", text)
         picture = folder / "comparison.png"
         if image := draw(comparison):
-            with whole_file(picture) as file:
+            with whole_file(folder.resolve() / picture.name) as file:
                 file.write(image)
         else:
             picture.unlink(missing_ok=True)

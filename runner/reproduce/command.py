@@ -25,8 +25,8 @@ from manyheads.runner.run.errors import DIFFERS, ConfigurationError
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import refuse_untrusted
-from manyheads.runner.trust.guard import recorded_values, typed_values
-from manyheads.runner.trust.packages import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.door import recorded_values, typed_values
+from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
 
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
 RUN_DIR = "hydra.run.dir="

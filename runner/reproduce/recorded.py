@@ -1,6 +1,5 @@
 """A finished run as it was recorded; whatever makes it no base for a comparison is an error."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.provenance.record import FORMAT
 from manyheads.runner.report.load_run import Columns, read_columns
+from manyheads.runner.run import kinds
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -29,7 +30,7 @@ class Past:
     def code_diff(self) -> bytes:
         """What differed from the commit."""
         path = self.folder.code_diff
-        return unsealed(path.read_bytes()) if path.exists() else b""
+        return unsealed(read_bytes(path, most=MOST_TABLE_BYTES)) if path.exists() else b""
 
 
 def read_past(path: str | Path) -> Past:
@@ -56,6 +57,8 @@ def read_past(path: str | Path) -> Past:
             f"{folder} is not complete: {result.get('status')} after {result.get('steps', 0)} steps. "
             f"Go on with it: {_resume(folder)}"
         )
+    kinds.check(result, kinds.RESULT, folder.result)
+    kinds.check(provenance, kinds.PROVENANCE, folder.provenance)
     _check_unedited(folder, result)
     return Past(folder, config, result, provenance, read_columns(folder.steps), read_columns(folder.epochs))
 
@@ -66,14 +69,11 @@ def _resume(folder: RunFolder) -> str:
 
 def _read_json(path: Path, missing: str) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
+        return read_json(path)
     except FileNotFoundError:
         raise ConfigurationError(missing) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}. Restore it from a copy.") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path} cannot be read: it holds no mapping. Restore it from a copy.")
-    return content
 
 
 def _check_unedited(folder: RunFolder, result: dict[str, Any]) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import FrameType
 
 from manyheads.launchers.signals import handled_by
-from manyheads.runner.provenance.code_state import ROOT, checkout
+from manyheads.runner.provenance.code_state import ROOT, checkout, is_in_history, is_known
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.run.errors import ConfigurationError, Interrupted
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.seal import is_sealed_here
-from manyheads.runner.trust.folders import refuse_untrusted_run
-from manyheads.runner.trust.packages import split_typed
+from manyheads.runner.trust.door import refuse_untrusted_run
+from manyheads.runner.trust.own import is_own_code, split_typed
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,18 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Program]:
     """
     packages = split_typed(overrides)[0]
     refuse_untrusted_run(past.folder, packages)  # the program of then may not ask
-    if past.code_diff and not is_sealed_here(past.folder.code_diff) and past.folder.code_diff.name not in packages:
-        raise ConfigurationError(
-            f"--code: {past.folder.code_diff} is not from here, and would be run. Read it; if you trust it, add "
-            f"trust=[{past.folder.code_diff.name}]."
-        )
-    commit = past.provenance.get("commit")
+    commit, file = past.provenance.get("commit"), past.folder.code_diff
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40,64}", commit):
         raise ConfigurationError(f"--code: {past.folder} was not recorded in a git repository. Leave out --code.")
+    if not is_own_code(past.folder, commit, past.code_diff, past.provenance.get("seal")):
+        if past.code_diff and not is_sealed_here(file) and file.name not in packages:
+            raise ConfigurationError(
+                f"--code: {file} is not from here, and would be run. Read it; if you trust it, add trust=[{file.name}]."
+            )
+        if is_known(commit) and not is_in_history(commit):
+            raise ConfigurationError(
+                f"--code: {past.folder} was not recorded by you, and the commit that it names, {commit}, is not in the "
+                f"history of your own code. Look at it; to trust it: python -m runner trust {past.folder}"
+            )
     with checkout(commit, past.code_diff) as root:
         yield Program(past.folder.config, root)

@@ -63,10 +63,18 @@ def report(error: ConfigurationError | RunFailed) -> None:
         return
     error.reported = True
     if isinstance(error, RunFailed) and error.failure.traceback:
-        print(error.failure.traceback.rstrip(), file=sys.stderr)
+        print(printable(error.failure.traceback.rstrip()), file=sys.stderr)
     complain(str(error))
 
 
 def complain(message: str) -> None:
     """Print an error the way that every command of this project does."""
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {printable(message)}", file=sys.stderr)
+
+
+def printable(value: object) -> str:
+    """A text for the terminal: characters that would steer it, or change how others look, are written out."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)

@@ -3,11 +3,13 @@
 import errno
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from manyheads.runner.run.data_files import open_entry, opened_folder
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -15,26 +17,26 @@ from manyheads.runner.run.errors import ConfigurationError
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays.
 
-    Raises an OSError that names ``path`` when the disk is full, whatever whoever writes makes of that.
+    Raises an OSError that names ``path`` when the disk is full, whatever whoever writes makes of that, and
+    ConfigurationError where the folder is a link.
     """
-    aside = _aside(path)
-    try:
-        with open(aside, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except Exception as error:
-        if full := disk_full(error):
-            raise OSError(full.errno, full.strerror, str(path)) from error
-        raise
-    finally:
-        aside.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)  # the new name survives a power cut too
-    finally:
-        os.close(directory)
+    with opened_folder(path) as folder:
+        aside = _aside(path)
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+        try:
+            with open(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except Exception as error:
+            if full := disk_full(error):
+                raise OSError(full.errno, full.strerror, str(path)) from error
+            raise
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(aside, dir_fd=folder)
+        os.fsync(folder)  # the new name survives a power cut too
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -51,11 +53,11 @@ def disk_full(error: BaseException | None) -> OSError | None:
 
 
 def also_named(path: Path, name: Path) -> None:
-    """Give the file ``path`` a second name, a hard link, in place of whatever had that name."""
-    aside = _aside(name)
-    aside.unlink(missing_ok=True)
-    os.link(path, aside)
-    os.replace(aside, name)
+    """Give the file ``path`` a second name in its folder, a hard link, in place of whatever had that name."""
+    with opened_folder(path) as folder:
+        aside = _aside(name)
+        os.link(path.name, aside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        os.replace(aside, name.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -64,8 +66,8 @@ def remove_leftovers(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.aside")
+def _aside(path: Path) -> str:
+    return f".{path.name}.{secrets.token_hex(8)}.aside"
 
 
 # The lock is the kernel's on the file itself: it ends with its process however that ends, a run folder needs no
@@ -80,7 +82,8 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
     Raises ConfigurationError, which names whose it is, when another process holds it or the file can't be written.
     """
     try:
-        file = open(path, "r+b")  # noqa: SIM115  over NFS an exclusive lock needs a file that is open for writing
+        # Over NFS an exclusive lock needs a file that is open for writing.
+        file = open(path, "r+b", opener=_lock_file)  # noqa: SIM115
     except PermissionError:
         raise ConfigurationError(f"{of} cannot be run: you may not write its {path.name}.") from None
     with file:
@@ -92,15 +95,20 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
     """Hold the lock on a lock file, which is made where there is none; waits while another process holds it."""
-    with open(path, "wb") as file:
+    with open(path, "ab", opener=_lock_file) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file that exists."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_lock_file) as file:
         return not _try_lock(file, fcntl.LOCK_SH)
+
+
+def _lock_file(path: str, flags: int) -> int:
+    """An opener for a file that is not written to, and may have further names, as in a backup of hard links."""
+    return open_entry(Path(path), flags | os.O_NONBLOCK)
 
 
 def _try_lock(file: IO[bytes], kind: int) -> bool:

@@ -9,6 +9,8 @@ import mmap
 import os
 from pathlib import Path
 
+from manyheads.runner.run.data_files import no_link
+
 STARTING, RUNNING, FINISHED, FAILED = range(4)
 _WORD = 8
 _PER_RANK = 3
@@ -18,7 +20,7 @@ class Heartbeat:
     """The parent creates the file; each rank opens it with its own ``rank``."""
 
     def __init__(self, path: Path, *, rank: int = 0):
-        with open(path, "r+b") as file:
+        with open(path, "r+b", opener=no_link) as file:
             self._map = mmap.mmap(file.fileno(), 0)
         self._words = memoryview(self._map).cast("Q")
         self._own = 1 + _PER_RANK * rank
@@ -28,7 +30,8 @@ class Heartbeat:
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        path.write_bytes(bytes(_WORD * (1 + _PER_RANK * ranks)))
+        with open(path, "xb", opener=no_link) as file:
+            file.write(bytes(_WORD * (1 + _PER_RANK * ranks)))
         return cls(path)
 
     def enter(self) -> None:

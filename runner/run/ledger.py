@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.run.data_files import no_link, parse_json, read_text
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import exclusive, is_locked, write_whole
 
 NAME = "ledger.jsonl"
+MOST_BYTES = 2**28  # some hundred thousand jobs
 STATES = ("pending", "running", "completed", "failed", "skipped", "interrupted")
 
 
@@ -32,6 +34,18 @@ class Entry:
     objective: float | None = None
     time: float = field(default_factory=time.time)  # of this line, in seconds since 1970
 
+    def check(self) -> None:
+        """Raises TypeError for values of another kind than they are declared."""
+        if not all(type(each) is int and each >= 0 for each in (self.job, self.repeat, self.split)) or not self.split:
+            raise TypeError("job, repeat and split are whole numbers")
+        texts = [self.folder, self.state, self.signature or "", self.reason or ""]
+        if not isinstance(self.overrides, list) or not all(isinstance(each, str) for each in texts + self.overrides):
+            raise TypeError("folder, state, signature and reason are texts, overrides a list of them")
+        if self.state not in STATES:
+            raise TypeError(f"a state is one of {', '.join(STATES)}")
+        if not all(type(each) in (int, float) for each in (self.objective or 0, self.time)):
+            raise TypeError("objective and time are numbers")
+
     def now(self, state: str, **changes: Any) -> "Entry":
         """The same job in another state."""
         return replace(self, **{"reason": None, "out_of_memory": False, "time": time.time(), **changes, "state": state})
@@ -41,7 +55,7 @@ class Ledger:
     """``<sweep>/ledger.jsonl``: a first line with the sweep's options, then entries; a job's last entry counts."""
 
     def __init__(self, sweep: str | Path):
-        self.sweep = Path(sweep).absolute()
+        self.sweep = Path(sweep).resolve()
         self.path = self.sweep / NAME
 
     def exists(self) -> bool:
@@ -54,7 +68,7 @@ class Ledger:
 
     def write(self, *entries: Entry) -> None:
         """Append lines, durably, after cutting off what a killed writer left of one."""
-        with open(self.path, "r+b") as file:
+        with open(self.path, "r+b", opener=no_link) as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
@@ -75,6 +89,7 @@ class Ledger:
         for line in self._lines()[1:]:
             try:
                 entry = Entry(**{key: value for key, value in line.items() if key in known})
+                entry.check()
             except TypeError as error:
                 raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
             found[entry.job, entry.repeat] = entry
@@ -92,12 +107,12 @@ class Ledger:
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
-            text = self.path.read_text()
+            text = read_text(self.path, most=MOST_BYTES)
         except FileNotFoundError:
             raise ConfigurationError(f"{self.sweep} holds no sweep: {NAME} is not there.") from None
         try:
-            lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        except json.JSONDecodeError as error:
+            lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
         if not lines or not all(isinstance(line, dict) for line in lines):
             raise ConfigurationError(f"{self.path} cannot be read: it holds no sweep.")

@@ -4,12 +4,32 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from importlib.machinery import PathFinder
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
 
 OPTION = "_option_"  # the key that names the class of what an option declares
+
+
+def find_in_working_directory(config: dict[str, Any]) -> None:
+    """Let the classes that a run config names be found in the working directory, behind everything that is installed.
+
+    Only where one of their packages is there and nowhere else: nothing else can be imported from a folder that somebody
+    may have sent.
+    """
+    here = os.getcwd()
+    packages = {name.partition(".")[0] for name in _targets(config)}
+    if any(PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [here]) for each in packages):
+        sys.path.append(here)
+
+
+def _targets(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (name for key in ("_target_", OPTION) if isinstance(name := value.get(key), str))
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _targets(item)
 
 
 def load(name: str) -> Any:

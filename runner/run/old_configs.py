@@ -53,6 +53,7 @@ GONE = (
 # Before there were tasks, each run was of this one, whose loss returned a mean, whatever it was, and had this logger.
 TASK = {
     "_target_": "manyheads.runner.task.classification.rank.Classification",
+    "_option_": "manyheads.runner.task.classification.option.ClassificationOption",
     "name": "classification",
     "reduction": "mean",
 }

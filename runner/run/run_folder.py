@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -12,12 +13,15 @@ from typing import Any
 
 import yaml
 
+from manyheads.runner.run import kinds
+from manyheads.runner.run.data_files import parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
 from manyheads.runner.run.old_configs import renewed
-from manyheads.runner.run.seal import sealed
+from manyheads.runner.run.seal import is_own, sealed
 
+CHECKED = "MANYHEADS_CHECKED"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
 
 
@@ -25,7 +29,8 @@ class RunFolder:
     """Where one run keeps everything; "What a run leaves" in the README says what each file holds."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path).absolute()
+        self.path = Path(path).resolve()
+        self._checked: str | None = None  # digest of the run.yaml that may be read
         self.config = self.path / "run.yaml"
         self.composed = self.path / ".hydra" / "config.yaml"
         self.provenance = self.path / "provenance.json"
@@ -90,13 +95,33 @@ class RunFolder:
         content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode()
         write_whole(self.config, sealed(content, name=self.config.name))
 
-    def read_config(self) -> dict:
-        """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""
+    def config_content(self) -> bytes:
+        """The bytes of run.yaml. Raises ConfigurationError when there is none, or another one than was checked."""
         try:
-            config = yaml.load(self.config.read_text(), Loader=LOADER)
+            content = read_bytes(self.config)
         except (FileNotFoundError, NotADirectoryError):
             raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        digest, _, path = os.environ.get(CHECKED, "").partition(" ")
+        expected = self._checked or (digest if path == str(self.path) else None)
+        if expected not in (None, hashlib.sha256(content).hexdigest()):
+            raise ConfigurationError(f"{self.config} was edited while it was about to be run. Start it again.")
+        return content
+
+    def pin_config(self) -> dict[str, str]:
+        """From now on no other run.yaml than this one is read. Returns the variable by which ranks know of it."""
+        self._checked = hashlib.sha256(self.config_content()).hexdigest()
+        return {CHECKED: f"{self._checked} {self.path}"}
+
+    def is_own(self) -> bool:
+        """Whether the user froze this run, or took it over."""
+        return self.config.exists() and is_own(self.config_content(), name=self.config.name)
+
+    def read_config(self) -> dict:
+        """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""
+        text = self.config_content().decode(errors="replace")
+        try:
+            config = parse_yaml(text, LOADER)
+        except Exception as error:  # YAML's constructors raise anything, RecursionError included
             raise ConfigurationError(f"{self.config} cannot be read: {error}") from None
         if not isinstance(config, dict):
             raise ConfigurationError(f"{self.config} cannot be read: it holds no run config.")
@@ -116,7 +141,7 @@ class RunFolder:
     def read_result(self) -> dict[str, Any] | None:
         """result.json, or None while the run has not ended."""
         try:
-            return json.loads(self.result.read_text())
+            return kinds.check(read_json(self.result), kinds.RESULT, self.result)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -129,7 +154,7 @@ class RunFolder:
         found = []
         for path in self.logs.glob("rank_*.error.json"):
             with suppress(OSError, ValueError):
-                content = json.loads(path.read_text())
+                content = read_json(path)
                 if failure := Failure.from_json(content):
                     written = content.get("time")
                     found.append((written if isinstance(written, (int, float)) else math.inf, failure))

@@ -1,30 +1,35 @@
-"""Seals: how a file says that this user wrote it on this host, in a way that no text in a folder can claim.
+"""What is the user's own: by a seal that his key made, or since he took it over with ``python -m runner trust``.
 
-A sealed file begins with the line ``# sealed <hex>``: HMAC-SHA256 over user, host, the file's name and all the rest,
-with a secret key that never leaves the user's own folder. Whoever edits the file breaks the seal.
+A sealed file begins with the line ``# sealed <hex> <number>``: HMAC-SHA256 over the file's name, a random number and
+all the rest, with a secret key that never leaves the user's own folder. It is valid wherever that key is, such as on
+all machines of a cluster, and wherever the folder is moved to. Whoever edits the file breaks the seal.
 """
 
 import hashlib
 import hmac
+import json
 import os
 import re
+import secrets
 import socket
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.user_folders import user_folder
 
 KEY_BYTES = 32
-_LINE = re.compile(rb"# sealed ([0-9a-f]{64})\n")
+_LINE = re.compile(rb"# sealed ([0-9a-f]{64})(?: ([0-9a-f]{32}))?\n")
 
 
 def sealed(content: bytes, *, name: str) -> bytes:
     """``content`` with its seal, for a file of that name; as it is where there is no key and none can be made."""
-    key = _key() or _new_key()
-    return content if key is None else b"# sealed %s\n%s" % (_seal(key, content, name).encode(), content)
+    number = secrets.token_hex(16)
+    code = _seal(_key() or _new_key(), name, number, content)
+    return content if code is None else f"# sealed {code} {number}\n".encode() + content
 
 
 def unsealed(content: bytes) -> bytes:
@@ -32,22 +37,50 @@ def unsealed(content: bytes) -> bytes:
     return content[match.end() :] if (match := _LINE.match(content)) else content
 
 
+def is_own(content: bytes, *, name: str) -> bool:
+    """Whether this user wrote a file of that name and content, or took it over."""
+    key, match = _key(), _LINE.match(content)
+    if key is not None and match is not None:
+        number, rest = match[2], content[match.end() :]
+        expected = _seal(key, name, number.decode(), rest) if number else _earlier_seal(key, name, rest)
+        if hmac.compare_digest(match[1].decode(), str(expected)):
+            return True
+    return is_taken_over(name, content)
+
+
 def is_sealed_here(path: Path) -> bool:
-    """Whether this user wrote the file on this host, and nobody has edited it since. False where there is none."""
+    """Whether this user wrote the file, and nobody has edited it since, or took it over. False where there is none."""
     try:
-        content = path.read_bytes()
-    except OSError:
+        with open(path, "rb", opener=no_link) as file:
+            return is_own(file.read(), name=path.name)
+    except (OSError, ValueError):
         return False
-    match, key = _LINE.match(content), _key()
-    if match is None or key is None:
-        return False
-    return hmac.compare_digest(match[1].decode(), _seal(key, content[match.end() :], path.name))
 
 
 def seal_file(path: Path) -> None:
     """Seal a file that this process has just written, if it has."""
-    with suppress(FileNotFoundError):
+    if path.exists() and not is_sealed_here(path):
         write_whole(path, sealed(unsealed(path.read_bytes()), name=path.name))
+
+
+def seal_of(*parts: str) -> str | None:
+    """A seal over all of these texts together; None where there is no key and none can be made."""
+    return _seal(_key() or _new_key(), "parts", "", json.dumps(parts).encode())
+
+
+def take_over(name: str, content: bytes) -> None:
+    """From now on this is the user's own. Raises OSError."""
+    folder = _taken()
+    if folder is None:
+        raise OSError("there is no folder for what you trust: set XDG_STATE_HOME")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(folder.resolve() / _digest(name, content), name + "\n")
+
+
+def is_taken_over(name: str, content: bytes) -> bool:
+    """Whether the user said so of exactly this."""
+    folder = _taken()
+    return folder is not None and (folder / _digest(name, content)).is_file()
 
 
 def key_file() -> Path | None:
@@ -56,7 +89,22 @@ def key_file() -> Path | None:
     return None if folder is None else folder / "manyheads" / "key"
 
 
-def _seal(key: bytes, content: bytes, name: str) -> str:
+def _taken() -> Path | None:
+    key = key_file()
+    return None if key is None else key.parent / "trusted"
+
+
+def _digest(name: str, content: bytes) -> str:
+    return hashlib.sha256(name.encode(errors="surrogateescape") + b"\0" + content).hexdigest()
+
+
+def _seal(key: bytes | None, name: str, number: str, content: bytes) -> str | None:
+    about = f"manyheads 2\0{name}\0{number}\0".encode()
+    return None if key is None else hmac.new(key, about + content, hashlib.sha256).hexdigest()
+
+
+def _earlier_seal(key: bytes, name: str, content: bytes) -> str:
+    """As versions before 0.2 made it, for one host only."""
     about = f"{os.getuid()}\0{socket.gethostname()}\0{name}\0".encode()
     return hmac.new(key, about + content, hashlib.sha256).hexdigest()
 

@@ -1,4 +1,7 @@
-"""Classes that a config from anybody may name: models, losses, optimizers, ... of torch, torchvision, this project."""
+"""Classes that a config from anybody may name: this project's options, and a short list that somebody has read.
+
+None of the list opens a file, imports a module by name or calls what it is given. Whoever adds to it reads the class.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -8,20 +11,31 @@ import yaml
 
 from manyheads.runner.config.lookup import CONF, NAMED, options, read_option
 from manyheads.runner.option.declared import GROUPS, declared_class
-from manyheads.runner.run.locate import OPTION, load
+from manyheads.runner.run.locate import OPTION
 
-PACKAGES = ("torch", "torchvision", "manyheads")
-# Where classes of each kind are. Modules elsewhere aren't even imported: some do things when they are.
-PLACES = {
-    "model": ("torch.nn", "torchvision.models", "torchvision.ops", "manyheads.runner.model"),
-    "loss": ("torch.nn", "torchvision.ops"),
-    "optimizer": ("torch.optim", "torch.distributed.optim", "manyheads.runner.optimizer.rank"),
-    "scheduler": ("torch.optim", "manyheads.runner.scheduler.rank"),
-    "data": ("torch.utils.data", "torchvision.datasets", "manyheads.runner.data"),
-    "transforms": ("torchvision.transforms",),
+_LAYERS = (
+    "Linear Flatten Unflatten Identity Dropout Dropout2d Conv1d Conv2d ConvTranspose2d BatchNorm1d BatchNorm2d "
+    "LayerNorm GroupNorm ReLU GELU SiLU LeakyReLU Sigmoid Tanh Softmax MaxPool2d AvgPool2d AdaptiveAvgPool2d"
+)
+READ = {
+    "model": {"torch.nn": _LAYERS},
+    "loss": {
+        "torch.nn": "CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss "
+        "MultiMarginLoss MultiLabelSoftMarginLoss KLDivLoss PoissonNLLLoss"
+    },
+    "optimizer": {"torch.optim": "SGD Adam AdamW Adamax NAdam RAdam RMSprop Adagrad Adadelta ASGD Rprop"},
+    "scheduler": {
+        "torch.optim.lr_scheduler": "StepLR MultiStepLR ExponentialLR ConstantLR LinearLR PolynomialLR "
+        "CosineAnnealingLR CosineAnnealingWarmRestarts OneCycleLR"
+    },
+    "data": {"torchvision.datasets": "FakeData"},
+    "logger": {"manyheads.runner.logger.tensorboard.rank": "TensorBoard"},
+    "transforms": dict.fromkeys(
+        ("torchvision.transforms", "torchvision.transforms.v2"),
+        "RandomHorizontalFlip RandomVerticalFlip RandomCrop CenterCrop RandomResizedCrop Resize Normalize "
+        "ToTensor ColorJitter RandomErasing RandomRotation",
+    ),
 }
-# These unpickle files of the data's folder (torchvision 0.21 to 0.30), or call what they are given.
-EXCEPT = ("torchvision.datasets.lsun", "torch.utils.data.datapipes")
 
 
 @cache
@@ -40,15 +54,17 @@ def is_harmless(group: str | None, target: str) -> bool:
     """Whether any config may have ``target`` in this group; None: somewhere deeper, as any kind of class."""
     if group is not None and target in _of_conf(group):
         return True
-    if any(part.startswith("_") for part in target.split(".")):
-        return False
-    kinds = [group] if group in PLACES else list(PLACES) if group is None else []
-    return any(_is_class(kind, target) for kind in kinds)
+    return any(target in _read(kind) for kind in ([group] if group is not None else READ) if kind in READ)
+
+
+@cache
+def _read(kind: str) -> set[str]:
+    return {f"{module}.{name}" for module, names in READ[kind].items() for name in names.split()}
 
 
 @cache
 def _of_conf(group: str) -> set[str]:
-    """The targets of the project's own options, which need no look at their class."""
+    """The targets of the project's own options."""
     if group == "loss":
         return {yaml.safe_load((Path(CONF) / "config.yaml").read_text())["loss"]["_target_"]}
     if group in NAMED:
@@ -58,26 +74,3 @@ def _of_conf(group: str) -> set[str]:
 
 def _sections(group: str) -> list[dict[str, Any]]:
     return [read_option(group, name) for name in options(group)] if group in GROUPS else []
-
-
-def _is_below(name: str, places: tuple[str, ...]) -> bool:
-    return any(name.startswith(f"{place}.") for place in places)
-
-
-def _is_class(kind: str, target: str) -> bool:
-    """Torch is imported here only, for targets that are no option's."""
-    if not _is_below(target, PLACES[kind]):
-        return False
-    try:
-        found = load(target)
-    except Exception:  # there is no such thing, or it can't be imported here
-        return False
-    if not isinstance(found, type) or found.__module__.partition(".")[0] not in PACKAGES:
-        return False
-    if _is_below(f"{found.__module__}.{found.__name__}", EXCEPT):
-        return False
-    if kind == "transforms":
-        return _is_below(f"{found.__module__}.", PLACES[kind])
-    from manyheads.runner.trust.rank import BASES
-
-    return issubclass(found, BASES[kind])

@@ -13,11 +13,14 @@ from manyheads.runner.config.lookup import NAMED, option_of
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION
-from manyheads.runner.trust import packages
-from manyheads.runner.trust.allowed_classes import PACKAGES, is_harmless, own_declarations, own_steering
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust import own
+from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
+from manyheads.runner.trust.own import Trust
 
 TARGET = "_target_"
+# Of sections that are no option's: files of the user's own, whose weights would land in somebody else's folder.
+STEERING = {"checkpoint": ("load", "resume")}
+PACKAGES = ("torch", "torchvision", "manyheads")
 
 
 def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
@@ -27,10 +30,10 @@ def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
     if "trust" in config:
         raise ConfigurationError(
             "trust: no config can say what is trusted, only the user: trust=[my_package] on the command line, "
-            f"{packages.VARIABLE}, or {_shown_file()}. Remove it from the config."
+            f"{own.VARIABLE}, or {_shown_file()}. Remove it from the config."
         )
     if found := untrusted(config, trust):
-        raise ConfigurationError(complaint(found))
+        raise ConfigurationError(complaint(found, trust))
 
 
 def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
@@ -38,8 +41,8 @@ def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
     found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
     for key, value in steering(config, trust):
         group, _, name = key.partition(".")
-        said = trust.is_own(key, value) or key in trust.packages
-        if not said and value != _own_value(group, name, config[group]):
+        said = value is False or trust.is_own(key, value) or key in trust.packages
+        if not said and (value is True or value != _own_value(group, name, config[group])):
             found.append((key, value))
     return found
 
@@ -50,12 +53,12 @@ def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str,
     Which those are say the project's own options, whatever class the config names, and the class that it names where
     the user trusts it; no other is imported. ``trust``: None for a config of his own.
     """
-    for group in GROUPS:
+    for group in (*GROUPS, *STEERING):
         section = config.get(group)
         if not isinstance(section, dict):
             continue
-        names = set(own_steering(group))
-        if may_declare(group, section.get(OPTION), trust):
+        names = set(STEERING.get(group) or own_steering(group))
+        if group in GROUPS and may_declare(group, section.get(OPTION), trust):
             names |= declared_class(group, section).every("steering")
         yield from ((f"{group}.{key}", section[key]) for key in sorted(names) if section.get(key) is not None)
 
@@ -93,15 +96,16 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         return task
 
 
-def complaint(found: list[tuple[str, Any]]) -> str:
+def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
     listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
-    names = ",".join(name for name in needed if packages.NAME.fullmatch(name))
+    names = ",".join(name for name in needed if own.NAME.fullmatch(name))
     return (
         "this config was not created by you on this machine, and it names code outside the allowed classes, which "
         f"could run anything: {listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the "
-        f"command line, {packages.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
+        f"command line, {own.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
+        f"{trust.how_to_own() if trust else ''}"
     )
 
 
@@ -133,13 +137,13 @@ def _to_trust(key: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A name or value for the terminal, with its control characters written out."""
+    """A name or value for the terminal in one line, with its control characters written out."""
     value = str(value) if isinstance(value, Path) else value
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
 
 
 def _shown_file() -> str:
-    path = packages.file()
+    path = own.file()
     return "~/.config/manyheads.yaml" if path is None else str(path).replace(f"{Path.home()}/", "~/", 1)
 
 

@@ -5,24 +5,23 @@ there by a top-level key, by a package (in its header, or behind an @ in a defau
 Names in defaults lists may not leave the folder either, nor enter hidden ones, which are not read here.
 """
 
-import math
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-import yaml
 from hydra.plugins.config_source import ConfigSource
 from omegaconf._utils import get_yaml_loader  # what Hydra reads with: another reader might see another file
 
+from manyheads.runner.run.data_files import parse_yaml
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust.check import shown
 
 ENTRIES = 10_000  # files and folders in a folder of configs
 BYTES = 500_000  # of YAML in it, a few seconds to read
 CHARACTERS = 50_000  # in a file: a run config has 4,000
-NODES = 10_000  # in a file, with every alias written out
+_RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be put together from other keys
 HEADER = 512  # characters in which Hydra looks for @package
 
 _NAME = r"\w[\w.=+,-]*"
@@ -46,7 +45,8 @@ def read_config_file(path: Path) -> ConfigFile:
             text = file.read(CHARACTERS + 1)
             if len(text) > CHARACTERS:
                 raise ValueError(f"it has more than {CHARACTERS} characters")
-            return ConfigFile(_construct(text), ConfigSource._get_header_dict(text[:HEADER])["package"])
+            package = ConfigSource._get_header_dict(text[:HEADER])["package"]
+            return ConfigFile(parse_yaml(text, get_yaml_loader()), package)
         except Exception as error:  # YAML's constructors raise anything, RecursionError included
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ConfigurationError(f"a config cannot be read: {shown(path)}: {reason}.") from None
@@ -61,18 +61,42 @@ def refuse_hydra_files(folder: Path) -> None:
         raise ConfigurationError(f"{shown(error.filename)} cannot be read: {error.strerror}.") from None
 
 
-def refuse_hydra_keys(path: Path, content: Any) -> None:
-    """Raises ConfigurationError if the content of a file has Hydra's section among its keys."""
+def refuse_content(path: Path, content: Any) -> None:
+    """Raises ConfigurationError if a file has Hydra's section among its keys, or a value that is more than it says."""
     if content is not None and not isinstance(content, dict):
         raise ConfigurationError(f"{shown(path)} is no config: it holds no mapping.")
     for key in content or {}:
         if _leads_to_hydra(key):
             _refuse(path, key)
+    for value in _values(content):
+        if isinstance(value, int) and abs(value) >= 2**64:
+            raise ConfigurationError(f"{shown(path)} holds a number of more than 64 bits. Remove it.")
+        if isinstance(value, str) and not value.replace("\n", "").replace("\t", "").isprintable():
+            raise ConfigurationError(f"{shown(path)}: {shown(value)} has control characters. Remove them.")
+        if isinstance(value, str) and _RESOLVER.search(value):
+            raise ConfigurationError(
+                f"{shown(path)}: {shown(value)}: a config that you did not create on this machine cannot ask for "
+                "environment variables, or call any other resolver. Allowed: references to other keys, as ${seed}. "
+                "Type the value on the command line."
+            )
+
+
+def _values(content: Any) -> Iterator[Any]:
+    """Every key and every value, at whatever depth."""
+    if isinstance(content, dict):
+        for key, item in content.items():
+            yield key
+            yield from _values(item)
+    elif isinstance(content, (list, tuple, set)):
+        for item in content:
+            yield from _values(item)
+    else:
+        yield content
 
 
 def _refuse_hydra_file(path: Path) -> None:
     content, package = read_config_file(path)
-    refuse_hydra_keys(path, content)
+    refuse_content(path, content)
     if _leads_to_hydra(package):
         _refuse(path, f"@package {package}")
     entries = (content or {}).get("defaults", [])
@@ -144,27 +168,3 @@ def _refuse_link(path: Path, root: Path) -> None:
 def _raise(error: OSError) -> None:
     """A folder that can't be listed may still be entered."""
     raise error
-
-
-def _construct(text: str) -> Any:
-    """What YAML makes of the text. Raises ValueError for aliases that make more of it than anybody writes."""
-    loader = get_yaml_loader()(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        if _nodes(node, {}) > NODES:
-            raise ValueError(f"with its aliases written out it has more than {NODES} values")
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
-    """How many there are from this one down, each alias counted as what it stands for."""
-    if id(node) not in counted:
-        counted[id(node)] = math.inf  # if it is found again below itself
-        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
-        inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
-        counted[id(node)] = 1 + sum(_nodes(each, counted) for each in inner)
-    return counted[id(node)]

@@ -14,7 +14,7 @@ from manyheads.runner.config.origin import Origin, settle
 from manyheads.runner.config.saved import NAME
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.seal import sealed
-from manyheads.runner.trust.packages import Trust
+from manyheads.runner.trust.own import Trust
 from tests.in_process import config
 
 SECTION = {"hydra": {"callbacks": {"evil": {"_target_": "os.mkdir"}}}}

@@ -234,7 +234,7 @@ def test_torchruns_command_line(job, tmp_path):
     command = torchrun.command(job(3), "/scratch")
     assert (follows(command, "--nproc-per-node"), follows(command, "--log-dir")) == (["3"], ["/scratch"])
     assert command[-3:] == ["-m", "manyheads.runner.loop.main", str(tmp_path / "run")]
-    assert "--standalone" in command
+    assert follows(command, "--rdzv-conf") == ["store_type=file"]
 
 
 def test_torchrun_gets_what_every_rank_gets(started, monkeypatch):

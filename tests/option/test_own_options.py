@@ -23,6 +23,7 @@ OPTIONS = {  # by group, the option and what the doctor says of it
     "launcher": ("greeting", "says nothing"),
     "data": ("squares", ""),
     "model": ("net", ""),
+    "task": ("shades", ""),
 }
 
 
@@ -61,7 +62,8 @@ def sweep(_package) -> tuple[Done, Path]:
 @pytest.mark.slow
 def test_help_lists_them():
     shown = run("--help").out
-    for group, (option, _) in {**OPTIONS, "experiment": ("mine", "")}.items():
+    named = {"experiment": ("mine", ""), "logger": ("notes", ""), "metrics": ("brightest", "")}
+    for group, (option, _) in {**OPTIONS, **named}.items():
         (line,) = [line for line in shown.splitlines() if line.startswith(f"{group}: ")]
         assert option in line.replace(",", "").split()
 
@@ -136,6 +138,11 @@ def test_a_search_path_leads_to_them_too(run_here):
         (["parallel.factor=0"], "parallel.factor=0 is not allowed. Allowed: a number above 0."),
         (["data.samples=7"], "data.samples=7 is not allowed. Allowed: a whole number from 8."),
         (["data.samples=8", "data.batch_size=16"], "data.samples=8 is less than a batch."),
+        (["task.steepness=0"], "task.steepness=0 is not allowed. Allowed: a number above 0."),
+        (
+            ["checkpoint.monitor=val_acc1"],
+            "val_acc1 is not measured. Allowed: auto, val_loss, val_distance",
+        ),
         (["trainer.compile=default"], "parallel=averaging has never been compiled."),
         (["model.feature=3"], "Did you mean model.features?"),
         (["precision=exactt"], "precision=exactt: there is no such option. Did you mean exact?"),
@@ -159,7 +166,14 @@ def test_they_run_and_are_compared(sweep):
     assert results[1]["world_size"] == 2
     losses = [result["metrics"]["train_loss"] for result in results]
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+    distances = [result["metrics"]["val_distance"] for result in results]
+    assert distances[0] == pytest.approx(distances[1], rel=1e-9)
+    assert [result["objective"] for result in results] == distances
+    for number, distance in zip("01", distances, strict=True):
+        assert (path / number / "notes.txt").read_text() == f"1: {distance:.6f} 0.25\n"
+        assert list((path / number / "tensorboard").iterdir())
     page = (path / "comparison.html").read_text()
+    assert "Validation mean distance against seconds of training" in page
     assert "#123456" in page
     assert "#56646e" in page
     assert "more than rounding can be" not in page

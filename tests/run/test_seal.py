@@ -1,3 +1,5 @@
+import hashlib
+import hmac
 import multiprocessing
 import os
 import shutil
@@ -74,10 +76,32 @@ def test_there_is_no_seal_where_there_is_no_file(tmp_path):
     assert not is_sealed_here(tmp_path)
 
 
-def test_another_users_or_hosts_seal_does_not_count(file, monkeypatch, tmp_path):
-    with monkeypatch.context() as patch:
-        patch.setattr(socket, "gethostname", lambda: "elsewhere")
-        assert not is_sealed_here(file)
+def test_it_counts_on_every_machine_that_has_the_key(file, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    assert is_sealed_here(file)
+
+
+def test_a_seal_of_earlier_versions_counts_on_its_own_host(file, monkeypatch):
+    about = f"{os.getuid()}\0{socket.gethostname()}\0run.yaml\0".encode()
+    code = hmac.new(key_file().read_bytes(), about + b"seed: 1\n", hashlib.sha256).hexdigest()
+    file.write_bytes(f"# sealed {code}\nseed: 1\n".encode())
+    assert is_sealed_here(file)
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    assert not is_sealed_here(file)
+
+
+def test_what_was_taken_over_is_the_users_own_until_it_is_edited(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("seed: 2\n")
+    assert not is_sealed_here(path)
+    seal.take_over("run.yaml", b"seed: 2\n")
+    assert is_sealed_here(path)
+    path.write_text("seed: 3\n")
+    assert not is_sealed_here(path)
+    assert not seal.is_taken_over("code.diff", b"seed: 2\n")
+
+
+def test_another_users_seal_does_not_count(file, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(os, "getuid", lambda: 12345)
         assert not is_sealed_here(file)
@@ -123,14 +147,14 @@ def test_a_relative_place_is_none(monkeypatch, tmp_path):
 
 def seal_one(folder):
     os.environ["XDG_STATE_HOME"] = str(folder)
-    return sealed(b"a", name="x")
+    return seal.seal_of("a")
 
 
 def test_of_many_processes_one_makes_the_key(tmp_path):
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         seals = pool.map(seal_one, [tmp_path / "many"] * 24, chunksize=1)
     assert len(set(seals)) == 1
-    assert seals[0] != b"a"
+    assert seals[0] is not None
 
 
 def test_a_frozen_config_is_sealed(tmp_path):

@@ -9,81 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.__main__ import main
 from manyheads.runner.config.lookup import CONF, SECTIONS
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
-from tests import in_process
-from tests.conftest import FAST, RUN, Done, execute
-
-OWN = """
-import pathlib, torch
-pathlib.Path("imported").touch()
-class Net(torch.nn.Sequential):
-    def __init__(self, num_classes, width=4):
-        super().__init__(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, width), torch.nn.Linear(width, num_classes))
-def make(*_, **__):
-    pathlib.Path("called").touch()
-"""
-CUSTOM = (*(o for o in FAST if "width" not in o), "model=custom", "model._target_=my_package.Net")
-REFUSED = "this config was not created by you on this machine"
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The user's working directory, with a package of his own; whoever imports that leaves a mark."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    (tmp_path / "my_package.py").write_text(OWN)
-    (tmp_path / "hydra_would_import.py").write_text(OWN)
-    return tmp_path
-
-
-@pytest.fixture
-def config():
-    """A run config, to be changed."""
-    return in_process.config(*FAST)
-
-
-@pytest.fixture
-def resume(here):
-    return lambda *arguments: execute(sys.executable, "-m", "manyheads.runner", "resume", *arguments, cwd=here)
-
-
-@pytest.fixture
-def resume_here(here, monkeypatch, capfd):
-    """``resume`` without a process of its own: for what is refused before anything starts."""
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.chdir(here)
-        monkeypatch.setattr(sys, "argv", ["runner", "resume", *arguments])
-        capfd.readouterr()
-        return Done(main(), *capfd.readouterr())
-
-    return run
-
-
-def given(folder: Path, config: dict, *, name: str = "run.yaml") -> Path:
-    """Somebody's folder with this config in it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(yaml.safe_dump(config))
-    return folder
-
-
-def snapshot(folder: Path) -> dict:
-    return {str(path): path.lstat().st_mtime_ns for path in [folder, *folder.rglob("*")]}
-
-
-def assert_refused(done, here: Path, *parts: str) -> None:
-    assert done.code == 2, done.out + done.err
-    assert "Traceback" not in done.err
-    assert done.err.startswith("error: ")
-    for part in parts:
-        assert part in done.err
-    assert not {"imported", "called", "mark", "outputs"} & set(os.listdir(here))
-
+from tests.conftest import FAST, RUN, execute
+from tests.trust.foreign import CUSTOM, OWN, REFUSED, assert_refused, given, snapshot
 
 TARGETS = {
     "torch.hub.load": {"repo_or_dir": "x", "model": "y"},

@@ -100,7 +100,7 @@ def _write(file: Path, key: bytes, listing: Listing) -> None:
     parts = [listing.counts.tobytes(), listing.ends.tobytes(), listing.names]
     header = HEADER.pack(key, _checksum(parts), len(listing.counts), len(listing.ends), len(listing.names))
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with whole_file(file) as target:
+    with whole_file(file.parent.resolve() / file.name) as target:
         target.writelines([header, *parts])
 
 

@@ -35,6 +35,8 @@ KNOWN = {
 class TorchvisionDataOption(DataOption):
     """Files that are there, or may be downloaded."""
 
+    steering = ("download",)
+
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
         name, root = self.section["name"], Path(self.section["root"])

@@ -30,5 +30,5 @@ def read(files: TorchvisionFiles) -> ImageArrays:
 def _download(kind: Any, files: TorchvisionFiles) -> None:
     """One rank of this machine downloads, the others wait for it at the lock."""
     files.root.mkdir(parents=True, exist_ok=True)
-    with in_turn(files.root / f".{kind.__name__}.lock"):
+    with in_turn(files.root.resolve() / f".{kind.__name__}.lock"):
         kind(files.root, download=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from manyheads.runner.logger.base import Logger
 from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
@@ -96,8 +97,8 @@ class Table:
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
         self._columns = columns
-        self._file = open(path, "a", newline="")  # noqa: SIM115
-        self._file.truncate(size)
+        self._file = open(path, "a", newline="", opener=no_link)  # noqa: SIM115
+        self._file.truncate(min(size, self._file.seek(0, io.SEEK_END)))
         self._writer = csv.writer(self._file, lineterminator="\n")
         if size == 0:
             self._writer.writerow(columns)

@@ -17,6 +17,7 @@ import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
 from manyheads.runner.logger.base import LoggedRun, Logger
+from manyheads.runner.run.data_files import no_link
 
 FOLDER = "tensorboard"
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
@@ -52,7 +53,7 @@ class Board:
     def __init__(self, folder: Path, *, purge_step: int):
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time()):010}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
-        self._file = open(folder / name, "xb")  # noqa: SIM115
+        self._file = open(folder / name, "xb", opener=no_link)  # noqa: SIM115
         self._waiting: list[tuple[float, dict[str, float], int]] = []
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
         start = SessionLog(status=SessionLog.START)

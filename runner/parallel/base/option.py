@@ -7,6 +7,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.base import Option
 from manyheads.runner.option.rules import choice, number
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.layout import ranks
 
 
 class ParallelOption(Option):
@@ -50,6 +51,10 @@ class ParallelOption(Option):
     def gpus_used(self, config: dict[str, Any]) -> int:
         """How many of this machine's GPUs a completed run config makes use of: the first ones. With GPUs only."""
         return config["launcher"]["nproc_per_node"]
+
+    def data_shares(self, config: dict[str, Any]) -> int:
+        """Into how many shares a batch is cut: fewer than there are ranks where some work on one together."""
+        return ranks(config)
 
     def devices(self, *, ranks: int | None, gpus: int) -> int | None:
         """How many devices worked in a run that is over. ``gpus``: those that it saw, 0 for a run on CPUs."""

@@ -53,7 +53,7 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
     check_tools(features)
     folder = cache_folder() / features.key
     folder.mkdir(parents=True, exist_ok=True)
-    with in_turn(folder / "lock"):  # whoever comes second finds the wheel
+    with in_turn(folder.resolve() / "lock"):  # whoever comes second finds the wheel
         wheel = next(folder.glob("*.whl"), None)
         if wheel is None or rebuild:
             console.print(f"builds Horovod {VERSION} against torch {metadata.version('torch')}; takes 2 to 10 minutes")
@@ -89,7 +89,7 @@ def build(features: Features, folder: Path, progress: Callable[[list[str], dict[
         command += ["--no-binary", "horovod", "--wheel-dir", str(wheels), f"horovod=={VERSION}"]
         progress(command, {**os.environ, **environment(features, tools, toolchain)}, folder / "build.log")
         built = next(wheels.glob("*.whl"))
-        write_whole(folder / built.name, built.read_bytes())
+        write_whole(folder.resolve() / built.name, built.read_bytes())
     return folder / built.name
 
 

@@ -18,6 +18,8 @@ from tests.launchers.conftest import freeze
 
 SPY = ("parallel=ddp", "model=custom", "model._target_=spy.Spy", "trainer.max_steps=2", "trainer.evaluate_every=0")
 
+OF_THE_RUN = ("MANYHEADS_INIT_METHOD", "MANYHEADS_CHECKED")
+
 
 @pytest.fixture(autouse=True)
 def _no_server_before_and_after():
@@ -40,7 +42,7 @@ def run(path: Path, *overrides: str) -> dict[str, Any]:
 
 def without_places(found: dict[str, Any]) -> dict[str, Any]:
     """Without what differs between any two runs: where ranks meet, and numbers in the names of pipes."""
-    environment = {name: value for name, value in found["environment"].items() if name != "MANYHEADS_INIT_METHOD"}
+    environment = {name: value for name, value in found["environment"].items() if name not in OF_THE_RUN}
     files = [name.partition(":[")[0] for name in found["files"] if not name.startswith("/proc/")]
     return {**found, "environment": environment, "files": files}
 

@@ -8,6 +8,7 @@ from manyheads.runner.option.rules import number, whole
 from manyheads.runner.parallel.base.option import ParallelOption
 from manyheads.runner.precision.base.option import PrecisionOption
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.task.option import TaskOption
 
 
 class AveragingOption(ParallelOption):
@@ -29,6 +30,11 @@ class ExactOption(PrecisionOption):
 
     def note(self) -> str:
         return "every digit counts"
+
+
+class ShadesOption(TaskOption):
+    rules: ClassVar = {"steepness": number(above=0)}
+    measures = ("loss", "distance")
 
 
 class SquaresOption(DataOption):

@@ -1,7 +1,11 @@
-"""What the user trusts: packages by name, and what he typed or recorded himself."""
+"""What is the user's own, and whom he trusts: packages by name, what he typed or recorded, what he took over."""
 
+import hashlib
+import hmac
+import json
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +13,13 @@ from typing import Any
 
 import yaml
 
+from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import is_taken_over, seal_of, take_over
 from manyheads.runner.run.user_folders import user_folder
 
+_PROJECT, _CODE = "project", "code"
 VARIABLE = "MANYHEADS_TRUST"
 FILE = "manyheads.yaml"
 _TYPED = re.compile(r"\+{0,2}trust=(.*)", re.DOTALL)
@@ -21,14 +29,24 @@ _ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
 
 @dataclass(frozen=True)
 class Trust:
-    """``packages``: dotted names, each for all that is below it too; ``own``: keys with values that are the user's."""
+    """``packages``: dotted names, each for all that is below it too; ``own``: keys with values that are the user's.
+
+    ``place``: the foreign folder that the config is from, where there is one.
+    """
 
     packages: tuple[str, ...] = ()
     own: tuple[tuple[str, Any], ...] = ()
+    place: Path | None = None
 
     def covers(self, name: str) -> bool:
         """my_package covers my_package and my_package.x, not my_package_2."""
         return any(name == package or name.startswith(f"{package}.") for package in self.packages)
+
+    def how_to_own(self) -> str:
+        """The command by which the user takes it over, as the end of an error."""
+        if self.place is None:
+            return ""
+        return f" If it is your own, say so once: python -m runner trust {shlex.quote(str(self.place))}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own
@@ -85,3 +103,51 @@ def names(text: str, *, said: str) -> list[str]:
     if not all(map(NAME.fullmatch, found)):
         raise ConfigurationError(f"{said} names no package. {_ALLOWED}, with commas between them.")
     return found
+
+
+def own_project(folder: Path) -> Path:
+    """The folder of configs that trusting ``folder`` is about: its conf/, else itself."""
+    conf = folder / "conf"
+    return (conf if conf.is_dir() else folder).resolve()
+
+
+def trust_project(folder: Path) -> None:
+    """From now on these configs, and those in folders below, are the user's own. Raises OSError."""
+    take_over(_PROJECT, _name(own_project(folder)))
+
+
+def is_own_project(folder: Path) -> bool:
+    """Whether the user has said so of this folder, or of one that it lies in."""
+    path = folder.resolve()
+    return any(is_taken_over(_PROJECT, _name(each)) for each in (path, *path.parents))
+
+
+def trust_run(folder: RunFolder, commit: object, diff: bytes) -> None:
+    """From now on this run's config, and the code that it was recorded with, are the user's own. Raises OSError."""
+    for path in (folder.config, folder.composed):
+        if path.exists():
+            take_over(path.name, read_bytes(path))
+    take_over(_CODE, json.dumps(_about(folder, commit, diff)).encode())
+
+
+def code_seal(folder: RunFolder, commit: object, diff: bytes) -> str | None:
+    """By what a run's record shows that commit and changes are those it was started from."""
+    return seal_of(_CODE, *_about(folder, commit, diff))
+
+
+def is_own_code(folder: RunFolder, commit: object, diff: bytes, seal: object) -> bool:
+    """Whether the user recorded this code with this run, or took it over. ``seal``: the record's."""
+    expected = code_seal(folder, commit, diff)
+    if expected is not None and isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode()):
+        return True
+    return is_taken_over(_CODE, json.dumps(_about(folder, commit, diff)).encode())
+
+
+def _about(folder: RunFolder, commit: object, diff: bytes) -> tuple[str, str, str]:
+    """The run.yaml is part of it, so that the code of one run is none of another."""
+    config = folder.config_content() if folder.config.exists() else b""
+    return (hashlib.sha256(config).hexdigest(), str(commit), hashlib.sha256(diff).hexdigest())
+
+
+def _name(folder: Path) -> bytes:
+    return str(folder).encode(errors="surrogateescape")

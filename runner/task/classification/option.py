@@ -1,0 +1,13 @@
+"""What task=classification declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.option.rules import choice
+from manyheads.runner.task.option import TaskOption
+
+
+class ClassificationOption(TaskOption):
+    """Losses of (logits, class numbers), and accuracies."""
+
+    rules: ClassVar = {"reduction": choice("auto", "mean", "sum")}
+    measures = ("loss", "acc1", "acc5")

@@ -1,0 +1,170 @@
+"""The one door for what others have made: what is behind it is the user's own, or has passed these rules.
+
+| what comes in                                  | what it may be                                                    |
+| ---------------------------------------------- | ----------------------------------------------------------------- |
+| folder of configs (--config-path, -dir, ...)   | plain values: nothing of Hydra's own, no resolver (config_files)  |
+| config, as composed and as resolved            | classes of the list, no steering keys (check, allowed_classes)    |
+| run folder, sweep                              | no link out of it; its config like any other                      |
+| jobs that a ledger names                       | folders inside the sweep                                          |
+| commit and changes of a run (reproduce --code) | sealed with the run, or in the history of one's own code (own)    |
+| tables, logs, results, checkpoints             | data: no link followed, bounded, shown printable (run/data_files) |
+
+The user's own is (own, run/seal): what his key has sealed, what he took over with ``python -m runner trust``, what he
+types. A config can't say it. Whatever is refused is refused before anything of it is imported, resolved or written.
+docs/security.md says against whom.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
+from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.schema import check
+from manyheads.runner.run.data_files import refuse_links
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import is_sealed_here
+from manyheads.runner.trust.check import complaint, own_values, plain, refuse_untrusted
+from manyheads.runner.trust.config_files import read_config_file, refuse_content, refuse_hydra_files
+from manyheads.runner.trust.own import Trust, is_own_project, trusted_packages
+
+
+def trust_for(line: CommandLine, packages: Iterable[str], saved: dict[str, Any] | None) -> Trust | None:
+    """What the user trusts of the configs that ``line`` names; None where all of them are the project's own.
+
+    packages: those that he typed; saved: the primary config if it is a whole run's, for which no other file of its
+    folder is read. Raises ConfigurationError for files that reach Hydra's own section, and for untrusted packages.
+    """
+    foreign = [source for source in line.sources() if not _is_own(source.folder)]
+    _refuse_ways_out(line, saved=saved is not None, foreign=bool(foreign))
+    if not foreign:
+        return None
+    own = (*typed_values(line.overrides), *recorded_values(line.primary))
+    trust = Trust(trusted_packages(packages), own, foreign[0].folder)
+    for source in foreign:
+        try:
+            _refuse_source(source, line, trust, saved)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}{replace(trust, place=source.folder).how_to_own()}") from None
+    return trust
+
+
+def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: dict[str, Any] | None) -> None:
+    if source.folder is None:
+        _refuse_package(source, trust)
+    elif saved is None or source.named_by != "--config-path":
+        refuse_hydra_files(source.folder)
+    elif not is_sealed_here(line.primary):
+        refuse_content(line.primary, saved)
+
+
+def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
+    """Raises ConfigurationError for names that lead past the look at the folders of configs."""
+    if not saved and _leads_out(line.config_name):
+        raise ConfigurationError(
+            f"--config-name={line.config_name} is not allowed. Allowed: the name of a config. Name its folder with "
+            "--config-path."
+        )
+    folders = [CONF, *(source.folder for source in line.sources() if source.folder)]
+    for override in parsed(each for each in line.overrides if "/" in each or "@" in each):
+        group = override.key_or_group
+        if foreign and "hydra" in (override.package or "").split("."):
+            raise ConfigurationError(
+                f"{override.input_line} is not allowed with configs that you did not create on this machine: it puts "
+                "one of them into Hydra's own section. Type the single keys, as hydra.<key>=<value>."
+            )
+        names = [name for value in choices(override) for name in (value if isinstance(value, list) else [value])]
+        is_group = "/" in group or any((folder / group).is_dir() for folder in folders)
+        if is_group and any(isinstance(name, str) and _leads_out(name) for name in (group, *names)):
+            raise ConfigurationError(
+                f"{override.input_line} is not allowed. Allowed: names of options in the group's own folder. Name "
+                "another folder with --config-dir."
+            )
+
+
+def recorded_values(path: Path) -> Iterator[tuple[str, Any]]:
+    """What a file names that the user himself has recorded on this host; nothing of any other."""
+    if is_sealed_here(path):
+        content = yaml.safe_load(path.read_bytes())
+        with suppress(OmegaConfBaseException):  # then its plain values alone are the user's
+            content = OmegaConf.to_container(OmegaConf.create(content), resolve=True)
+        yield from own_values(content)
+
+
+def typed_values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Each key with each value that the user typed for it; of a mapping also all that is in it."""
+    for override in parsed(overrides):
+        for choice in choices(override):
+            yield from _inner(override.key_or_group, choice)
+
+
+def _inner(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    yield key, value
+    for name, item in value.items() if isinstance(value, dict) else ():
+        yield from _inner(f"{key}.{name}", item)
+
+
+def _is_own(folder: Path | None) -> bool:
+    return folder is not None and (folder.resolve().is_relative_to(CONF) or is_own_project(folder))
+
+
+def _leads_out(name: str) -> bool:
+    """Whether a part of it is hidden, the parent, or the root."""
+    return any(not part or part.startswith(".") for part in name.split("/"))
+
+
+def _refuse_package(source: Source, trust: Trust) -> None:
+    """Looking for configs in a package imports it."""
+    scheme, _, path = source.place.partition("://")
+    package = path.strip("/").split("/")[0]
+    if scheme != "pkg" or not trust.covers(package):
+        raise ConfigurationError(complaint([(source.named_by, package or source.place)], replace(trust, place=None)))
+
+
+def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
+    """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: typed ones."""
+    refuse_links(folder.path)
+    if folder.config.exists():
+        folder.pin_config()
+    if folder.config.exists() and not folder.is_own():
+        _refuse_config(folder, Trust(trusted_packages(packages), place=folder.path))
+
+
+def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequence[str] = ()) -> None:
+    """The same for the jobs of a sweep, in folders that its ledger names: all of them, before the first one starts."""
+    refuse_links(sweep)
+    for job in (RunFolder(sweep / folder) for folder in folders):
+        if not job.path.is_relative_to(sweep.resolve()):
+            raise ConfigurationError(
+                f"the ledger of {sweep} names a job outside of it: {job.path}. Resume that one by itself."
+            )
+        if (trust := trust_in_job(job, sweep, packages)) is not None:
+            _refuse_config(job, trust)
+
+
+def trust_in_job(job: RunFolder, sweep: Path, packages: Sequence[str] = ()) -> Trust | None:
+    """What the user trusts of a job's config, as it is frozen or else composed; None: it is his own."""
+    if job.is_own() or (not job.config.exists() and is_sealed_here(job.composed)):
+        return None
+    return Trust(trusted_packages(packages), place=sweep)
+
+
+def _refuse_config(folder: RunFolder, trust: Trust) -> None:
+    """Ranks read run.yaml as it is; without one, a run will be frozen from what Hydra composed."""
+    if folder.config.exists():
+        config = folder.read_config()
+        refuse_content(folder.config, config)
+        refuse_untrusted(config, trust)
+        check(OmegaConf.create(config))  # going on with a run does not look at its values again
+    elif folder.composed.exists():
+        composed = read_config_file(folder.composed).content
+        refuse_content(folder.composed, composed)
+        if isinstance(composed, dict):  # before it is completed, which imports what options declare
+            refuse_untrusted(plain(OmegaConf.create(composed)), trust)  # freezing it looks at it again

@@ -1,0 +1,204 @@
+"""A config that somebody sent: by --config-path, by --config-dir, on the search path."""
+
+import os
+import shutil
+import time
+
+import pytest
+import yaml
+
+from manyheads.runner.config.lookup import CONF
+from tests.conftest import FAST
+from tests.trust.foreign import assert_refused, given
+
+SEEN = "WANDB_API_KEY_OF_THIS_TEST"
+
+# What a run config may not say, and what the error shows of it.
+WHOLE = {
+    "an environment variable": ({"seed": f"${{oc.env:{SEEN}}}"}, "cannot ask for environment variables"),
+    "one in a list": ({"loss": {"_target_": "torch.nn.CrossEntropyLoss", "x": [f"${{oc.env:{SEEN}}}"]}}, "cannot ask"),
+    "one with a default": ({"seed": f"${{oc.env:{SEEN},7}}"}, "cannot ask"),
+    "one whose name is put together": ({"seed": "${oc.${trainer.device}:HOME}"}, "cannot ask"),
+    "text that is parsed again": ({"seed": "${oc.decode:'[1]'}"}, "cannot ask"),
+    "another resolver": ({"seed": "${oc.create:{a:1}}"}, "cannot ask"),
+    "a variable in a key": ({"loss": {"_target_": "torch.nn.MSELoss", f"${{oc.env:{SEEN}}}": 1}}, "cannot ask"),
+    "an escape sequence": ({"seed": "\x1b]0;owned\x07"}, "control characters"),
+    "one in a key": ({"\x1b[2J": 1}, "control characters"),
+    "text that runs backwards": ({"seed": "\u202etxt.evil"}, "control characters"),
+    "a number of 5,000 digits": ({"seed": 10**4000}, "more than 64 bits"),
+    "a download": ({"data": {"_target_": "manyheads.runner.data.torchvision.option.TorchvisionData", "name": "mnist",
+                             "download": True, "root": "x"}}, "data.download=true"),
+    "weights from elsewhere": ({"model": {"name": "resnet18", "pretrained": "DEFAULT",
+                                          "_target_": "manyheads.runner.model.torchvision.rank.torchvision_model"}},
+                               "model.pretrained=DEFAULT"),
+    "a class that unpacks zips": ({"data": {"_target_": "torchvision.datasets.Cityscapes", "name": "custom",
+                                            "root": "x"}}, "data._target_=torchvision.datasets.Cityscapes"),
+    "a class that unpacks a tar": ({"data": {"_target_": "torchvision.datasets.FGVCAircraft", "name": "custom",
+                                             "root": "x"}}, "torchvision.datasets.FGVCAircraft"),
+    "a class that loads pickles": ({"data": {"_target_": "torchvision.datasets.ImageNet", "name": "x"}}, "ImageNet"),
+    "one of them deeper": ({"loss": {"_target_": "torch.nn.CrossEntropyLoss", "weight": {
+        "_target_": "torchvision.datasets.Cityscapes", "root": "x"}}}, "loss.weight._target_"),
+    "a file of the user's own": ({"checkpoint": {"load": "/home/me/mine.pt"}}, "checkpoint.load=/home/me/mine.pt"),
+    "another one": ({"checkpoint": {"resume": "/home/me/mine.pt"}}, "checkpoint.resume=/home/me/mine.pt"),
+    "a class that declares an option": ({"scheduler": {"name": "constant", "_option_": "my_package.Net",
+        "_target_": "manyheads.runner.scheduler.rank.Constant"}}, "scheduler._option_=my_package.Net"),
+    "one of another group": ({"scheduler": {"name": "constant", "_option_": "manyheads.launchers.base.Launcher",
+        "_target_": "manyheads.runner.scheduler.rank.Constant"}}, "scheduler._option_="),
+    "what is trusted": ({"trust": ["os"]}, "no config can say what is trusted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["--config-path", "resume"])
+@pytest.mark.parametrize("attack", WHOLE)
+def test_a_run_config(run_here, resume_here, here, config, monkeypatch, attack, way):
+    monkeypatch.setenv(SEEN, "12345")
+    change, message = WHOLE[attack]
+    given(here / "theirs", config | change)
+    saved = ("--config-path", str(here / "theirs"), "--config-name", "run")
+    done = resume_here("theirs") if way == "resume" else run_here(*saved)
+    assert_refused(done, here, message)
+    assert "12345" not in done.err
+    assert "\x1b" not in done.err
+    assert not (here / "theirs" / "result.json").exists()
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+TEXTS = {
+    "an alias bomb": BOMB,
+    "one of mappings": "a0: &a0 {x: 1}\n"
+    + "".join(f"a{i}: &a{i} {{b: *a{i - 1}, c: *a{i - 1}}}\n" for i in range(1, 60)),
+    "an alias of itself": "a: &a [*a]",
+    "nested lists": "a: " + "[" * 20000,
+    "a key twice": "seed: 1\nseed: 2\n",
+    "a Python object": "seed: !!python/object/apply:os.system ['touch mark']",
+    "a Python name": "seed: !!python/name:os.system",
+    "a number of many digits": "seed: " + "9" * 5000,
+    "a hexadecimal one": "seed: 0x" + "f" * 5000,
+    "bytes that are no text": b"seed: \xff\xfe\x00".decode("latin-1"),
+    "a control character": "seed: \x00",
+    "a date that is none": "seed: 2001-99-99",
+    "a key that is a list": "? [a]\n: 1",
+    "a list": "- 1",
+    "ten megabytes": "x: " + "y" * 10**7,
+}
+
+
+@pytest.mark.parametrize("way", ["--config-path", "--config-dir", "search path", "resume"])
+@pytest.mark.parametrize("attack", TEXTS)
+def test_a_text_that_takes_for_ever_or_is_no_config(run_here, resume_here, here, attack, way):
+    name = "run.yaml" if way in ("resume", "--config-path") else "model/x.yaml"
+    path = here / "theirs" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(TEXTS[attack], encoding="utf-8" if attack != "bytes that are no text" else "latin-1")
+    began = time.monotonic()
+    if way == "resume":
+        done = resume_here("theirs")
+    elif way == "search path":
+        done = run_here(f"hydra.searchpath=[file://{here}/theirs]", "model=x", *FAST[:2])
+    else:
+        flags = ("--config-path", str(here / "theirs"), "--config-name", "run")
+        done = run_here(*(flags if way == "--config-path" else ("--config-dir", str(here / "theirs"), "model=x")))
+    assert_refused(done, here)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "override", ["model=../../theirs/x", "model=/theirs/x", "+model/../../x=y", "model=.hidden/x", "+../x=y"]
+)
+def test_a_name_that_leads_out_of_the_folder(run_here, here, override):
+    given(here / "theirs", {"_target_": "os.system"}, name="x.yaml")
+    assert_refused(run_here(override), here)
+
+
+@pytest.mark.parametrize(
+    "link", ["model/x.yaml", "model", "model/deeper"], ids=["a file", "a folder", "a folder in a folder"]
+)
+def test_links_beside_configs(run_here, here, link):
+    """They could show files of the user's in run.yaml, and hide folders from the look."""
+    (here / "secret").mkdir()
+    (here / "secret" / "x.yaml").write_text("password: 1\n")
+    path = here / "theirs" / link
+    path.parent.mkdir(parents=True)
+    path.symlink_to(here / "secret" / "x.yaml" if link.endswith("yaml") else here / "secret")
+    assert_refused(run_here("--config-dir", str(here / "theirs"), "model=x"), here, "leads out of")
+
+
+def test_a_folder_that_can_be_entered_but_not_listed(here, monkeypatch, run_here):
+    hidden = here / "theirs" / "model"
+    hidden.mkdir(parents=True)
+    scandir = os.scandir
+
+    def refused(path="."):  # as for a folder of mode 0300, where this test is root
+        if str(path) == str(hidden):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert_refused(run_here("--config-dir", str(here / "theirs"), "model=x"), here, "cannot be read")
+
+
+@pytest.mark.parametrize("launcher", ["basic", "manyheads", "joblib"])
+@pytest.mark.parametrize("sweeper", ["basic", "optuna"])
+def test_every_launcher_and_sweeper_looks_first(run_here, here, config, launcher, sweeper):
+    given(here / "theirs", config | {"seed": "${oc.env:HOME}"})
+    saved = ("--config-path", str(here / "theirs"), "--config-name", "run", "-m")
+    done = run_here(*saved, f"hydra/launcher={launcher}", f"hydra/sweeper={sweeper}", "trainer.epochs=1,2")
+    assert_refused(done, here, "cannot ask for environment variables")
+
+
+class TestAProjectOfOnesOwn:
+    """`python -m runner trust`, once, and for that folder only."""
+
+    @pytest.fixture
+    def project(self, here):
+        given(
+            here / "mine" / "conf",
+            {"defaults": ["config", "_self_"], "hydra": {"job": {"name": "mine"}}},
+            name="mine.yaml",
+        )
+        return here / "mine"
+
+    @staticmethod
+    def over_conf(project, *overrides):
+        return ("--config-path", str(project / "conf"), "--config-name", "mine", f"hydra.searchpath=[file://{CONF}]",
+                "trainer.epochs=0", *overrides)  # fmt: skip
+
+    def test_it_is_foreign_until_then_and_the_error_has_the_command(self, run_here, command_here, here, project):
+        done = run_here(*self.over_conf(project))
+        assert_refused(done, here, f"python -m runner trust {project / 'conf'}")
+        assert command_here("trust", str(project)).code == 2  # there is nobody to ask
+        done = command_here("trust", str(project), "--yes")
+        assert done.code == 0, done.err
+        assert "hydra" in done.out
+        assert "trainer.epochs=0 is not allowed" in run_here(*self.over_conf(project)).err
+
+    def test_another_folder_in_it_stays_foreign(self, run_here, command_here, here, project):
+        assert command_here("trust", str(project), "--yes").code == 0
+        shutil.copytree(project / "conf", project / "theirs")
+        done = run_here("--config-path", str(project / "theirs"), "--config-name", "mine")
+        assert_refused(done, here, "Hydra's own section")
+
+    def test_it_is_the_place_that_is_trusted(self, run_here, command_here, here, project):
+        assert command_here("trust", str(project), "--yes").code == 0
+        project.rename(here / "moved")
+        assert_refused(run_here(*self.over_conf(here / "moved")), here, "Hydra's own section")
+
+    @pytest.mark.parametrize("name", ["nothing", "file"])
+    def test_what_is_no_folder(self, command_here, here, name):
+        (here / "file").touch()
+        assert_refused(command_here("trust", name, "--yes"), here, "is no folder")
+
+
+def test_a_run_is_taken_over_after_showing_what_it_could_run(run_here, resume_here, command_here, here, config):
+    model = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
+    folder = given(here / "theirs", config | {"model": model})
+    done = resume_here("theirs")
+    assert_refused(done, here, f"python -m runner trust {folder}")
+    done = command_here("trust", "theirs", "--yes")
+    assert done.code == 0, done.err
+    assert "model._target_=my_package.Net" in done.out
+    saved = ("--config-path", str(folder), "--config-name", "run", "trainer.epochs=0")
+    assert "trainer.epochs=0 is not allowed" in run_here(*saved).err
+    text = yaml.safe_dump(config | {"model": model | {"_target_": "os.system"}})
+    (folder / "run.yaml").write_text(text)
+    assert_refused(run_here(*saved), here, "model._target_=os.system")

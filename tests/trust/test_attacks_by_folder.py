@@ -1,0 +1,322 @@
+"""A run folder that somebody sent, or that comes back changed: links, pipes, other checkpoints, texts, other code."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.run import data_files, files
+from manyheads.runner.run.data_files import no_link, read_json
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import is_sealed_here
+from tests.conftest import FAST
+from tests.trust.foreign import assert_refused, given, snapshot
+
+WRITTEN = (
+    *("run.log", "steps.csv", "epochs.csv", "gpu.csv", "result.json", "provenance.json", "code.diff"),
+    *("logs/rank_0.log", "logs/heartbeat", "logs/torchrun.log", "checkpoints/last.pt", "checkpoints/best.pt"),
+)
+
+
+@pytest.fixture
+def precious(here):
+    (here / "precious").write_text("mine")
+    return here / "precious"
+
+
+class TestLinks:
+    @pytest.mark.parametrize("own", [True, False], ids=["sealed", "foreign"])
+    @pytest.mark.parametrize("name", WRITTEN)
+    def test_a_file_that_a_run_writes(self, resume_here, here, config, precious, name, own):
+        """Also in a run of one's own, which was elsewhere meanwhile."""
+        folder = RunFolder(here / "theirs")
+        folder.write_config(config) if own else given(folder.path, config)
+        path = folder.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(precious)
+        assert folder.is_own() == own
+        assert_refused(resume_here("theirs"), here, "leads out of")
+        assert precious.read_text() == "mine"
+
+    @pytest.mark.parametrize("name", ["logs", "checkpoints", "tensorboard", ".hydra", "parity"])
+    def test_a_folder(self, resume_here, here, config, name):
+        (here / "precious").mkdir()
+        (given(here / "theirs", config) / name).symlink_to(here / "precious")
+        assert_refused(resume_here("theirs"), here, "leads out of")
+        assert not list((here / "precious").iterdir())
+
+    @pytest.mark.parametrize("name", ["logs/rank_0.log", "steps.csv"])
+    def test_a_pipe_that_would_wait_for_ever(self, resume_here, here, config, name):
+        path = given(here / "theirs", config) / name
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+        assert_refused(resume_here("theirs"), here, "no plain file")
+
+    def test_a_folder_that_cannot_be_listed(self, resume_here, here, config, monkeypatch):
+        given(here / "theirs" / "logs", config)
+        given(here / "theirs", config)
+        scandir = os.scandir
+
+        def refused(path="."):  # as for mode 0300, where this test is root
+            if Path(str(path)).name == "logs":
+                raise PermissionError(13, "Permission denied", str(path))
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", refused)
+        assert_refused(resume_here("theirs"), here, "cannot be read")
+
+    @pytest.mark.parametrize("name", ["run.log", "multirun.yaml"])
+    def test_in_a_folder_that_a_run_shall_have(self, run_here, here, precious, name):
+        (here / "new").mkdir()
+        (here / "new" / name).symlink_to(precious)
+        assert_refused(run_here(*FAST, "hydra.run.dir=new"), here, "is a link")
+        assert precious.read_text() == "mine"
+
+
+class TestAFileIsOpened:
+    """The look at the whole folder comes first; this holds when somebody changes it afterwards."""
+
+    WAYS = {
+        "append": lambda path: open(path, "a", opener=no_link).close(),
+        "empty": lambda path: open(path, "wb", opener=no_link).close(),
+        "change": lambda path: open(path, "r+b", opener=no_link).close(),
+        "create": lambda path: open(path, "xb", opener=no_link).close(),
+        "read": lambda path: open(path, "rb", opener=no_link).close(),
+        "lock": lambda path: files.in_turn(path).__enter__(),
+        "lock what is there": lambda path: files.exclusive(path, of="it").__enter__(),
+    }
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_but_no_link(self, tmp_path, way):
+        (tmp_path / "precious").write_text("mine")
+        (tmp_path / "file").symlink_to(tmp_path / "precious")
+        with pytest.raises((ConfigurationError, FileExistsError)):
+            self.WAYS[way](tmp_path / "file")
+        assert (tmp_path / "precious").read_text() == "mine"
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_in_no_folder_that_is_a_link(self, tmp_path, way):
+        (tmp_path / "precious").mkdir()
+        (tmp_path / "precious" / "file").write_text("mine")
+        (tmp_path / "link").symlink_to(tmp_path / "precious")
+        with pytest.raises(ConfigurationError, match="link"):
+            self.WAYS[way](tmp_path / "link" / "file")
+        assert (tmp_path / "precious" / "file").read_text() == "mine"
+
+    @pytest.mark.parametrize("way", ["append", "empty", "change"])
+    def test_but_no_second_name_of_another_file(self, tmp_path, way):
+        (tmp_path / "precious").write_text("mine")
+        os.link(tmp_path / "precious", tmp_path / "file")
+        with pytest.raises(ConfigurationError):
+            self.WAYS[way](tmp_path / "file")
+        assert (tmp_path / "precious").read_text() == "mine"
+
+    def test_a_link_is_replaced_by_what_is_written_whole(self, tmp_path):
+        (tmp_path / "precious").write_text("mine")
+        (tmp_path / "file").symlink_to(tmp_path / "precious")
+        files.write_whole(tmp_path / "file", "new")
+        assert ((tmp_path / "precious").read_text(), (tmp_path / "file").read_text()) == ("mine", "new")
+        assert not (tmp_path / "file").is_symlink()
+
+    def test_its_temporary_name_cannot_be_foreseen(self, tmp_path):
+        """What lies under the name that earlier versions used is not touched."""
+        (tmp_path / "precious").write_text("mine")
+        (tmp_path / f".file.{os.getpid()}.aside").symlink_to(tmp_path / "precious")
+        files.write_whole(tmp_path / "file", "new")
+        files.also_named(tmp_path / "file", tmp_path / "second")
+        assert (tmp_path / "precious").read_text() == "mine"
+
+    def test_what_it_may_hold_is_bounded(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(data_files, "MOST_BYTES", 10)
+        (tmp_path / "file").write_bytes(b"{}" * 2**24)
+        with pytest.raises(ConfigurationError, match="has more than"):
+            read_json(tmp_path / "file")
+
+    @pytest.mark.parametrize("mask", [0o000, 0o077])
+    def test_the_users_umask_counts(self, tmp_path, mask):
+        before = os.umask(mask)
+        try:
+            files.write_whole(tmp_path / "file", "new")
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~mask
+
+
+class TestTheSeal:
+    def test_a_run_that_is_moved_stays_its_owners(self, tmp_path, config):
+        RunFolder(tmp_path / "a").write_config(config)
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        (tmp_path / "b").rename(tmp_path / "c")
+        assert RunFolder(tmp_path / "c").is_own()
+
+    @pytest.mark.parametrize("name", ["run.yaml", "config.yaml"])
+    def test_of_one_file_is_none_of_another(self, tmp_path, config, name):
+        folder = RunFolder(tmp_path / "a")
+        folder.write_config(config)
+        other = tmp_path / ("config.yaml" if name == "run.yaml" else "code.diff")
+        shutil.copy(folder.config, other)
+        assert not is_sealed_here(other)
+
+    def test_a_config_that_is_changed_after_the_look(self, tmp_path, config):
+        folder = RunFolder(tmp_path)
+        folder.write_config(config)
+        folder.pin_config()
+        given(tmp_path, config | {"loss": {"_target_": "os.system"}})
+        with pytest.raises(ConfigurationError, match="was edited while it was about to be run"):
+            folder.read_config()
+
+    def test_ranks_notice_it_too(self, tmp_path, config, monkeypatch):
+        RunFolder(tmp_path).write_config(config)
+        for name, value in RunFolder(tmp_path).pin_config().items():
+            monkeypatch.setenv(name, value)
+        assert RunFolder(tmp_path).read_config()["seed"] == config["seed"]
+        given(tmp_path, config | {"loss": {"_target_": "os.system"}})
+        with pytest.raises(ConfigurationError, match="was edited"):
+            RunFolder(tmp_path).read_config()
+        RunFolder(tmp_path / "other").write_config(config)
+        assert RunFolder(tmp_path / "other").read_config()
+
+
+def checkpoint(path: Path, **content: object) -> Path:
+    torch.save({"version": 1, **content}, path)
+    return path
+
+
+class TestCheckpoints:
+    def test_one_that_unpacks_to_more_than_its_size(self, tmp_path):
+        checkpoint(tmp_path / "a.pt", model={"w": torch.zeros(10**6)})
+        packed = zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED)
+        with zipfile.ZipFile(tmp_path / "a.pt") as plain, packed:
+            for entry in plain.infolist():
+                packed.writestr(entry.filename, plain.read(entry))
+        with pytest.raises(ConfigurationError, match="would unpack to more than its own size"):
+            load(tmp_path / "b.pt")
+
+    @pytest.mark.parametrize("code", ["os.system", "builtins.exec"])
+    def test_one_that_runs_code(self, tmp_path, code, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+
+        class Evil:
+            def __reduce__(self):
+                return (os.system, ("touch mark",)) if code == "os.system" else (exec, ("open('mark', 'w')",))
+
+        torch.save({"version": 1, "model": Evil()}, tmp_path / "a.pt")
+        with pytest.raises(ConfigurationError, match="damaged or no checkpoint"):
+            load(tmp_path / "a.pt")
+        assert not (tmp_path / "mark").exists()
+
+    def test_a_pipe(self, tmp_path):
+        os.mkfifo(tmp_path / "a.pt")
+        with pytest.raises(ConfigurationError, match="no plain file"):
+            load(tmp_path / "a.pt")
+
+    def test_names_in_it_do_not_steer_the_terminal(self, tmp_path, capsys):
+        from manyheads.runner.checkpoint.rank import load_model
+        from manyheads.runner.run.errors import report
+
+        with pytest.raises(ConfigurationError) as caught:
+            load_model(torch.nn.Linear(1, 1), {"\x1b]0;owned\x07": torch.zeros(1)}, "a.pt")
+        report(caught.value)
+        assert "\x1b" not in (printed := capsys.readouterr().err)
+        assert "\\x1b]0;owned" in printed
+
+
+RESULTS = {
+    "a list": "[]",
+    "a text": '"x"',
+    "nothing": "",
+    "a number of many digits": '{"status": ' + "1" * 5000 + "}",
+    "nested lists": "[" * 100_000,
+    "no text": b"\xff\xfe",
+    "not a number": '{"status": NaN, "steps": Infinity}',
+    "other types": '{"status": "completed", "steps": {}, "metrics": [], "files": 3, "objective": "x"}',
+    "a link to elsewhere": None,
+}
+
+
+@pytest.mark.parametrize("command", ["resume", "reproduce", "report"])
+@pytest.mark.parametrize("attack", RESULTS)
+def test_a_result_that_is_none(command_here, here, config, attack, command):
+    folder = RunFolder(here / "theirs")
+    given(folder.path, config | {"seed": "x"})  # so that resume refuses it, if nothing else does
+    content = RESULTS[attack]
+    if content is None:
+        (here / "secret.json").write_text('{"password": "hunter2"}')
+        folder.result.symlink_to(here / "secret.json")
+    else:
+        folder.result.write_bytes(content if isinstance(content, bytes) else content.encode())
+    folder.provenance.write_text("{}")
+    done = command_here(command, "theirs")
+    assert done.code in (0, 1, 2)
+    assert "Traceback" not in done.err
+    assert "hunter2" not in done.out + done.err
+
+
+class TestTheCodeOfARun:
+    @pytest.fixture
+    def theirs(self, finished_run, here):
+        """A run of one's own that somebody changed; ``seal`` of its record does not fit any more."""
+        shutil.copytree(finished_run.path, here / "theirs")
+        return RunFolder(here / "theirs")
+
+    @staticmethod
+    def change(folder: RunFolder, **provenance: object) -> None:
+        content = {**json.loads(folder.provenance.read_text()), **provenance}
+        folder.write_json(folder.provenance, content)
+        folder.write_json(folder.result, {**folder.read_result(), "files": folder.digests()})
+
+    @pytest.fixture
+    def fetched(self):
+        """A commit that is in the repository and never was part of this project's code."""
+        from manyheads.runner.provenance.code_state import ROOT
+
+        tree = subprocess.check_output(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, text=True).strip()
+        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        commit = ["git", *author, "commit-tree", tree, "-m", "theirs"]
+        return subprocess.check_output(commit, cwd=ROOT, text=True).strip()
+
+    @pytest.mark.parametrize("seal", ["theirs", "none", "copied"])
+    def test_a_commit_that_was_merely_fetched(self, command_here, here, theirs, fetched, seal):
+        seals = {"theirs": {"seal": "0" * 64}, "none": {"seal": None}, "copied": {}}[seal]
+        theirs.code_diff.unlink(missing_ok=True)
+        self.change(theirs, commit=fetched, **seals)
+        assert_refused(command_here("reproduce", "theirs", "--code"), here, "is not in the history of your own code")
+
+    def test_changes_over_a_commit(self, command_here, here, theirs):
+        theirs.code_diff.write_bytes(b"diff --git a/run.py b/run.py\n")
+        self.change(theirs)
+        assert_refused(command_here("reproduce", "theirs", "--code"), here, "code.diff is not from here")
+
+    @pytest.mark.parametrize("commit", ["--upload-pack=touch mark", "HEAD", "main", "$(touch mark)", "0" * 39, None])
+    def test_what_is_no_commit(self, command_here, here, theirs, commit):
+        self.change(theirs, commit=commit)
+        assert_refused(command_here("reproduce", "theirs", "--code"), here, "was not recorded in a git repository")
+
+    def test_changes_of_one_run_with_the_record_of_another(self, theirs, here):
+        """Both are the user's own."""
+        from manyheads.runner.trust.own import code_seal, is_own_code
+
+        seal = code_seal(theirs, "a" * 40, b"x")
+        assert is_own_code(theirs, "a" * 40, b"x", seal)
+        assert not is_own_code(theirs, "a" * 40, b"y", seal)
+        assert not is_own_code(theirs, "b" * 40, b"x", seal)
+        assert not is_own_code(theirs, "a" * 40, b"x", None)
+        other = RunFolder(here / "other")
+        other.write_config(yaml.safe_load(theirs.config.read_text()))
+        assert not is_own_code(other, "a" * 40, b"x", seal)
+
+
+def test_nothing_of_a_refused_folder_changes(resume_here, here, config):
+    folder = given(here / "theirs", config | {"loss": {"_target_": "os.system"}})
+    before = snapshot(folder)
+    assert_refused(resume_here("theirs"), here)
+    assert snapshot(folder) == before

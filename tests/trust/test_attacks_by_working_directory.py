@@ -1,0 +1,108 @@
+"""A folder that somebody sent, as the working directory: Python itself must import nothing from it."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from manyheads.launchers.environment import environment
+from manyheads.launchers.spawn import Spawn
+from manyheads.runner.run.locate import find_in_working_directory
+from tests.conftest import FAST, ROOT, execute
+from tests.tail import tail
+from tests.trust.foreign import CUSTOM, OWN, assert_refused
+
+EVIL = "import pathlib, os; pathlib.Path(os.path.dirname(__file__), 'mark').touch()\n"
+NAMES = (
+    *("sitecustomize", "usercustomize", "torch", "torchvision", "numpy", "yaml", "apex", "horovod", "argparse"),
+    *("manyheads", "runner", "launchers", "multiprocessing", "hydra_plugins", "tests", "conf"),
+)
+
+
+@pytest.fixture
+def hostile(here, monkeypatch):
+    """A working directory with a module for every name that somebody might import."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / ".names"))
+    for name in NAMES:
+        (here / name).mkdir()
+        (here / name / "__init__.py").write_text(EVIL)
+    return here
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "launcher=spawn launcher.warm=true",
+        tail("launcher=spawn launcher.warm=false"),
+        "launcher=torchrun",
+        tail("launcher=inline"),
+    ],
+)
+def test_a_run(run_command, hostile, launcher):
+    two = () if launcher == "launcher=inline" else ("parallel=ddp", "launcher.nproc_per_node=2")
+    done = run_command(*FAST, *two, *launcher.split(), "hydra.run.dir=out")
+    assert done.code == 0, done.err
+    assert not list(hostile.rglob("mark"))
+
+
+@pytest.mark.processes
+def test_a_command(hostile):
+    shutil.rmtree(hostile / "manyheads")  # that one is what is typed
+    done = execute(sys.executable, "-m", "manyheads.runner", "resume", "nothing", cwd=hostile)
+    assert_refused(done, hostile)
+    assert not list(hostile.rglob("mark"))
+
+
+@pytest.mark.processes
+def test_a_class_of_the_users_own_is_found_there(run_command, here, monkeypatch):
+    """And what it imports beside it; a module that hides an installed one still is not."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / ".names"))
+    (here / "my_package.py").write_text("import my_helper\n" + OWN)
+    (here / "my_helper.py").touch()
+    (here / "torch.py").write_text(EVIL)
+    (here / "sitecustomize.py").write_text(EVIL)
+    two = ("parallel=ddp", "launcher.nproc_per_node=2", "launcher=torchrun")
+    done = run_command(*CUSTOM, *two, "hydra.run.dir=out")
+    assert done.code == 0, done.err
+    assert (here / "imported").exists()
+    assert not (here / "mark").exists()
+
+
+class TestThePath:
+    @pytest.fixture
+    def path(self, here, monkeypatch):
+        monkeypatch.chdir(here)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        return sys.path
+
+    @pytest.mark.parametrize("target", ["torch.nn.MSELoss", "nobody_has_this.Net", "os.system", "x", ""])
+    def test_stays_as_it_is(self, path, target):
+        before = list(path)
+        find_in_working_directory({"loss": {"_target_": target}, "x": [1, None]})
+        assert path == before
+
+    @pytest.mark.parametrize("where", ["model", "deeper"])
+    def test_ends_with_the_directory_where_a_config_names_a_package_in_it(self, path, here, where):
+        section = {"_target_": "my_package.Net"}
+        before = list(path)
+        find_in_working_directory({"model": section if where == "model" else {"x": [section]}})
+        assert path == [*before, str(here)]
+
+    def test_is_no_environment_variable_of_ranks(self, here, monkeypatch):
+        monkeypatch.chdir(here)
+        monkeypatch.setenv("PYTHONPATH", "/mine")
+        launcher = Spawn(name="spawn", nproc_per_node=2, threads_per_rank=1, stall_timeout=600, warm=True)
+        found = environment(launcher)
+        assert str(here) not in found["PYTHONPATH"].split(os.pathsep)
+        assert found["PYTHONPATH"].endswith("/mine")
+        assert found["PYTHONSAFEPATH"] == "1"
+
+    def test_compiled_code_is_kept_where_nobody_else_can_write(self, here, monkeypatch, tmp_path):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+        launcher = Spawn(name="spawn", nproc_per_node=2, threads_per_rank=1, stall_timeout=600, warm=True)
+        folder = Path(environment(launcher)["TORCHINDUCTOR_CACHE_DIR"])
+        assert folder.is_relative_to(tmp_path / "cache")
