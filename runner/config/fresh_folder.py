@@ -49,9 +49,9 @@ class FreshFolder(Callback):
                 refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
             if named:
                 path.mkdir(parents=True, exist_ok=True)
-                for name in (".hydra", f"{config.hydra.job.name}.log", "multirun.yaml"):
-                    if (path / name).is_symlink():  # which Hydra would follow
-                        refuse(f"hydra.{kind}.dir={path}: {name} in it is a link. Remove that link.")
+                for written in (path / ".hydra", path / "multirun.yaml", *path.glob("*.log")):
+                    if written.is_symlink():  # which Hydra would follow
+                        refuse(f"hydra.{kind}.dir={path}: {written.name} in it is a link. Remove that link.")
             else:
                 with read_write(config.hydra):
                     section.dir = str(fresh_folder(path))

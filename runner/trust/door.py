@@ -130,10 +130,11 @@ def _refuse_package(source: Source, trust: Trust) -> None:
 
 def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
     """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: typed ones."""
+    if not folder.config.exists():  # which whoever wants to read it will say
+        return
     refuse_links(folder.path)
-    if folder.config.exists():
-        folder.pin_config()
-    if folder.config.exists() and not folder.is_own():
+    folder.pin_config()
+    if not folder.is_own():
         _refuse_config(folder, Trust(trusted_packages(packages), place=folder.path))
 
 

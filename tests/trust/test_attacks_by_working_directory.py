@@ -37,7 +37,7 @@ def hostile(here, monkeypatch):
     [
         "launcher=spawn launcher.warm=true",
         tail("launcher=spawn launcher.warm=false"),
-        "launcher=torchrun",
+        tail("launcher=torchrun"),
         tail("launcher=inline"),
     ],
 )
