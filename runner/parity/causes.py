@@ -96,7 +96,7 @@ def _of_loss(baseline: float, own: float, *, ranks: int) -> str:
     ratio = own / baseline if baseline else float("nan")
     text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's: it does not average over its batch."
     if ranks > 1 and near(ratio, 1 / ranks):
-        return f"{text} It sums, or divides by something fixed. Set loss.reduction=mean, or divide by the batch's size."
+        return f"{text} It sums, or divides by something fixed. Set task.reduction=sum, or divide by the batch's size."
     return f"{text} It may weight samples, or leave some out: divide by the number of samples."
 
 

@@ -45,7 +45,7 @@ INITIAL = {"rank": 1, "parameter": [], "buffer": []}
         ),
         ({"differences": ALL, "culprit": {**CULPRIT, "reason": "buffer", "buffers": ["body.1.s"]}}, ["body.1.s"]),
         ({"differences": ALL, "culprit": {**CULPRIT, "reason": "batch", "module": ""}}, ["The model itself", "other"]),
-        ({"differences": ALL, "loss": [4.0, 2.0]}, ["1/2 of the baseline's", "loss.reduction=mean"]),
+        ({"differences": ALL, "loss": [4.0, 2.0]}, ["1/2 of the baseline's", "task.reduction=sum"]),
         ({"differences": ALL, "loss": [4.0, 4.4]}, ["1.1 times the baseline's", "number of samples"]),
         ({"differences": differs("gradient"), "factor": 2.0}, ["2 times the baseline's"]),
         ({"differences": differs("gradient")}, ["Outputs and loss agree, the gradients don't"]),
