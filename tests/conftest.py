@@ -76,7 +76,8 @@ def run_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[RunCommand]:
     """``run_command`` without a process of its own: for commands that are refused before they start anything."""
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # so that the command's own setting is undone too
+    for name in ("HYDRA_FULL_ERROR", "PYTHONPATH", "PYTHONSAFEPATH"):  # so that the command's own setting is undone too
+        monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

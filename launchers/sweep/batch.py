@@ -27,6 +27,11 @@ from manyheads.runner.run.ledger import Entry, Ledger
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
+NOTHING_MEASURED = (
+    "job {} measured nothing that a search could go by. Set trainer.evaluate_every=1, so that there is an evaluation, "
+    "or checkpoint.monitor to something that the task measures."
+)
+
 
 class Batch:
     """Jobs that a sweeper wants the results of. The basic sweeper has one batch, one that searches has many."""
@@ -147,6 +152,9 @@ class Batch:
             result.return_value = None
         elif objectives:
             result.return_value = fmean(objectives)
+        elif not self._basic and is_run_config(planned.config):
+            result.status, result.return_value = JobStatus.FAILED, ConfigurationError(NOTHING_MEASURED.format(job))
+            return result
         result.status = JobStatus.COMPLETED
         return result
 

@@ -48,7 +48,9 @@ def test_formats(tmp_path, dtype):
     body = trainer.update.model.body
     body[0].register_forward_hook(lambda _, inputs, output: seen.add(("convolution", inputs[0].dtype, output.dtype)))
     body[1].register_forward_hook(lambda _, inputs, output: seen.add(("norm", inputs[0].dtype, output.dtype)))
-    trainer.update.loss.register_forward_hook(lambda _, inputs, output: seen.add(("loss", output.dtype)))
+    trainer.update.scores.task.criterion.register_forward_hook(
+        lambda _, inputs, output: seen.add(("loss", output.dtype))
+    )
     run.train(seed=1, state=None)
     assert seen == {("convolution", torch.float32, half), ("norm", half, half), ("loss", torch.float32)}
     assert {p.dtype for p in body[1].parameters()} == {torch.float32}

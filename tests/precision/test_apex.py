@@ -122,11 +122,11 @@ def test_an_overflow_leaves_one_update_out_and_halves_the_scale(tmp_path, name):
     before = {key: value.clone() for key, value in before.items()}
     steps = trainer.train.epoch(0, 0)
     batch = next(steps)
-    trainer.update.loss = Exploding()
+    trainer.update.scores.task.criterion = Exploding()
     trainer.update([batch], number=0, wants_norm=True)
     assert all(torch.equal(value, before[key]) for key, value in run.weights().items())
     assert trainer.update.precision.state_dict()["loss_scaler0"] == {"loss_scale": 2.0**15, "unskipped": 0}
-    trainer.update.loss = nn.CrossEntropyLoss()
+    trainer.update.scores.task.criterion = nn.CrossEntropyLoss()
     trainer.update([batch], number=0, wants_norm=True)
     assert all(not torch.equal(value, before[key]) for key, value in run.weights().items())
     trainer.reporter.recorder.close()
@@ -145,11 +145,14 @@ def test_after_overflows_training_goes_on(tmp_path, on_nan):
 
 def test_throw_away_steps_leave_no_trace_in_the_scale(tmp_path):
     with opened(tmp_path, small(*level("O2"))) as trainer:
-        trainer.update.loss, scale = Exploding(), trainer.update.precision.state_dict()
+        trainer.update.scores.task.criterion, scale = Exploding(), trainer.update.precision.state_dict()
         trainer.update.parallel.prime = lambda step: (step(), step())
         trainer.update.prime(trainer.train.example)
         assert trainer.update.precision.state_dict() == scale
-        trainer.update.loss, before = nn.CrossEntropyLoss(), [p.clone() for p in trainer.update.parameters]
+        trainer.update.scores.task.criterion, before = (
+            nn.CrossEntropyLoss(),
+            [p.clone() for p in trainer.update.parameters],
+        )
         trainer.update([next(trainer.train.epoch(0, 0))], number=0, wants_norm=False)
         assert all(not torch.equal(p, q) for p, q in zip(before, trainer.update.parameters, strict=True))
 

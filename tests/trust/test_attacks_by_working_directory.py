@@ -10,7 +10,7 @@ import pytest
 from manyheads.launchers.environment import environment
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.run.locate import find_in_working_directory
-from tests.conftest import FAST, ROOT, execute
+from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, assert_refused
 
@@ -106,3 +106,14 @@ class TestThePath:
         launcher = Spawn(name="spawn", nproc_per_node=2, threads_per_rank=1, stall_timeout=600, warm=True)
         folder = Path(environment(launcher)["TORCHINDUCTOR_CACHE_DIR"])
         assert folder.is_relative_to(tmp_path / "cache")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_the_users_own_path_is_kept(tmp_path, monkeypatch, safe):
+    """Where Python was told to keep the script's folder out of the path, there is nothing of it to replace."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONSAFEPATH", safe)
+    script = "import atexit, runpy, sys; atexit.register(lambda: print(*sys.path, sep=chr(10))); del sys.argv[0]; "
+    run = ("-c", f"{script}runpy.run_path(sys.argv[0], run_name='__main__')", str(RUN), "--hydra-help")
+    assert str(tmp_path) in execute(sys.executable, *run, cwd=ROOT).out.splitlines()

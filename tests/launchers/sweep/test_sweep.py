@@ -323,3 +323,11 @@ class TestOthersOfHydra:
         done = sweep(path, *search, *grid, *faulty, *PLAIN)
         assert sorted(states(path)) == ["completed", "failed"], done.err
         assert done.code == 1
+
+    @pytest.mark.tail
+    def test_a_search_for_what_is_not_measured_says_so(self, tmp_path):
+        path = tmp_path / "sweep"
+        search = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=1", "optimizer.lr=interval(0.001,0.1)")
+        done = sweep(path, *search, *FAST, "trainer.evaluate_every=0")
+        assert done.code != 0
+        assert "job 0 measured nothing that a search could go by. Set trainer.evaluate_every=1" in done.err
