@@ -16,13 +16,13 @@ horovod: $(STAMP)
 # Two workers share the cores, so that threads which wait do not spin.
 test test-all test-quick: export OMP_WAIT_POLICY = passive
 
-# What a change must pass; process groups file by file, since tests of one file share runs.
+# What a change must pass; file by file, since the tests of a file share runs.
 test: horovod
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not tail"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not tail"
 
 # With every combination of launchers, ranks, signals and options.
 test-all: horovod
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-quick: horovod
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow and not tail"

@@ -123,13 +123,8 @@ def library(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Starting the real command takes a good part of a second, each time; what needs a GPU must be asked for.
-
-    Tests with processes go to the same worker file by file, since those of a file share runs.
-    """
+    """Starting the real command takes a good part of a second, each time; what needs a GPU must be asked for."""
     for item in items:
-        if item.get_closest_marker("processes"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if {"finished_run", "run_command", "real_run"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     if "gpu" not in config.option.markexpr:

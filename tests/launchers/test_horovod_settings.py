@@ -39,6 +39,7 @@ def test_settings_reach_horovod(tmp_path: Path) -> None:
     assert {"GLOO_ALLREDUCE"} <= {event.get("name") for event in events}
 
 
+@pytest.mark.tail
 def test_mpirun_reads_a_hostfile(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("# this machine\nlocalhost slots=3\n")
     options = ("launcher=mpirun", f"launcher.hostfile={tmp_path / 'hosts'}", "launcher.arguments=--display-map")

@@ -98,6 +98,7 @@ def test_with_other_state_to_keep(tmp_path: Path, kept: Path, more: tuple[str, .
 
 @pytest.mark.processes
 @pytest.mark.parametrize("ranks", ["horovod 2", tail("horovod 3")])
+@pytest.mark.tail
 def test_horovod_keeps_the_scale_and_what_it_has_accumulated(tmp_path: Path, kept: Path, ranks: str) -> None:
     more = (*FP16, *ACCUMULATED, "optimizer=adamw", "trainer.max_steps=16")
     expected = undisturbed(kept / ranks, ranks, *more)

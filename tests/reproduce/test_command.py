@@ -86,6 +86,7 @@ def test_another_world_size_is_equal_from_the_recorded_weights_on(past, tmp_path
     assert result["world_size"] == 3
 
 
+@pytest.mark.tail
 def test_in_double_precision_whole_curves_stay_together(tmp_path):
     folder = tmp_path / "past"
     done = execute(sys.executable, str(RUN), *SMALL, "precision=fp64", f"hydra.run.dir={folder}", cwd=tmp_path)

@@ -175,7 +175,7 @@ def test_what_does_not_fit_into_the_time_is_a_row_that_says_so(setup, monkeypatc
     ("words", "count"),
     [
         # One of each kind: our loop, the tutorial's, and a loader alone.
-        ("JPEG tutorial fp32,ready manyheads fp32 channels_last,(loader) JPEG manyheads", 3),
+        tail("JPEG tutorial fp32,ready manyheads fp32 channels_last,(loader) JPEG manyheads", 3),
         tail("JPEG,ready manyheads fp32", 7),
     ],
 )

@@ -256,6 +256,7 @@ class TestTheWholeSweep:
             assert (done.code, "Every job was skipped" in done.err) == (0, True)
             assert "error:" not in done.err
 
+    @pytest.mark.tail
     def test_repeats_vary_in_their_seed_or_not(self, tmp_path):
         for how, seeds in {"vary": [5, 6], "same": [5, 5]}.items():
             path = tmp_path / how
@@ -314,6 +315,7 @@ class TestOthersOfHydra:
         best = yaml.safe_load((path / "optimization_results.yaml").read_text())
         assert best["best_value"] == pytest.approx(max(means))
 
+    @pytest.mark.tail
     def test_optuna_hears_of_failures(self, tmp_path):
         """It has its own limit of how many may fail."""
         path = tmp_path / "sweep"
