@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run horovod test test-all test-quick test-gpu lint bench bench-gpu clean
+.PHONY: run horovod test test-all test-tail test-quick test-gpu lint bench bench-gpu clean
 
 run: $(STAMP)
 	$(BIN)/python run.py
@@ -14,15 +14,18 @@ horovod: $(STAMP)
 	$(BIN)/python -m runner install-horovod --mpi-if-possible
 
 # Two workers share the cores, so that threads which wait do not spin.
-test test-all test-quick: export OMP_WAIT_POLICY = passive
+test test-tail test-quick: export OMP_WAIT_POLICY = passive
 
 # What a change must pass; file by file, since the tests of a file share runs.
 test: horovod
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not tail"
 
 # With every combination of launchers, ranks, signals and options.
-test-all: horovod
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test-all: test test-tail
+
+# What `make test` leaves out.
+test-tail: horovod
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m tail
 
 test-quick: horovod
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow and not tail"

@@ -8,6 +8,7 @@ from tests.conftest import ROOT, execute
 
 
 @pytest.mark.slow
+@pytest.mark.tail
 def test_without_a_gpu_nothing_runs_and_that_is_a_failure(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = execute(sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "tests/gpu", cwd=ROOT)

@@ -150,6 +150,7 @@ def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.tail
 def test_inline_run_that_gets_nowhere_fails(tmp_path: Path, parent) -> None:
     running = parent(
         tmp_path,
@@ -189,7 +190,7 @@ def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> Non
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn", "mpirun"]))  # mpirun has the most between
+@pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn"]))
 def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str) -> None:
     running = parent(
         tmp_path,
@@ -226,7 +227,7 @@ def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent, launcher: st
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("names", [("torchrun", "horovodrun"), tail(("spawn", "mpirun"))])
+@pytest.mark.parametrize("names", [tail(("torchrun", "horovodrun")), tail(("spawn", "mpirun"))])
 def test_two_runs_at_once_do_not_meet(tmp_path: Path, parent, names: tuple[str, str]) -> None:
     folders = [tmp_path / f"{number}" for number in (1, 2)]
     both = [

@@ -74,7 +74,7 @@ def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> N
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn", "torchrun"]))
+@pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn"]))
 def test_second_signal_ends_at_once(tmp_path: Path, parent, launcher: str) -> None:
     """A rank that sleeps in the step can't stop after it."""
     sleeps = tmp_path / "sleeps"

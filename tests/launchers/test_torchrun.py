@@ -64,6 +64,7 @@ def test_agent_and_ranks_stand_apart(tmp_path: Path, parent) -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.tail
 def test_nothing_of_the_agent_stays(tmp_path: Path, monkeypatch) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

@@ -197,6 +197,7 @@ def test_the_table_at_the_end_says_all_that_was_skipped(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.tail
 def test_compiling_keeps_the_weights_names_and_nearly_the_results(tmp_path):
     shared = ("trainer.max_steps=3", "trainer.evaluate_every=0")
     plain = train(tmp_path / "plain", small(*shared))

@@ -11,7 +11,7 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.precision.master_weights.rank import MasterWeights
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 from tests.launchers.conftest import freeze
-from tests.tail import tailed
+from tests.tail import tail, tailed
 
 O2 = ("precision=amp", "precision.level=O2")
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -278,7 +278,7 @@ def test_a_cpu_s_batch_norm_takes_half_precision(tmp_path):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("dtype", "many"), [("float16", 2), ("bfloat16", 3)])
+@pytest.mark.parametrize(("dtype", "many"), [tail("float16", 2), ("bfloat16", 3)])
 def test_several_ranks_train_together(tmp_path: Path, dtype: str, many: int) -> None:
     shared = (*o2(dtype), "data.batch_size=48", "trainer.max_steps=20", "optimizer.lr=0.02", "trainer.device=cpu")
     shared = (*shared, "model.width=8")  # convolutions in fp16 are slow on CPUs

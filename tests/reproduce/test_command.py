@@ -115,6 +115,7 @@ def test_the_first_steps_alone(past, tmp_path):
     assert (result["steps"], result["status"]) == (20, "completed")
 
 
+@pytest.mark.tail
 def test_an_evaluation_is_compared_by_its_metrics(past, tmp_path):
     folder, weights = tmp_path / "evaluation", past / "checkpoints" / "last.pt"
     only = (*SMALL, "trainer.evaluate_only=true", f"checkpoint.load={weights}", f"hydra.run.dir={folder}")
@@ -238,7 +239,9 @@ class TestTheRecordedCode:
         assert "git fetch" in done.err
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), tail(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("signum", "code"), [tail(signal.SIGINT, 130), tail(signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
 def test_a_signal_ends_it_with_all_its_processes(past, tmp_path, signum, code):
     """Ctrl-C reaches the command alone: the run's own process is in a group of its own."""
     long = ("trainer.epochs=9999", "parallel=ddp", "hydra.run.dir=new")
@@ -259,6 +262,7 @@ def test_a_signal_ends_it_with_all_its_processes(past, tmp_path, signum, code):
         assert (result["status"], "reproduction" in result) == ("interrupted", False)
 
 
+@pytest.mark.tail
 def test_another_precision_is_measured_by_the_coarser_one(past, tmp_path):
     done, result = reproduce(tmp_path, str(past), "precision=fp64", "--steps", "8")
     assert done.code == 0, done.err + done.out

@@ -15,6 +15,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute
 from tests.in_process import rows, small, train
+from tests.tail import tail
 from tests.task.sentences import PADDING, Bigrams, Sentences
 
 OWN = (
@@ -61,7 +62,7 @@ def test_micro_batches_of_unlike_counts_give_the_same_updates(alone, tmp_path, t
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("strategy", "task"), [("ddp", OWN[1]), ("horovod", MEAN)])
+@pytest.mark.parametrize(("strategy", "task"), [("ddp", OWN[1]), tail("horovod", MEAN)])
 def test_ranks_of_unlike_counts_give_the_same_updates(alone, tmp_path, strategy, task):
     folder = RunFolder(tmp_path)
     ranks = (f"parallel={strategy}", "launcher.nproc_per_node=2", "trainer.grad_accumulation=2")

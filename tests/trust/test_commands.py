@@ -14,6 +14,7 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from tests.conftest import FAST, RUN, execute
+from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, REFUSED, assert_refused, given, snapshot
 
 TARGETS = {
@@ -133,7 +134,7 @@ class TestRunsOfTheUsersOwn:
             shutil.copytree(recorded / name, here / name)
         return RunFolder(here / "own")
 
-    @pytest.mark.parametrize("saved", [(".hydra", "config"), (".", "run")])
+    @pytest.mark.parametrize("saved", [(".hydra", "config"), tail((".", "run"))])
     def test_are_repeated_and_resumed_without_a_word(self, run_command, resume, own, saved):
         assert is_sealed_here(own.config)
         assert is_sealed_here(own.composed)
@@ -234,7 +235,7 @@ def test_every_job_of_a_sweep_is_looked_at(run_command, run_here, here, config, 
     assert all(found["model"]["_target_"] != "my_package.Net" for found in frozen)
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@pytest.mark.parametrize("launcher", ["basic", tail("joblib")])
 def test_every_job_of_a_sweep_is_trusted(run_command, here, config, launcher):
     section = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
     saved = ("--config-path", str(given(here / "theirs", config | {"model": section})), "--config-name", "run")

@@ -194,6 +194,7 @@ def test_the_command(tmp_path, words, count):
 
 
 @pytest.mark.slow
+@pytest.mark.tail
 def test_without_a_gpu_the_command_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = execute(sys.executable, "-m", "tests.benchmarks.gpu", cwd=tmp_path)

@@ -108,8 +108,8 @@ class TestGoingOn:
     @pytest.mark.parametrize(
         ("signum", "code", "jobs"),
         [
-            *((signal.SIGKILL, -9, 2), (signal.SIGINT, 130, 1)),
-            *(tail(signal.SIGKILL, -9, 1), tail(signal.SIGINT, 130, 2)),
+            (signal.SIGINT, 130, 1),
+            *(tail(signal.SIGKILL, -9, 2), tail(signal.SIGKILL, -9, 1), tail(signal.SIGINT, 130, 2)),
             *(tail(signal.SIGTERM, 143, jobs) for jobs in (1, 2)),
         ],
     )
@@ -133,6 +133,7 @@ class TestGoingOn:
         assert resume(undisturbed).code == 0
         assert [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "0123"] == before
 
+    @pytest.mark.tail
     def test_killed_while_it_is_planned(self, tmp_path, parent):
         """Its ledger names every job before the first one is frozen."""
         path = tmp_path / "sweep"
@@ -150,6 +151,7 @@ class TestGoingOn:
         done = resume(tmp_path)
         assert (done.code, "a sweep without a ledger" in done.err) == (2, True)
 
+    @pytest.mark.tail
     def test_a_job_whose_folder_is_gone_stops_no_other(self, tmp_path):
         path, once = tmp_path / "sweep", tmp_path / "failed"
         faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=raise", f"+model.once={once}")
@@ -208,6 +210,7 @@ class TestLimits:
         first = RunFolder(path / "0").read_result()["error"]
         assert first["type"] == "OutOfMemoryError"
 
+    @pytest.mark.tail
     def test_out_of_memory_is_marked(self, tmp_path):
         path = tmp_path / "sweep"
         done = sweep(path, "model=custom", "model._target_=faulty.Hungry", "+model.most=8,64", *PLAIN)
@@ -290,6 +293,7 @@ class TestTheWholeSweep:
 class TestOthersOfHydra:
     """Launchers and sweepers that people have installed already."""
 
+    @pytest.mark.tail
     def test_joblib_runs_our_jobs(self, tmp_path):
         path = tmp_path / "sweep"
         done = sweep(path, "hydra/launcher=joblib", "parallel=single,ddp", *FAST)
