@@ -50,8 +50,11 @@ class Scores:
     # -- statistics ----------------------------------------------------------------------------------
 
     def observe(self, outputs: Any, batch: Any) -> Observed:
-        """What to keep of a batch; called without gradients."""
-        return Observed(self.task.observe(outputs, batch), [m.statistics(outputs, batch) for m in self.added])
+        """What to keep of a batch, without gradients."""
+        if not self.added:
+            return Observed(self.task.observe(outputs, batch), [])
+        with torch.no_grad():
+            return Observed(self.task.observe(outputs, batch), [m.statistics(outputs, batch) for m in self.added])
 
     def add_up(self, observed: list[Observed]) -> Statistics:
         """The statistics of these batches. Waits for the device."""

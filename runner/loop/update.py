@@ -100,8 +100,7 @@ class Update:
             raise ConfigurationError(
                 f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. Set loss.reduction=mean."
             )
-        with torch.no_grad():
-            observed = self.scores.observe(outputs, batch.content) if batch.count else None
+        observed = self.scores.observe(outputs, batch.content) if batch.count else None
         scale = batch.counted if self.scores.task.reduction == "mean" else 1
         return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
 

@@ -11,13 +11,12 @@ def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
     """The same structure with ``function`` of each tensor; whatever else is in it stays as it is."""
     if isinstance(value, Tensor):
         return function(value)
+    if isinstance(value, (tuple, list)):  # the usual case, before what takes long to ask for
+        items = [map_tensors(function, item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, Mapping):
         mapped = {key: map_tensors(function, item) for key, item in value.items()}
         return mapped if type(value) is dict else type(value)(mapped)  # type: ignore[call-arg]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(function, item) for item in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)(map_tensors(function, item) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
             value, **{f.name: map_tensors(function, getattr(value, f.name)) for f in fields(value) if f.init}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from manyheads.runner.metrics.base import Metric
@@ -47,8 +48,9 @@ class Task(nn.Module):
 
     # -- many small batches at once ------------------------------------------------------------------
 
+    @torch.no_grad()
     def observe(self, outputs: Any, batch: Any) -> Any:
-        """What is kept of a batch until ``add_up``, without gradients: tensors, nested at will."""
+        """What is kept of a batch until ``add_up``: tensors, nested at will, that hold on to no gradient."""
         return self.statistics(outputs, batch)
 
     def add_up(self, observed: list[Any]) -> dict[str, Tensor]:
