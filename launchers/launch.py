@@ -16,7 +16,7 @@ from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.layout import refuse_other_machines
-from manyheads.runner.run.locate import OPTION, find_in_working_directory, locate
+from manyheads.runner.run.locate import OPTION, TARGET, locate
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -36,7 +36,6 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
         launcher = _launcher(config, apart=apart)
         if PROJECT not in sys.path:
             sys.path.append(PROJECT)
-        find_in_working_directory(config)
         folder.clear_attempt()
         heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
         variables = {**environment(launcher), **pinned}
@@ -63,7 +62,7 @@ def _launcher(config: dict[str, Any], *, apart: bool) -> Launcher:
     section = config["launcher"]
     refuse_other_machines(section)  # which a run may name that was frozen before
     kind = locate("launcher", section["_target_"])
-    launcher = kind(**{key: value for key, value in section.items() if key not in ("_target_", OPTION)})
+    launcher = kind(**{key: value for key, value in section.items() if key not in (TARGET, OPTION)})
     return launcher.apart() if apart else launcher
 
 

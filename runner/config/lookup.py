@@ -93,7 +93,7 @@ def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
 
 
 def unknown_key(key: str, folders: Folders = OWN) -> str:
-    """What to say of a key that is not there: whose it is, or which of that or a similar name there are."""
+    """The error's text for an unknown key: which options have it, or which keys have that name or a similar one."""
     section, dot, name = key.rpartition(".")
     if section in GROUPS and key in known_keys(folders):
         owners = [

@@ -76,7 +76,7 @@ def build(
         precision.close()
         raise
     train, evaluation = loaders
-    samples = (train.samples, evaluation.samples)
+    samples = train.samples, evaluation.samples
     reporter.display.header(
         header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
     )

@@ -14,7 +14,6 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
-from manyheads.runner.run.locate import find_in_working_directory
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.rank_env import NAMES, place
 from manyheads.runner.run.run_folder import RunFolder
@@ -61,7 +60,6 @@ def run_rank(
         from manyheads.runner.loop import session as attempt
 
         config = folder.read_config()
-        find_in_working_directory(config)
         parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
         try:
             (run or attempt.run)(config, parallel, folder, heartbeat)

@@ -71,7 +71,7 @@ class Meter:
         self._parallel, self._scores = parallel, scores
         self._passed: list[Passed] = []
         self._limit = PATIENCE
-        self._summed = 0  # of those passed the losses of so many have been added up
+        self._summed = 0  # how many of them have had their losses added up
         self._added_up_at = time.monotonic()
         self._open = Sums()
         self._closed: list[tuple[Sums, int]] = []  # with the number of those passed when it was closed

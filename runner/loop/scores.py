@@ -31,11 +31,11 @@ class Scores:
     def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
         self.task, self.added = task, added
         self.metrics = [*task.metrics, *added]
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        for metric in task.metrics:
-            self.shapes |= metric.shapes
-        for metric in added:
-            self.shapes |= {f"{metric.name}.{name}": shape for name, shape in metric.shapes.items()}
+        # Each metric's statistics by its own names for them: a task's share theirs, of others each has its own.
+        self._named = [{name: name for name in metric.shapes} for metric in task.metrics]
+        self._named += [{name: f"{metric.name}.{name}" for name in metric.shapes} for metric in added]
+        pairs = list(zip(self.metrics, self._named, strict=True))
+        self.shapes = {named[name]: shape for metric, named in pairs for name, shape in metric.shapes.items()}
         self.monitor = f"val_{task.monitor}" if monitor == "auto" else monitor
         columns = self.names("val")
         if len({*columns}) < len(columns):
@@ -90,9 +90,8 @@ class Scores:
     def of(self, prefix: str, sums: Any) -> dict[str, float | None]:
         """The values of ``names`` from Sums; None where nothing was measured."""
         loss = sums.loss / sums.counted if sums.counted else None
-        return dict(
-            zip(self.names(prefix), [loss, *(self._value(m, sums.statistics) for m in self.metrics)], strict=True)
-        )
+        values = [self._value(*pair, sums.statistics) for pair in zip(self.metrics, self._named, strict=True)]
+        return dict(zip(self.names(prefix), [loss, *values], strict=True))
 
     @property
     def direction(self) -> str:
@@ -138,9 +137,8 @@ class Scores:
                 return f"{split} loss {row[f'{split}_loss']:.4f}" + (f", {first}{rest}" if first else "")
         return ""
 
-    def _value(self, metric: Metric, statistics: Statistics) -> float | None:
-        added = any(metric is each for each in self.added)
-        own = {name: statistics.get(f"{metric.name}.{name}" if added else name) for name in metric.shapes}
-        if any(value is None for value in own.values()):
+    @staticmethod
+    def _value(metric: Metric, named: dict[str, str], statistics: Statistics) -> float | None:
+        if any(full not in statistics for full in named.values()):
             return None
-        return metric.value(own)  # type: ignore[arg-type]
+        return metric.value({name: statistics[full] for name, full in named.items()})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import packages_named
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("*.py", "conf/")  # of what git does not know: anything else may be a secret, or large
@@ -80,14 +81,12 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
 
 
 def own_code(config: dict[str, Any]) -> dict[str, str]:
-    """sha256 of the code behind each ``_target_`` that is neither this project's nor an installed library's.
+    """sha256 of the code behind each named class that is neither this project's nor an installed library's.
 
     By top-level package; nothing is imported. A package that can't be found has no digest here, the run its error.
     """
-    sections = [section for section in config.values() if isinstance(section, dict)]
-    packages = {section["_target_"].partition(".")[0] for section in sections if "_target_" in section}
     found = {}
-    for package in sorted(packages):
+    for package in sorted(packages_named(config)):
         if files := _files_of(package):
             digest = hashlib.sha256()
             for path in files:

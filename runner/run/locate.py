@@ -10,7 +10,23 @@ from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
 
+TARGET = "_target_"  # the key that names a class
 OPTION = "_option_"  # the key that names the class of what an option declares
+
+
+def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every ``_target_`` and ``_option_`` that is set in a config, with its dotted key, wherever it is."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        inner = f"{key}.{name}".lstrip(".")
+        if name in (TARGET, OPTION) and item is not None and item != "???":
+            yield inner, item
+        yield from targets(item, inner)
+
+
+def packages_named(config: dict[str, Any]) -> set[str]:
+    """The top-level packages of all classes that a config names."""
+    return {name.partition(".")[0] for _, name in targets(config) if isinstance(name, str)}
 
 
 def find_in_working_directory(config: dict[str, Any]) -> None:
@@ -20,16 +36,10 @@ def find_in_working_directory(config: dict[str, Any]) -> None:
     may have sent.
     """
     here = os.getcwd()
-    packages = {name.partition(".")[0] for name in _targets(config)}
-    if any(PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [here]) for each in packages):
+    if any(
+        PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [here]) for each in packages_named(config)
+    ):
         sys.path.append(here)
-
-
-def _targets(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield from (name for key in ("_target_", OPTION) if isinstance(name := value.get(key), str))
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _targets(item)
 
 
 def load(name: str) -> Any:
@@ -39,12 +49,12 @@ def load(name: str) -> Any:
 
 
 def locate(group: str, target: str, *, key: str = "_target_") -> Any:
-    """The class that the dotted name ``<group>.<key>`` means. Raises ConfigurationError.
+    """The class that the dotted name ``<group>.<key>`` means, also one in the working directory.
 
-    From then on modules are also looked for in the working directory, where the user's classes may be.
+    Raises ConfigurationError.
     """
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    if target.partition(".")[0] not in sys.modules:
+        find_in_working_directory({key: target})
     try:
         return load(target)
     except ModuleNotFoundError as error:
@@ -83,15 +93,13 @@ def instantiate(group: str, section: dict[str, Any], *arguments: Any, **options:
     return call(group, section["_target_"], locate(group, section["_target_"]), *arguments, **own, **options)
 
 
-def instantiate_named(group: str, section: dict[str, dict[str, Any]], kind: type, **options: Any) -> dict[str, Any]:
+def instantiate_named(group: str, section: dict[str, dict[str, Any]], kind: type) -> dict[str, Any]:
     """The objects that a section of named ones describes, each of which must be a ``kind``."""
-    found = {}
-    for name, own in section.items():
-        key, target = f"{group}.{name}", own["_target_"]
-        found[name] = call(key, target, locate(key, target), **arguments_of(key, own, without=()), **options)
-        if not isinstance(found[name], kind):
+    found = {name: _made(f"{group}.{name}", own) for name, own in section.items()}
+    for name, made in found.items():
+        if not isinstance(made, kind):
             raise ConfigurationError(
-                f"{group}.{name}._target_={own['_target_']} makes no {kind.__name__}. Derive the class from "
+                f"{group}.{name}._target_={section[name]['_target_']} makes no {kind.__name__}. Derive the class from "
                 f"{kind.__module__}.{kind.__name__}."
             )
     return found
@@ -99,7 +107,7 @@ def instantiate_named(group: str, section: dict[str, dict[str, Any]], kind: type
 
 def arguments_of(group: str, section: dict[str, Any], *, without: Collection[str] = ("name",)) -> dict[str, Any]:
     """A section's own keys, ``without`` those of every option; what has a ``_target_`` among them is made."""
-    own = {key: value for key, value in section.items() if key not in ("_target_", OPTION, *without)}
+    own = {key: value for key, value in section.items() if key not in (TARGET, OPTION, *without)}
     return {key: _made(f"{group}.{key}", value) for key, value in own.items()}
 
 
@@ -109,6 +117,6 @@ def _made(key: str, value: Any) -> Any:
         return [_made(f"{key}.{index}", item) for index, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
-    if isinstance(target := value.get("_target_"), str):
+    if isinstance(target := value.get(TARGET), str):
         return call(key, target, locate(key, target), **arguments_of(key, value, without=()))
     return {name: _made(f"{key}.{name}", item) for name, item in value.items()}

@@ -12,12 +12,11 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.lookup import NAMED, option_of
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import OPTION
+from manyheads.runner.run.locate import OPTION, TARGET, targets
 from manyheads.runner.trust import own
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
 from manyheads.runner.trust.own import Trust
 
-TARGET = "_target_"
 # Of sections that are no option's: files of the user's own, whose weights would land in somebody else's folder.
 STEERING = {"checkpoint": ("load", "resume")}
 PACKAGES = ("torch", "torchvision", "manyheads")
@@ -69,16 +68,6 @@ def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
         return True
     is_trusted = isinstance(name, str) and (name in own_declarations(group) or trust.covers(name))
     return is_trusted or trust.is_own(f"{group}.{OPTION}", name)
-
-
-def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every ``_target_`` and ``_option_`` that is set, with its dotted key, wherever it is."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in items:
-        inner = f"{key}.{name}".lstrip(".")
-        if name in (TARGET, OPTION) and item is not None and item != "???":
-            yield inner, item
-        yield from targets(item, inner)
 
 
 def own_values(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:

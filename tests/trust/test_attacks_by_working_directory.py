@@ -9,7 +9,7 @@ import pytest
 
 from manyheads.launchers.environment import environment
 from manyheads.launchers.spawn import Spawn
-from manyheads.runner.run.locate import find_in_working_directory
+from manyheads.runner.run.locate import find_in_working_directory, locate
 from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, assert_refused
@@ -90,6 +90,11 @@ class TestThePath:
         before = list(path)
         find_in_working_directory({"model": section if where == "model" else {"x": [section]}})
         assert path == [*before, str(here)]
+
+    def test_stays_as_it_is_where_an_installed_class_is_located(self, path):
+        before = list(path)
+        assert locate("loss", "torch.nn.MSELoss").__name__ == "MSELoss"
+        assert path == before
 
     def test_is_no_environment_variable_of_ranks(self, here, monkeypatch):
         monkeypatch.chdir(here)
