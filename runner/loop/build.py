@@ -1,6 +1,7 @@
 """Assembly of a rank from the run config, in the one order that satisfies every backend."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.locate import instantiate, instantiate_named, locate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.serve.rank.describe import describe, other_classes
 from manyheads.runner.task.rank.build import build_task
 
 Config = dict[str, Any]
@@ -79,6 +81,8 @@ def build(
     samples = train.samples, evaluation.samples
     rows = header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
     reporter.display.header(rows | weights(config, built))
+    if config["trainer"]["evaluate_only"] and (warning := other_classes(config["checkpoint"]["load"], evaluation)):
+        reporter.display.say(warning)
     return Trainer(
         update=update,
         train=train,
@@ -86,6 +90,13 @@ def build(
         settings=settings,
         reporter=reporter,
         heartbeat=heartbeat,
+        describe=partial(
+            describe,
+            evaluation,
+            train,
+            num_classes=config["model"]["num_classes"] or data.num_classes,
+            pretrained=built.pretrained,
+        ),
         callbacks=callbacks,
     )
 
