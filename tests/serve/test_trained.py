@@ -194,6 +194,12 @@ def test_a_run_from_before_model_json(tmp_path, digits_run, photo_run, of_digits
     assert read(RunFolder(tmp_path / "digits")) is None
 
 
+def test_a_run_that_an_earlier_version_recorded():
+    trained = manyheads.load(ROOT / "tests" / "run" / "recorded" / "completed")
+    assert (trained.which, trained.description.pretrained) == ("last", None)
+    assert trained.predict(np.zeros((8, 8), np.uint8)).label in trained.classes
+
+
 def test_import_manyheads_imports_no_torch():
     code = "import sys, manyheads; assert not {'torch', 'hydra', 'numpy'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(ROOT / ".names")})

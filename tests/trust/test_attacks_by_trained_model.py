@@ -59,6 +59,15 @@ def test_loading_runs_no_code_until_it_is_trusted(tmp_path, monkeypatch, theirs)
     assert trained.predict(torch.zeros(1, 3, 8, 8))[0].label in "012"
 
 
+def test_evaluating_it_runs_what_is_trusted(command_here, here, theirs):
+    received(theirs, here / "theirs")
+    done = command_here("evaluate", "theirs", "trust=[tests]", "hydra.run.dir=evaluation")
+    assert done.code == 0, done.err
+    assert RunFolder(here / "evaluation").read_result()["metrics"]["val_loss"] == pytest.approx(
+        theirs.read_result()["metrics"]["val_loss"]
+    )
+
+
 def test_any_class_of_the_config_counts_not_only_the_model_s(tmp_path, theirs):
     folder = received(theirs, tmp_path / "run", model={"_target_": "torch.nn.Identity"}, loss={"_target_": "os.system"})
     with pytest.raises(ConfigurationError, match=r"loss._target_=os.system"):
