@@ -1,5 +1,6 @@
 """``python -m runner evaluate``: the past run's config, with changes, evaluates its weights in a new folder."""
 
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -28,23 +29,14 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
     """
     past = RunFolder(path)
     packages, typed = split_typed(overrides)
-    past.read_config()  # or there is no run to be trusted
+    config = past.read_config()  # first of all, or there is no run to be trusted
     refuse_untrusted_run(past, packages)
     which, weights = chosen(past, which)
-    start = [
-        "trainer.evaluate_only=true",
-        f"checkpoint.load={quoted(weights)}",
-        "checkpoint.resume=null",
-        "checkpoint.strict=true",
-    ]
-    config = past.read_config()
-    if "drop_last" in config["data"]:
-        start.append("data.drop_last=false")  # or a training split of less than a batch would be refused
+    plain = [*_start(config, weights), *(override for override in typed if not override.startswith(RUN_DIR))]
+    trust = None if past.is_own() else Trust(trusted_packages(packages), (*typed_values(plain),), past.path)
     saved.offer(config, chosen={override.partition("=")[0] for override in typed})
-    plain = [override for override in typed if not override.startswith(RUN_DIR)]
-    trust = None if past.is_own() else Trust(trusted_packages(packages), (*typed_values([*start, *plain]),), past.path)
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose(saved.NAME, [*start, *plain])
+        composed = compose(saved.NAME, plain)
     folder = new_folder(typed)
     try:
         frozen = freeze(folder, composed, trust=trust)
@@ -57,6 +49,14 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
         launch(folder)
     _note(folder, {"of": str(past.path), "weights": which, "overrides": typed})
     return folder
+
+
+def _start(config: dict[str, Any], weights: Path) -> list[str]:
+    """What makes an evaluation of the config; what the user sets comes behind it."""
+    start = ["trainer.evaluate_only=true", f"checkpoint.load={quoted(weights)}", "checkpoint.resume=null"]
+    if "drop_last" in config["data"]:  # or a training split of less than a batch would be refused
+        start.append("data.drop_last=false")
+    return [*start, "checkpoint.strict=true"]
 
 
 def _note(folder: RunFolder, evaluation: dict[str, Any]) -> None:

@@ -83,6 +83,7 @@ def build(
     reporter.display.header(rows | weights(config, built))
     if config["trainer"]["evaluate_only"] and (warning := other_classes(config["checkpoint"]["load"], evaluation)):
         reporter.display.say(warning)
+    classes = config["model"]["num_classes"] or data.num_classes
     return Trainer(
         update=update,
         train=train,
@@ -90,13 +91,7 @@ def build(
         settings=settings,
         reporter=reporter,
         heartbeat=heartbeat,
-        describe=partial(
-            describe,
-            evaluation,
-            train,
-            num_classes=config["model"]["num_classes"] or data.num_classes,
-            pretrained=built.pretrained,
-        ),
+        describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
     )
 
