@@ -21,11 +21,6 @@ from manyheads.runner.serve.rank import export as exporting
 from manyheads.runner.serve.rank.export import Differs, export
 from manyheads.runner.serve.rank.trained import Trained
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning"),  # of torch.onnx and onnxscript
-    pytest.mark.filterwarnings("ignore:.*is deprecated.*:FutureWarning"),
-]
-
 
 @pytest.fixture(scope="module")
 def trained(photo_run) -> Trained:
