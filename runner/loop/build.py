@@ -16,7 +16,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.base import Metric
-from manyheads.runner.model.rank.build import built_model
+from manyheads.runner.model.rank.build import Built, built_model
 from manyheads.runner.optimizer.rank import build_optimizer
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
@@ -27,7 +27,7 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.locate import instantiate, instantiate_named, locate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank import Schedule
-from manyheads.runner.serve.rank.describe import describe, other_classes
+from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
 from manyheads.runner.task.rank.build import build_task
 
 Config = dict[str, Any]
@@ -67,7 +67,7 @@ def build(
     data = build_data(config["data"])
     precision: Precision = instantiate("precision", config["precision"], parallel)
     try:
-        built = built_model(config, data, dtype=precision.dtype)
+        built = _built(config, data, precision.dtype)
         if on_model is not None:
             on_model(built.model)
         parameters = sum(p.numel() for p in built.model.parameters())
@@ -94,6 +94,17 @@ def build(
         describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
     )
+
+
+def _built(config: Config, data: Data, dtype: torch.dtype) -> Built:
+    """The model. Where weights to evaluate do not fit for other classes, the error says so."""
+    try:
+        return built_model(config, data, dtype=dtype)
+    except ConfigurationError:
+        count, path = config["model"]["num_classes"] or data.num_classes, config["checkpoint"]["load"]
+        if config["trainer"]["evaluate_only"] and (reason := other_count(path, count)):
+            raise ConfigurationError(reason) from None
+        raise
 
 
 def _assemble(

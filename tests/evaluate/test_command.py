@@ -1,6 +1,7 @@
 """``python -m runner evaluate``: the run's own numbers again, others on other data, whatever model and data it had."""
 
 import json
+import shutil
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_data_of_other_classes_is_pointed_out(command, tmp_path, photo_run):
     done = command("evaluate", photo_run.folder.path, f"data.root={others}", HERE)
     assert done.code == 0, done.err
     assert "warning: the weights were trained for other classes: cat, coffee, person" in done.out
+
+
+def test_data_of_fewer_classes_is_refused_in_these_words(command, tmp_path, photo_run):
+    others = save_photos(tmp_path / "others", train=1, val=1)
+    for split in ("train", "val"):
+        shutil.rmtree(others / split / "cat")
+    done = command("evaluate", photo_run.folder.path, f"data.root={others}", HERE)
+    assert done.code == 2
+    assert "was trained for 3 classes, and this data has 2. Evaluate it on data of the same classes" in done.err
 
 
 def test_without_a_name_the_folder_is_a_fresh_one(command, tmp_path, photo_run):

@@ -44,15 +44,31 @@ def describe(
 
 def other_classes(weights: str, evaluation: Loader) -> str | None:
     """A warning where a checkpoint's run had other classes than these samples, in words; None where nobody knows."""
-    found, trained = _classes(evaluation.batches.dataset), None
-    with suppress(ConfigurationError, OSError):  # the file may be from anywhere
-        trained = read(RunFolder(Path(weights).parent.parent))
+    found, trained = _classes(evaluation.batches.dataset), _trained(weights)
     if found is None or trained is None or trained.classes in (None, found):
         return None
     return (
         f"warning: the weights were trained for other classes: {_listed(trained.classes)}, where this data has "
         f"{_listed(found)}. Classes are compared by their numbers."
     )
+
+
+def other_count(weights: str, count: Any) -> str | None:
+    """Why a checkpoint is none for data of so many classes, in words; None where that is not what is wrong."""
+    trained = _trained(weights)
+    if trained is None or None in (trained.num_classes, count) or trained.num_classes == count:
+        return None
+    return (
+        f"checkpoint.load={weights} was trained for {trained.num_classes} classes, and this data has {count}. Evaluate "
+        "it on data of the same classes."
+    )
+
+
+def _trained(weights: str) -> Description | None:
+    """What is known of the run that a checkpoint is of; the file may be from anywhere."""
+    with suppress(ConfigurationError, OSError):
+        return read(RunFolder(Path(weights).parent.parent))
+    return None
 
 
 def _classes(dataset: Any) -> tuple[str, ...] | None:
