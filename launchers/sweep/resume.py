@@ -16,6 +16,7 @@ from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.provenance.record import record
 from manyheads.runner.report.write import is_current
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file
@@ -35,7 +36,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
         options.check()
         entries = [entry for entry in jobs if entry.state != "completed"]
         if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
-            print(f"{RunFolder(sweep)} is complete already. `python -m runner report {RunFolder(sweep)}` shows it.")
+            print(f"{RunFolder(sweep)} is complete already. `{called.command('report', RunFolder(sweep))}` shows it.")
             console.outcome(ledger)
             return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)

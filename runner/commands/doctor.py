@@ -28,7 +28,7 @@ LISTED = ("parallel", "precision", "launcher", "optimizer")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
     parser.add_argument("trust", nargs="*", help="trust=[my_package]: its options may be asked")
-    parser.add_argument("--config-dir", help="a folder of more options, as for run.py")
+    parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
 
 

@@ -1,4 +1,4 @@
-"""The command line of ``run.py`` as a value: parsed by Hydra's own parser, changed by making another one."""
+"""The command line of ``train`` as a value: parsed by Hydra's own parser, changed by making another one."""
 
 import os
 from argparse import Namespace
@@ -24,7 +24,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class CommandLine:
-    """``arguments`` as typed behind ``python run.py``; ``home``: the folder that a relative --config-path starts from.
+    """``arguments`` as typed behind ``manyheads train``; ``home``: where a relative --config-path starts.
 
     Ends the process with a usage message, as Hydra would, where they cannot be parsed.
     """
@@ -95,6 +95,13 @@ class CommandLine:
         """The command line that lacks these overrides."""
         left_out = set(overrides)
         return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
+
+    def absolute(self) -> "CommandLine":
+        """The command line with --config-path from the root, which Hydra would take from the code's own folder."""
+        path = self.flags.config_path
+        if path is None or path.startswith("pkg://"):
+            return self
+        return CommandLine((*self.arguments, "--config-path", str(self.config_folder)), self.home)
 
     def composing(self, folder: Path, name: str) -> "CommandLine":
         """The command line with another primary config."""

@@ -13,10 +13,10 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.run.called import IS_CHECKOUT, ROOT
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import packages_named
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = ("*.py", "conf/")  # of what git does not know: anything else may be a secret, or large
 # The user's hooks and monitors have no part in looking at code, nor in having it a second time.
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
@@ -29,7 +29,7 @@ def code_at_start() -> tuple[str | None, bytes]:
 
 
 def code_state() -> tuple[str | None, bytes]:
-    """The project's commit and what differs from it, untracked code files included; without git (None, b"")."""
+    """The project's commit and what differs from it, untracked code files included; (None, b"") without git."""
     commit = _git("rev-parse", "HEAD").decode().strip() or None
     index = _git("rev-parse", "--git-path", "index").decode().strip()
     if commit is None or not (ROOT / index).exists():
@@ -43,6 +43,8 @@ def code_state() -> tuple[str | None, bytes]:
 
 
 def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
+    if not IS_CHECKOUT:  # installed in a folder that may lie in the user's own repository
+        return b""
     try:
         done = subprocess.run(
             [*_GIT, *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False

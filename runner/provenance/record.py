@@ -8,7 +8,6 @@ import platform
 import re
 import shlex
 import socket
-import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -19,6 +18,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance.code_state import code_at_start, own_code
 from manyheads.runner.provenance.fingerprint import fingerprint
+from manyheads.runner.run import called
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.locate import OPTION
@@ -66,7 +66,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
     packages = installed_packages()
     return {
         "format": FORMAT,
-        "command": shlex.join(["python", *map(without_secrets, sys.argv)]),
+        "command": shlex.join(map(without_secrets, called.as_typed())),
         "directory": os.getcwd(),
         "composed_from": composed_from,
         "signature": signature(config),

@@ -7,7 +7,7 @@ from typing import Any
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.provenance.record import FORMAT
 from manyheads.runner.report.load_run import Columns, read_columns
-from manyheads.runner.run import kinds
+from manyheads.runner.run import called, kinds
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
@@ -64,7 +64,7 @@ def read_past(path: str | Path) -> Past:
 
 
 def _resume(folder: RunFolder) -> str:
-    return f"python -m runner resume {folder}"
+    return called.command("resume", folder)
 
 
 def _read_json(path: Path, missing: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import hmac
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from manyheads.runner.run import called
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -46,7 +46,7 @@ class Trust:
         """The command by which the user takes it over, as the end of an error."""
         if self.place is None:
             return ""
-        return f" If it is your own, say so once: python -m runner trust {shlex.quote(str(self.place))}"
+        return f" If it is your own, say so once: {called.command('trust', self.place)}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own
