@@ -14,6 +14,7 @@ from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.freeze import freeze
+from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.record import record
 from manyheads.runner.report.write import is_current
 from manyheads.runner.run import called
@@ -40,6 +41,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
             console.outcome(ledger)
             return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
+        find_where_started(*(RunFolder(ledger.sweep / entry.folder) for entry in jobs))
         slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
         try:
             run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options, packages), slots=slots)

@@ -96,6 +96,22 @@ class CommandLine:
         left_out = set(overrides)
         return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
 
+    def adding(self, override: str) -> "CommandLine":
+        """The command line with one more override, beside the others: they may not stand on both sides of a flag."""
+        last = max((at for at, each in enumerate(self.arguments, 1) if each in self.overrides), default=None)
+        after = self.arguments[last:] if last else ()
+        return CommandLine((*self.arguments[:last], override, *after), self.home)
+
+    def searching(self, folder: Path) -> "CommandLine":
+        """The command line by which Hydra looks for configs there too, behind the places that it names itself."""
+        if self.flags.config_dir is None:
+            return CommandLine((*self.arguments, "--config-dir", str(folder)), self.home)
+        typed = [each for each in self.overrides if each.startswith(f"{SEARCHPATH}=[")]
+        if not typed:
+            return self.adding(searching([folder]))
+        longer = {each: f"{each.rstrip().removesuffix(']')},{_place(folder)}]" for each in typed}
+        return CommandLine(tuple(longer.get(each, each) for each in self.arguments), self.home)
+
     def absolute(self) -> "CommandLine":
         """The command line with --config-path from the root, which Hydra would take from the code's own folder."""
         path = self.flags.config_path
@@ -107,6 +123,20 @@ class CommandLine:
         """The command line with another primary config."""
         flags = ("--config-path", str(folder), "--config-name", name)  # of two the last one counts
         return CommandLine((*self.arguments, *flags), self.home)
+
+
+def searching(folders: Iterable[Path]) -> str:
+    """The override by which Hydra looks for configs in these folders too."""
+    return f"{SEARCHPATH}=[{','.join(map(_place, folders))}]"
+
+
+def quoted(value: object) -> str:
+    """A value that Hydra takes as it is, whatever a folder is called."""
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _place(folder: Path) -> str:
+    return quoted(f"file://{folder}")
 
 
 def parsed(overrides: Iterable[str]) -> Iterator[Any]:

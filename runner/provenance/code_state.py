@@ -15,7 +15,7 @@ from typing import Any
 
 from manyheads.runner.run.called import IS_CHECKOUT, ROOT
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import packages_named
+from manyheads.runner.run.locate import files_named, own_folders, packages_named
 
 CODE = ("*.py", "conf/")  # of what git does not know: anything else may be a secret, or large
 # The user's hooks and monitors have no part in looking at code, nor in having it a second time.
@@ -85,9 +85,11 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
 def own_code(config: dict[str, Any]) -> dict[str, str]:
     """sha256 of the code behind each named class that is neither this project's nor an installed library's.
 
-    By top-level package; nothing is imported. A package that can't be found has no digest here, the run its error.
+    By top-level package, or by the path of a file; nothing is imported. What can't be found has no digest here, the run
+    its error.
     """
-    found = {}
+    named = sorted({file.path for file in files_named(config).values()})
+    found = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file()}
     for package in sorted(packages_named(config)):
         if files := _files_of(package):
             digest = hashlib.sha256()
@@ -99,7 +101,7 @@ def own_code(config: dict[str, Any]) -> dict[str, str]:
 
 def _files_of(package: str) -> list[Path]:
     """The code of a package, unless it lies in this project or among the installed ones, which say more of theirs."""
-    spec = PathFinder.find_spec(package, [*sys.path, os.getcwd()])
+    spec = PathFinder.find_spec(package, [*sys.path, *own_folders()])
     if spec is None:
         return []
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]

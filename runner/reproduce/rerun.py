@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from manyheads.launchers.signals import handled_by
+from manyheads.runner.config.arguments import quoted
 from manyheads.runner.provenance.code_state import ROOT, checkout, is_in_history, is_known
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.run import called
@@ -62,11 +63,6 @@ class Program:
         """Where Python looks for modules: its own first, although another copy of them may be installed."""
         own = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
         return os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
-
-
-def quoted(path: Path) -> str:
-    """A value that Hydra takes as it is, whatever the folder is called."""
-    return "'" + str(path).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 @contextmanager

@@ -27,6 +27,8 @@ def by_script() -> bool:
 def as_typed() -> list[str]:
     """The command line of this process, without the folders of the programs in it."""
     _, *words = sys.orig_argv
+    if words[:1] == ["-m"] and words[1].partition(".")[0] not in ("manyheads", "runner"):
+        words = sys.argv  # such as of a worker of joblib's, which has been given its parent's arguments
     return ["manyheads", *words[1:]] if words[:1] == [sys.argv[0]] and by_script() else ["python", *words]
 
 
