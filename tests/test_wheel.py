@@ -13,7 +13,9 @@ import yaml
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, ROOT, Done
+from tests.tail import tail
 
+pytestmark = pytest.mark.processes
 NET = """
 import os, time, torch
 
@@ -175,11 +177,15 @@ def test_reproducing(installed, here, trained):
     assert "nothing differs" in done.out
 
 
-def test_parity_and_doctor(installed, here):
+@pytest.mark.tail
+def test_parity(installed, here):
     done = installed("parity", *FAST[1:], "parallel=ddp", "--steps", "1", cwd=here)
     assert done.code == 0, done.err
-    done = installed("doctor", cwd=here)
-    assert "parallel=ddp" in done.out
+
+
+@pytest.mark.tail
+def test_doctor(installed, here):
+    assert "parallel=ddp" in installed("doctor", cwd=here).out
 
 
 def test_a_users_own_package_called_runner(installed, project):
@@ -211,10 +217,16 @@ def completed(installed, line: str, cwd: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("manyheads res", ["resume"]),
         ("manyheads train parallel=d", ["parallel=ddp", "parallel=dp"]),
-        ("manyheads train seed=1 trainer.epo", ["trainer.epochs="]),
+        tail("manyheads res", ["resume"]),
+        tail("manyheads train seed=1 trainer.epo", ["trainer.epochs="]),
     ],
 )
 def test_completion_in_a_real_shell(installed, here, line, offered):
     assert sorted(completed(installed, line, here)) == offered
+
+
+@pytest.mark.tail
+def test_completion_of_ones_own_conf(installed, tmp_path):
+    assert installed("new", "shapes", cwd=tmp_path).code == 0
+    assert completed(installed, "manyheads train model=ne", tmp_path / "shapes") == ["model=net"]

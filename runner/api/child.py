@@ -61,9 +61,9 @@ def call(*words: str) -> Ended:
     finally:
         if child.poll() is None:
             child.terminate()
-            child.wait()
         if child.stdout:
             child.stdout.close()
+        child.wait()
     if interrupted:
         raise KeyboardInterrupt
     return Ended(code, "".join(said).removeprefix(ERROR).strip())

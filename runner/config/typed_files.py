@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hydra.core.config_store import ConfigStore
 
-from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.arguments import CommandLine, quoted
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
@@ -21,7 +21,8 @@ from manyheads.runner.run.locate import TARGET
 from manyheads.runner.run.nearest import nearest
 
 _NAMED = r"\.py:[^\W\d]\w*"
-_FILE = rf"""(?:'([^'\\]+{_NAMED})'|"([^"\\]+{_NAMED})"|([^\s,'"\[\]{{}}()=:]+{_NAMED})(?![^\s,\]}})]))"""
+_PLAIN = r"""[^\s,'"\[\]{}()=][^,'"\[\]{}()=]*?"""
+_FILE = rf"""(?:'([^'\\]+{_NAMED})'|"([^"\\]+{_NAMED})"|({_PLAIN}{_NAMED})(?![^\s,\]}})]))"""
 _BARE = re.compile(rf"[^=]*[^=/]{_NAMED}")
 KIND = "custom"  # the option of a group that takes any class
 
@@ -46,13 +47,13 @@ def offer_files(line: CommandLine) -> Typed:
 
 
 def _rewritten(override: str, line: CommandLine, offered: dict[str, str]) -> str:
-    override = f"model={override}" if _BARE.fullmatch(override) else override
+    override = f"model={quoted(override)}" if _BARE.fullmatch(override) else override
     key, equals, value = override.partition("=")
     name = key.lstrip("+")
     if not equals or not re.search(_FILE, value):
         return override
     if name.rpartition(".")[2] == TARGET:
-        return f"{key}={re.sub(_FILE, lambda match: repr(_target(override, match)), value)}"
+        return f"{key}={re.sub(_FILE, lambda match: quoted(_target(override, match)), value)}"
     if name in GROUPS and KIND in options(name):
         return f"{key}={re.sub(_FILE, lambda match: _option(name, _target(override, match), line, offered), value)}"
     return override
@@ -72,27 +73,25 @@ def _target(override: str, match: re.Match) -> str:
     except (SyntaxError, ValueError) as error:
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise ConfigurationError(f"{override}: {typed} is no Python{where}: {error}.") from None
-    defined = set(_defined(tree.body))
+    defined = set(_defined(tree))
     if not {name, "*", "__getattr__"} & defined:
-        known = ", ".join(each for each in sorted(defined) if not each.startswith("_")) or "nothing"
-        raise ConfigurationError(
-            f"{override}: {typed} has no {name}.{nearest(name, defined)} It defines {known}. Check the name."
-        )
+        own = [each.name for each in tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
+        known = f" It defines {', '.join(own)}." if own else ""
+        raise ConfigurationError(f"{override}: {typed} has no {name}.{nearest(name, defined)}{known} Check the name.")
     return f"{path}:{name}"
 
 
-def _defined(body: list[ast.stmt]) -> Iterator[str]:
-    """The names that the statements of a module may give a value; * where one can't tell."""
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
-            elif isinstance(node, ast.alias):
-                yield node.asname or node.name.partition(".")[0]
-        if isinstance(statement, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield statement.name
-        elif not isinstance(statement, (ast.Assign, ast.Import, ast.ImportFrom)):  # such as if and try
-            yield from _defined([each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt)])
+def _defined(node: ast.AST) -> Iterator[str]:
+    """The names that a module's statements may give a value, those below if and try included; * where none can tell."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield each.name
+        elif isinstance(each, ast.alias):
+            yield each.asname or each.name.partition(".")[0]
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+        else:
+            yield from _defined(each)
 
 
 def _option(group: str, target: str, line: CommandLine, offered: dict[str, str]) -> str:

@@ -1,7 +1,8 @@
 """``manyheads new``: write a small project that runs at once."""
 
-import importlib.util
 import keyword
+import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -17,7 +18,8 @@ def write_project(folder: Path) -> None:
     project, package = folder.resolve().name, folder.resolve().name.replace("-", "_")
     if not package.isidentifier() or not package.isascii() or keyword.iskeyword(package):
         raise ConfigurationError(f"{project} can name no package. Allowed: letters, digits and _, as in my_project.")
-    if package in ("conf", "tests", "outputs") or importlib.util.find_spec(package) is not None:
+    taken = {"conf", "tests", "outputs", *sys.stdlib_module_names}
+    if package in taken or PathFinder.find_spec(package) is not None:
         raise ConfigurationError(f"{project}: another package, or a folder, has that name already. Choose another.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(f"{folder} is there already, and not empty. Name a new folder.")

@@ -81,6 +81,12 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
         raise ConfigurationError(
             f"{group}.{key}={target} can't be imported: {error}. Install the package, or start where it is."
         ) from None
+    except ImportError as error:
+        if file is None or "relative import" not in str(error):
+            raise
+        raise ConfigurationError(
+            f"{group}.{key}={target}: {error}. Name a class in a package by the package: my_package.module.{file.name}."
+        ) from None
     except (AttributeError, ValueError):
         module, _, name = target.rpartition(":" if file else ".")
         raise ConfigurationError(

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 # From the root only: what a name means may not depend on where somebody stands.
-_NAME = re.compile(r"(/(?!/)[^\0:]*\.py):([^\W\d]\w*)")
+_NAME = re.compile(r"(/(?!/)[^\0]*\.py):([^\W\d]\w*)")
 
 
 class SourceFile(NamedTuple):

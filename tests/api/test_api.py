@@ -12,6 +12,8 @@ import pytest
 import manyheads
 from tests.conftest import FAST, ROOT
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):

@@ -56,6 +56,8 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "my_net.py").write_text(NET)
     (tmp_path / "my_widths.py").write_text("WIDTH = 3\n")
     (tmp_path / "my_data.py").write_text(DATA)
+    (tmp_path / "my dir").mkdir()
+    (tmp_path / "my dir" / "my_net.py").write_text(NET)
     return tmp_path
 
 
@@ -72,13 +74,16 @@ class TestWhatIsTyped:
             ("my_net.py:Net", "model=my_net.py:Net"),
             ("./my_net.py:Net", "model=my_net.py:Net"),
             ("model=../{name}/my_net.py:Net,resnet18", "model=my_net.py:Net,resnet18"),
+            ("my dir/my_net.py:Net", "model=my_net.py:Net"),
+            ("model=my dir/my_net.py:Net, resnet18", "model=my_net.py:Net, resnet18"),
             ("model=choice('{here}/my_net.py:Net',resnet18)", "model=choice(my_net.py:Net,resnet18)"),
         ],
     )
     def test_becomes_an_option(self, here, typed, as_hydra_has_it):
         found, own = offered("-m", typed.format(here=here, name=here.name), "seed=1")
         assert found == ("-m", as_hydra_has_it, "seed=1")
-        assert own == {"model._target_": f"{here}/my_net.py:Net"}
+        folder = here / "my dir" if "my dir" in typed else here
+        assert own == {"model._target_": f"{folder}/my_net.py:Net"}
 
     def test_becomes_the_value_of_a_target(self, here):
         found, own = offered("+metrics.mine._target_=my_net.py:Net")
@@ -102,7 +107,7 @@ class TestWhatIsTyped:
         [
             ("model=my_nett.py:Net", "there is no file my_nett.py. Did you mean my_net.py"),
             ("model=nowhere/my_net.py:Net", "there is no file nowhere/my_net.py."),
-            ("model=my_net.py:Nett", "my_net.py has no Nett. Did you mean Net? It defines Net, Strict, WIDTH, torch."),
+            ("model=my_net.py:Nett", "my_net.py has no Nett. Did you mean Net? It defines Net, Strict."),
             ("model=broken.py:Net", "broken.py is no Python in line 2"),
             ("model=folder.py:Net", "folder.py cannot be read"),
         ],

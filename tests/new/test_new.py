@@ -13,6 +13,8 @@ from manyheads.runner.trust.own import is_own_project
 from tests.conftest import ROOT, RUN, execute
 from tests.tail import tail
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
@@ -31,6 +33,7 @@ def test_it_is_the_users_own_at_once(project):
     assert not [name for name in names if name.endswith(".j2")]
 
 
+@pytest.mark.tail
 def test_it_learns(project, tmp_path):
     done = execute(sys.executable, str(RUN), "experiment=quick", f"hydra.run.dir={tmp_path}/run", cwd=project)
     assert done.code == 0, done.err

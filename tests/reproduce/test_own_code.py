@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.reproduce.recorded import read_past
+from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, RUN, Done, execute
 
@@ -82,9 +84,7 @@ def test_a_file_that_has_changed_is_replaced_by_its_copy(recorded, past, tmp_pat
         assert done.code == 0, done.err
         assert f"{file} has changed since the run: its copy {past}/code{file} is used" in done.out
         assert "identical" in done.out
-        done = command("reproduce", "past", f"model={file}:Net", "hydra.run.dir=other", cwd=tmp_path)
-        assert "is used" not in done.out
-        assert done.code == 3, done.out
+        assert read_past(past).copies([f"model={file}:Net"]) == []  # today's file was asked for
     finally:
         file.write_text(NET)
 
@@ -101,3 +101,19 @@ def test_resuming_elsewhere(past, tmp_path):
     assert done.code == 0, done.err
     assert folder.read_result()["status"] == "completed"
     assert f"{file} is not as it was when this run was started" in done.err
+
+
+@pytest.mark.tail
+def test_resuming_a_sweep_elsewhere(recorded, tmp_path):
+    """Also a job that was never started, and so has recorded nothing."""
+    command = (sys.executable, str(RUN), "-m", *OWN, "seed=1,2", f"hydra.sweep.dir={tmp_path}/sweep")
+    done = execute(*command, cwd=recorded.parent)
+    assert done.code == 0, done.err
+    ledger = Ledger(tmp_path / "sweep")
+    ledger.write(ledger.entries()[1].now("pending"))
+    second = RunFolder(tmp_path / "sweep" / "1")
+    for path in (second.result, second.provenance, second.last_checkpoint, second.best_checkpoint):
+        path.unlink()
+    done = execute(sys.executable, "-m", "manyheads.runner", "resume", "sweep", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert second.read_result()["status"] == "completed"

@@ -18,7 +18,9 @@ def _modules():
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["/a/b c.py:Net", "/a/my.model.py:Net", "/a/é.py:Nét"])
+@pytest.mark.parametrize(
+    "name", ["/a/b c.py:Net", "/a/my.model.py:Net", "/a/é.py:Nét", "/a:b/c.py:Net", "/a.py:b/c.py:Net"]
+)
 def test_a_name_that_is_a_file(name):
     path, _, attribute = name.rpartition(":")
     assert source_file(name) == SourceFile(type(source_file(name).path)(path), attribute)
@@ -78,3 +80,9 @@ def test_what_is_not_there_is_the_configs_fault(tmp_path, content, message):
         (tmp_path / "net.py").write_text(content)
     with pytest.raises(ConfigurationError, match=rf"^model\._target_={tmp_path}/net.py:Net.*{message}"):
         locate("model", f"{tmp_path}/net.py:Net")
+
+
+def test_a_file_that_is_part_of_a_package(tmp_path):
+    (tmp_path / "a_part_of_this_test.py").write_text("from .other import Net\n")
+    with pytest.raises(ConfigurationError, match=r"relative import.* by the package: my_package\.module\.Net"):
+        locate("model", f"{tmp_path}/a_part_of_this_test.py:Net")
