@@ -9,6 +9,8 @@ import yaml
 
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import is_own_copy
+from manyheads.runner.reproduce.recorded import read_past
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
@@ -135,3 +137,17 @@ class TestCopies:
         past.provenance.write_text(json.dumps(record))
         find_where_started(past)
         assert os.environ.pop(STARTED_IN) == str(here)
+
+    def test_of_somebody_elses_run_it_is_run_only_once_that_is_trusted(self, past, command_here, here, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(here / "another"))  # with another key, or none
+        (here / "mine.py").unlink()
+        copy = past.code / str(here / "mine.py").lstrip("/")
+        done = command_here("reproduce", "past")
+        assert done.code == 2
+        assert f"model._target_={here}/mine.py:Net" in done.err
+        done = command_here("trust", "past", "--yes")
+        assert f"reproduce would run {copy}" in done.out
+        assert read_past("past").copies([]) == [f"model._target_='{copy}:Net'"]
+        copy.write_bytes(copy.read_bytes() + b"#")
+        with pytest.raises(ConfigurationError, match="is not there, or not yours"):
+            read_past("past").copies([])
