@@ -25,7 +25,8 @@ def script() -> int:
 
 def main() -> int:
     """Parse the command, do it, return the exit code."""
-    names = {module.name.replace("_", "-"): module.name for module in pkgutil.iter_modules(commands.__path__)}
+    found = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    names = {name.replace("_", "-"): name for name in sorted(found, key=lambda name: name != "train")}
     words = sys.argv[1:]
     if words[:1] and words[0].partition("=")[0] in COMPLETION:
         return exit_code(lambda: _complete(words, names))

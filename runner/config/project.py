@@ -18,7 +18,7 @@ def with_project(line: CommandLine) -> CommandLine:
     pyproject.toml that names a folder which is not there.
     """
     here = Path.cwd()
-    found = conf_of(here)
+    found = None if (here / ".names" / "manyheads").is_dir() else conf_of(here)  # none in a checkout of this project
     conf = found and found.resolve()
     if conf is None or conf in {CONF, *(place.folder.resolve() for place in line.sources() if place.folder)}:
         return line

@@ -73,6 +73,15 @@ def test_the_checkouts_own_is_none(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_nor_is_that_of_another_checkout(here, capsys):
+    """As in a clone from which manyheads was installed."""
+    project(here)
+    (here / ".names" / "manyheads").mkdir(parents=True)
+    trust_project(here)
+    assert with_project(CommandLine(())) == CommandLine(())
+    assert capsys.readouterr().err == ""
+
+
 class TestPyproject:
     def test_says_where_it_is(self, here):
         conf = project(here, conf="my configs")
