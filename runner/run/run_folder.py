@@ -35,6 +35,7 @@ class RunFolder:
         self.composed = self.path / ".hydra" / "config.yaml"
         self.provenance = self.path / "provenance.json"
         self.code_diff = self.path / "code.diff"
+        self.code = self.path / "code"
         self.log = self.path / "run.log"
         self.logs = self.path / "logs"
         self.heartbeat = self.logs / "heartbeat"

@@ -12,6 +12,7 @@ from torch import nn
 from torchvision import models
 
 from manyheads.runner.model.rank.pretrained import load_weights
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest
 
@@ -39,7 +40,7 @@ def torchvision_model(*, name: str, num_classes: int, image_size: int | None, we
     if name not in names():
         raise ConfigurationError(
             f"model.name={name}: torchvision {torchvision.__version__} has no such classification model."
-            f"{nearest(name, names())} `python -m runner doctor --models` lists them."
+            f"{nearest(name, names())} `{called.command('doctor')} --models` lists them."
         )
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
     if options and weights is not None:  # these two's weights were trained on images normalised in another way
