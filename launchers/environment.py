@@ -11,7 +11,9 @@ from pathlib import Path
 from manyheads.launchers.base import Launcher
 from manyheads.runner.run.user_folders import user_folder
 
-PROJECT = str(Path(__file__).resolve().parent.parent / ".names")
+NAMES = Path(__file__).resolve().parent.parent / ".names"
+# A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
+PROJECT = [str(NAMES)] if NAMES.is_dir() else []
 
 
 def environment(launcher: Launcher) -> dict[str, str]:
@@ -19,7 +21,7 @@ def environment(launcher: Launcher) -> dict[str, str]:
     variables = {
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [PROJECT, os.environ.get("PYTHONPATH")]))),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")]))),
         "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/run/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
     }

@@ -34,8 +34,7 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
         pinned = folder.pin_config()
         config = folder.read_config()
         launcher = _launcher(config, apart=apart)
-        if PROJECT not in sys.path:
-            sys.path.append(PROJECT)
+        sys.path += [each for each in PROJECT if each not in sys.path]
         folder.clear_attempt()
         heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
         variables = {**environment(launcher), **pinned}

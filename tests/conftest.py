@@ -15,6 +15,7 @@ from typing import Protocol
 import pytest
 from hydra.core.config_store import ConfigStore
 
+from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, zygote
 
@@ -64,6 +65,7 @@ def _own_path() -> Iterator[None]:
     before = list(sys.path)
     yield
     sys.path[:] = before
+    os.environ.pop(STARTED_IN, None)
 
 
 @pytest.fixture

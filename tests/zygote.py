@@ -130,6 +130,7 @@ def _become(request: dict[str, Any], installed: list[str]) -> NoReturn:
     util.spawnv_passfds = _forked_or_spawned(util.spawnv_passfds)
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     first, *arguments = request["command"]
+    sys.orig_argv[:] = [sys.executable, *request["command"]]
     if first == "-m":
         name, *arguments = arguments
         sys.path[:] = [os.getcwd(), *own, *installed]

@@ -1,16 +1,47 @@
-"""manyheads: one PyTorch experiment on any parallel backend."""
+"""One PyTorch experiment on any parallel backend: composed by Hydra, run by one loop, compared fairly."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manyheads.runner.serve.rank.trained import load as load
+    from manyheads.runner.api.run import Result, run
+    from manyheads.runner.api.sweep import Row, Sweep, sweep
+    from manyheads.runner.run.errors import ConfigurationError, RunFailed
+    from manyheads.runner.serve.rank.trained import Trained, load
 
-# What is looked for when it is first asked for, since `import manyheads` must not import torch.
-_LAZY = {"load": "manyheads.runner.serve.rank.trained"}
+__version__ = "0.1.0"
+__all__ = [
+    "ConfigurationError",
+    "Result",
+    "Row",
+    "RunFailed",
+    "Sweep",
+    "Trained",
+    "__version__",
+    "load",
+    "run",
+    "sweep",
+]
+
+# Imported when they are asked for, so that importing this package costs nothing.
+_PLACES = {
+    "run": "runner.api.run",
+    "Result": "runner.api.run",
+    "sweep": "runner.api.sweep",
+    "Row": "runner.api.sweep",
+    "Sweep": "runner.api.sweep",
+    "load": "runner.serve.rank.trained",
+    "Trained": "runner.serve.rank.trained",
+    "ConfigurationError": "runner.run.errors",
+    "RunFailed": "runner.run.errors",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_PLACES]

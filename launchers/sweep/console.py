@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.launchers.sweep.plan import Planned
+from manyheads.runner.run import called
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -85,4 +86,4 @@ def outcome(ledger: Ledger) -> None:
     if counts["skipped"] == total:
         console.print("Every job was skipped: nothing of what they need is there.")
     if counts["pending"] + counts["running"] + counts["interrupted"]:
-        console.print(f"Go on with: python -m runner resume {RunFolder(ledger.sweep)}")
+        console.print(f"Go on with: {called.command('resume', RunFolder(ledger.sweep))}")

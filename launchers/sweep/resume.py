@@ -14,8 +14,10 @@ from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.freeze import freeze
+from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.record import record
 from manyheads.runner.report.write import is_current
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file
@@ -35,10 +37,11 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
         options.check()
         entries = [entry for entry in jobs if entry.state != "completed"]
         if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
-            print(f"{RunFolder(sweep)} is complete already. `python -m runner report {RunFolder(sweep)}` shows it.")
+            print(f"{RunFolder(sweep)} is complete already. `{called.command('report', RunFolder(sweep))}` shows it.")
             console.outcome(ledger)
             return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
+        find_where_started(*(RunFolder(ledger.sweep / entry.folder) for entry in jobs))
         slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
         try:
             run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options, packages), slots=slots)

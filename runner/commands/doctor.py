@@ -16,6 +16,7 @@ from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest
 from manyheads.runner.trust.check import complaint, untrusted
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
     about = "an option, apex or parallel=apex, or a group: all that is known of it; trust=[my_package]: it may be asked"
     parser.add_argument("names", nargs="*", help=about)
-    parser.add_argument("--config-dir", help="a folder of more options, as for run.py")
+    parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
 
 
@@ -68,7 +69,7 @@ def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
         table.add_row(group, ", ".join(here), ", ".join(not_here))
     console.print(table)
     if missing:
-        console.print(f"Why, and how to get it: python -m runner doctor {missing[0]}", soft_wrap=True)
+        console.print(f"Why, and how to get it: {called.command('doctor', missing[0])}", soft_wrap=True)
 
 
 def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None) -> None:

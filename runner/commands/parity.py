@@ -9,8 +9,8 @@ HELP = "take the same steps on several backends: where they differ, and why"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
-    parser.add_argument("overrides", nargs="*", help="as for run.py; parallel=single,ddp,... says which, else all")
-    parser.add_argument("--config-dir", help="a folder of more options, as for run.py")
+    parser.add_argument("overrides", nargs="*", help="as for train; parallel=single,ddp,... says which, else all")
+    parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument("--steps", default="10", help="number of steps (10)")
 
 

@@ -1,6 +1,7 @@
 """``python -m runner resume``: resume a run or a sweep that was interrupted, in its own folder."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 from manyheads.launchers.launch import launch
 from manyheads.launchers.sweep.resume import resume as resume_sweep
 from manyheads.runner.commands import A_RUN
+from manyheads.runner.provenance.directory import find_where_started
+from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.log_file import log_file
@@ -46,5 +49,8 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
         print(f"{folder} is complete already: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         return
     refuse_untrusted_run(folder, packages)
+    find_where_started(folder)
+    for file in changed_files(folder):
+        print(f"{file} is not as it was when this run was started; its copy is {kept(folder, file)}", file=sys.stderr)
     with log_file(folder.log) if folder.path.is_dir() else nullcontext():
         launch(folder)

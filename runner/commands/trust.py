@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.provenance.kept_files import take_over_copies
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json, refuse_links
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.ledger import Ledger
@@ -39,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         for each in runs:
             trust_run(each, *_code(each))
+            if each.config.exists():
+                take_over_copies(each, each.read_config())
         if not runs:
             trust_project(folder)
     except OSError as error:
@@ -69,6 +72,8 @@ def _of_runs(runs: list[RunFolder]) -> Iterator[str]:
     for each in runs:
         config = each.read_config() if each.config.exists() else _content(each.composed)
         yield f"{each}: {_listed(untrusted(config, Trust()))}"
+        for copy in sorted(each.code.rglob("*.py")):
+            yield f"  reproduce would run {copy}, where the file that it is a copy of is not the same here"
         commit, diff = _code(each)
         if diff:
             files = [line[6:].decode(errors="replace") for line in diff.splitlines() if line.startswith(b"+++ b/")]

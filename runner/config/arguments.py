@@ -1,4 +1,4 @@
-"""The command line of ``run.py`` as a value: parsed by Hydra's own parser, changed by making another one."""
+"""The command line of ``train`` as a value: parsed by Hydra's own parser, changed by making another one."""
 
 import os
 from argparse import Namespace
@@ -24,7 +24,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class CommandLine:
-    """``arguments`` as typed behind ``python run.py``; ``home``: the folder that a relative --config-path starts from.
+    """``arguments`` as typed behind ``manyheads train``; ``home``: where a relative --config-path starts.
 
     Ends the process with a usage message, as Hydra would, where they cannot be parsed.
     """
@@ -96,10 +96,47 @@ class CommandLine:
         left_out = set(overrides)
         return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
 
+    def adding(self, override: str) -> "CommandLine":
+        """The command line with one more override, beside the others: they may not stand on both sides of a flag."""
+        last = max((at for at, each in enumerate(self.arguments, 1) if each in self.overrides), default=None)
+        after = self.arguments[last:] if last else ()
+        return CommandLine((*self.arguments[:last], override, *after), self.home)
+
+    def searching(self, folder: Path) -> "CommandLine":
+        """The command line by which Hydra looks for configs there too, behind the places that it names itself."""
+        if self.flags.config_dir is None:
+            return CommandLine((*self.arguments, "--config-dir", str(folder)), self.home)
+        typed = [each for each in self.overrides if each.startswith(f"{SEARCHPATH}=[")]
+        if not typed:
+            return self.adding(searching([folder]))
+        longer = {each: f"{each.rstrip().removesuffix(']')},{_place(folder)}]" for each in typed}
+        return CommandLine(tuple(longer.get(each, each) for each in self.arguments), self.home)
+
+    def absolute(self) -> "CommandLine":
+        """The command line with --config-path from the root, which Hydra would take from the code's own folder."""
+        path = self.flags.config_path
+        if path is None or path.startswith("pkg://"):
+            return self
+        return CommandLine((*self.arguments, "--config-path", str(self.config_folder)), self.home)
+
     def composing(self, folder: Path, name: str) -> "CommandLine":
         """The command line with another primary config."""
         flags = ("--config-path", str(folder), "--config-name", name)  # of two the last one counts
         return CommandLine((*self.arguments, *flags), self.home)
+
+
+def searching(folders: Iterable[Path]) -> str:
+    """The override by which Hydra looks for configs in these folders too."""
+    return f"{SEARCHPATH}=[{','.join(map(_place, folders))}]"
+
+
+def quoted(value: object) -> str:
+    """A value that Hydra takes as it is, whatever a folder is called."""
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _place(folder: Path) -> str:
+    return quoted(f"file://{folder}")
 
 
 def parsed(overrides: Iterable[str]) -> Iterator[Any]:

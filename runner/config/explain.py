@@ -7,6 +7,7 @@ from hydra.errors import OverrideParseException
 
 from manyheads.runner.config.lookup import NAMED, OWN, Folders, no_such_option, options, unknown_key
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.run import called
 
 NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
 QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
@@ -37,11 +38,12 @@ def explain(error: Exception, folders: Folders = OWN) -> str:
         if key == "experiment":
             return NOT_OVER_SAVED
         if key.startswith("hydra."):
-            return f"{key}: there is no such key. `python run.py --cfg hydra -p {key.rpartition('.')[0]}` lists them."
-        return f"{unknown_key(key, folders)} `python run.py --cfg job` lists them all."
+            section = key.rpartition(".")[0]
+            return f"{key}: there is no such key. `{called.command('train')} --cfg hydra -p {section}` lists them."
+        return f"{unknown_key(key, folders)} `{called.command('train')} --cfg job` lists them all."
     if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
         group, name = found.groups()
         return f"+{group}={name}: {group} has an option already. Write {group}={name}, without the plus."
     if "Config group override must be" in text:
-        return f"{text}: set each group to one of its options, which `python run.py --help` lists."
+        return f"{text}: set each group to one of its options, which `{called.command('train')} --help` lists."
     return text

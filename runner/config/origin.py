@@ -8,6 +8,8 @@ from typing import Any
 from manyheads.runner.config import saved
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.project import with_project
+from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust.door import trust_for
 from manyheads.runner.trust.own import Trust, split_typed
@@ -39,17 +41,19 @@ class Origin:
 def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
     """The command line as Hydra shall have it, and where its runs come from.
 
-    ``trust=...`` is taken out, and a --config-path that leads to a saved run config becomes one that can be composed.
+    ``trust=...`` is taken out; the user's own conf/ is added; files that he typed become options; a --config-path that
+    leads to a saved run config becomes one that can be composed.
     Raises ConfigurationError for configs of others that could run code before they are looked at.
     """
     if line.flags.experimental_rerun is not None:
         raise ConfigurationError(NO_RERUN)
+    line = with_project(line)
     if line.flags.shell_completion:
         return line, Origin()
     packages, others = split_typed(line.overrides)
-    line = line.without(set(line.overrides) - set(others))
+    line, typed = offer_files(line.without(set(line.overrides) - set(others)))
     content = saved.read_saved(line.primary) if line.flags.config_path is not None else None
-    trust = trust_for(line, packages, content)
+    trust = trust_for(line, packages, content, typed)
     if content is None:
         return line, Origin(trust)
     saved.offer(content, chosen=line.chosen)

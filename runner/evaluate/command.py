@@ -7,11 +7,14 @@ from hydra import compose, initialize_config_dir
 
 from manyheads.launchers.launch import launch
 from manyheads.runner.config import saved
+from manyheads.runner.config.arguments import CommandLine, quoted, searching
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.project import with_project
+from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.record import record
 from manyheads.runner.reproduce.command import RUN_DIR, new_folder
-from manyheads.runner.reproduce.rerun import quoted
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
@@ -31,15 +34,20 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
     packages, typed = split_typed(overrides)
     config = past.read_config()  # first of all, or there is no run to be trusted
     refuse_untrusted_run(past, packages)
+    find_where_started(past)
     which, weights = chosen(past, which)
-    plain = [*_start(config, weights), *(override for override in typed if not override.startswith(RUN_DIR))]
-    trust = None if past.is_own() else Trust(trusted_packages(packages), (*typed_values(plain),), past.path)
-    saved.offer(config, chosen={override.partition("=")[0] for override in typed})
+    line, files = offer_files(CommandLine(tuple(typed)))
+    plain = [*_start(config, weights), *(each for each in line.overrides if not each.startswith(RUN_DIR))]
+    own = (*files, *typed_values(plain))
+    trust = None if past.is_own() else Trust(trusted_packages(packages), own, past.path)
+    saved.offer(config, chosen=line.chosen)
+    folders = with_project(CommandLine(())).folders
+    path_of_project = [searching(folders[1:])] if folders[1:] else []
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose(saved.NAME, plain)
+        composed = compose(saved.NAME, [*plain, *path_of_project])
     folder = new_folder(typed)
     try:
-        frozen = freeze(folder, composed, trust=trust)
+        frozen = freeze(folder, composed, trust=trust, folders=folders)
     except ConfigurationError:
         folder.clear_refused()
         raise

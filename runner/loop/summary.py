@@ -4,6 +4,7 @@ import signal
 from typing import Any
 
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.run import called
 from manyheads.runner.run.run_folder import RunFolder
 
 SHOWN = 5  # files
@@ -32,7 +33,7 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
     rows["results"] = str(folder)
     if result["status"] == "interrupted":
-        rows["resume"] = f"python -m runner resume {folder}"
+        rows["resume"] = called.command("resume", folder)
     return title, rows
 
 

@@ -6,9 +6,11 @@ import re
 from functools import cache
 from pathlib import Path
 
+from manyheads.runner.run import called
+
 NO_GPU = (
     "this machine has no NVIDIA GPU that the installed torch can use "
-    "(a driver and a CUDA build of torch are needed; see `python -m runner doctor`)"
+    f"(a driver and a CUDA build of torch are needed; see `{called.command('doctor')}`)"
 )
 
 

@@ -8,6 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
+from manyheads.runner.config.arguments import searching
 from manyheads.runner.config.command_line import check_experiment
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, options, read_option, unknown_key
@@ -42,7 +43,7 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
     given = [o for o in parsed if o.key_or_group != WHICH]
     planned: list[Planned] = []
     taken: set[str | None] = set()
-    path = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders)}]"] if folders else []
+    path = [searching(folders)] if folders else []
     with initialize_config_dir(str(CONF), version_base="1.3"):
         for strategy in strategies:
             alone = declared_class(WHICH, read_option(WHICH, strategy, found)).one_process

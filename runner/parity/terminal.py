@@ -12,6 +12,7 @@ from rich.text import Text
 from manyheads.runner.parity.causes import causes, unused_note
 from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome
 from manyheads.runner.parity.task import Task
+from manyheads.runner.run import called
 from manyheads.runner.run.run_folder import RunFolder
 
 COLUMNS = {"loss": "loss", "gradient": "gradients", "weight": "weights", "buffer": "buffers"}
@@ -63,7 +64,7 @@ def _lines(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
     name = outcome.strategy
     if outcome.state == NOT_HERE:
         reason = re.split(r" \(|; |\. ", outcome.error)[0].rstrip(".").removeprefix(f"parallel={name}: ")
-        return [f"{name} is not here: {reason}. `python -m runner doctor` says more."]
+        return [f"{name} is not here: {reason}. `{called.command('doctor')}` says more."]
     if not outcome.differs:
         return []
     beyond = outcome.beyond()

@@ -13,10 +13,10 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.run.called import IS_CHECKOUT, ROOT
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import packages_named
+from manyheads.runner.run.locate import files_named, own_folders, packages_named
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = ("*.py", "conf/")  # of what git does not know: anything else may be a secret, or large
 # The user's hooks and monitors have no part in looking at code, nor in having it a second time.
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
@@ -29,7 +29,7 @@ def code_at_start() -> tuple[str | None, bytes]:
 
 
 def code_state() -> tuple[str | None, bytes]:
-    """The project's commit and what differs from it, untracked code files included; without git (None, b"")."""
+    """The project's commit and what differs from it, untracked code files included; (None, b"") without git."""
     commit = _git("rev-parse", "HEAD").decode().strip() or None
     index = _git("rev-parse", "--git-path", "index").decode().strip()
     if commit is None or not (ROOT / index).exists():
@@ -43,6 +43,8 @@ def code_state() -> tuple[str | None, bytes]:
 
 
 def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
+    if not IS_CHECKOUT:  # installed in a folder that may lie in the user's own repository
+        return b""
     try:
         done = subprocess.run(
             [*_GIT, *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
@@ -83,9 +85,11 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
 def own_code(config: dict[str, Any]) -> dict[str, str]:
     """sha256 of the code behind each named class that is neither this project's nor an installed library's.
 
-    By top-level package; nothing is imported. A package that can't be found has no digest here, the run its error.
+    By top-level package, or by the path of a file; nothing is imported. What can't be found has no digest here, the run
+    its error.
     """
-    found = {}
+    named = sorted({file.path for file in files_named(config).values()})
+    found = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file()}
     for package in sorted(packages_named(config)):
         if files := _files_of(package):
             digest = hashlib.sha256()
@@ -97,7 +101,7 @@ def own_code(config: dict[str, Any]) -> dict[str, str]:
 
 def _files_of(package: str) -> list[Path]:
     """The code of a package, unless it lies in this project or among the installed ones, which say more of theirs."""
-    spec = PathFinder.find_spec(package, [*sys.path, os.getcwd()])
+    spec = PathFinder.find_spec(package, [*sys.path, *own_folders()])
     if spec is None:
         return []
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]

@@ -8,7 +8,6 @@ import platform
 import re
 import shlex
 import socket
-import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -19,12 +18,14 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance.code_state import code_at_start, own_code
 from manyheads.runner.provenance.fingerprint import fingerprint
+from manyheads.runner.provenance.kept_files import keep_files
+from manyheads.runner.run import called
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.layout import ranks
-from manyheads.runner.run.locate import OPTION
+from manyheads.runner.run.locate import OPTION, own_folders
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import sealed
-from manyheads.runner.trust.own import code_seal
+from manyheads.runner.trust.own import code_seal, directory_seal
 
 FORMAT = 1  # of what a run folder holds; raised when older programs would misread it
 ENVIRONMENT = (
@@ -49,15 +50,17 @@ WITHOUT_EFFECT = {
 
 
 def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | None = None) -> None:
-    """Write provenance.json, and code.diff where the code differs from its commit.
+    """Write provenance.json, code.diff where the code differs from its commit, and copies of files that were typed.
 
     composed_from: the saved config that the run's config was composed from.
     """
     commit, diff = code_at_start()
     if diff:
         write_whole(folder.code_diff, sealed(diff, name=folder.code_diff.name))
-    seal = code_seal(folder, commit, diff)
-    folder.write_json(folder.provenance, {**describe(config, composed_from=composed_from), "seal": seal})
+    keep_files(folder, config)
+    described = describe(config, composed_from=composed_from)
+    seals = {"seal": code_seal(folder, commit, diff), "directory_seal": directory_seal(folder, described["directory"])}
+    folder.write_json(folder.provenance, {**described, **seals})
 
 
 def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
@@ -66,8 +69,8 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
     packages = installed_packages()
     return {
         "format": FORMAT,
-        "command": shlex.join(["python", *map(without_secrets, sys.argv)]),
-        "directory": os.getcwd(),
+        "command": shlex.join(map(without_secrets, called.as_typed())),
+        "directory": own_folders()[-1],
         "composed_from": composed_from,
         "signature": signature(config),
         "commit": commit,

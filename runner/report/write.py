@@ -14,6 +14,7 @@ from manyheads.runner.report.picture import draw
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.report.tables import as_csv, as_markdown
 from manyheads.runner.report.terminal import show
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import fresh_folder, whole_file, write_whole
 
@@ -59,7 +60,7 @@ def refresh(sweep: Path, *, quiet: bool) -> None:
     except Exception as error:
         log.warning("no comparison of %s: %s", sweep, error, exc_info=True)
         if not quiet:
-            print(f"no comparison: {error}. `python -m runner report {sweep}` tries again.", file=sys.stderr)
+            print(f"no comparison: {error}. `{called.command('report', sweep)}` tries again.", file=sys.stderr)
 
 
 def is_current(ledger: Path) -> bool:

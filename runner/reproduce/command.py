@@ -10,9 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.config import saved
+from manyheads.runner.config.arguments import CommandLine, searching
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.project import with_project
+from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.code_state import code_at_start
+from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.record import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
@@ -39,14 +43,17 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     """
     past = read_past(path)
     packages, typed = split_typed(overrides)
-    own = (*typed_values(typed), *recorded_values(past.folder.config))
+    line, files = offer_files(CommandLine(tuple(typed)))
+    own = (*files, *typed_values(line.overrides), *recorded_values(past.folder.config))
     trust = Trust(trusted_packages(packages), own)
     end = last_step(past, steps)
+    find_where_started(past.folder)
+    copies = past.copies(typed)
     with recorded_program(past, overrides) if code else nullcontext(Program(past.folder.config)) as program:
-        found = _differences(past, overrides, None if code else _composed(past, overrides, trust), trust)
+        found = _differences(past, overrides, None if code else _composed(past, line, copies, trust), trust)
         show(found)
         folder = new_folder(overrides)
-        plain = [override for override in overrides if not override.startswith(RUN_DIR)]
+        plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *copies]
         if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
             with suppress(OSError):  # it holds what is left of the run, unless that was refused
                 folder.path.rmdir()
@@ -84,11 +91,14 @@ def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 
-def _composed(past: Past, overrides: list[str], trust: Trust) -> dict[str, Any]:
+def _composed(past: Past, line: CommandLine, copies: list[str], trust: Trust) -> dict[str, Any]:
     """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
-    saved.offer(past.config, chosen={override.partition("=")[0] for override in overrides})
+    saved.offer(past.config, chosen=line.chosen)
+    folders = with_project(CommandLine(())).folders
+    path = [searching(folders[1:])] if folders[1:] else []
+    own = Trust(trust.packages, (*trust.own, *typed_values(copies)))
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return checked(compose(saved.NAME, split_typed(overrides)[1]), trust=trust)
+        return checked(compose(saved.NAME, [*line.overrides, *copies, *path]), trust=own, folders=folders)
 
 
 def new_folder(overrides: list[str]) -> RunFolder:

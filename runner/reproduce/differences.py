@@ -103,6 +103,8 @@ def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, 
     for name in ("torch", "torchvision", "cuda", "cudnn", "nccl", "horovod", "apex"):
         yield name, *both(name, "versions"), True
     packages = [{k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now)]
+    if not (recorded.get("commit") and now["commit"]):  # which says more of its code
+        yield "manyheads", packages[0].get("manyheads"), packages[1].get("manyheads"), True
     for name in COMPUTING:
         yield name, packages[0].get(name), packages[1].get(name), True
     yield "GPUs", *both("devices"), True

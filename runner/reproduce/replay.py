@@ -8,11 +8,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyheads.runner.config.arguments import quoted
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import STEADY_STEPS, Pair
 from manyheads.runner.reproduce.curves import evaluated, pairs
 from manyheads.runner.reproduce.recorded import Past
-from manyheads.runner.reproduce.rerun import Program, quoted
+from manyheads.runner.reproduce.rerun import Program
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
 

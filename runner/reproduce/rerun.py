@@ -1,4 +1,4 @@
-"""run.py as a child process: the program of now, or the recorded one in a worktree of its own."""
+"""``train`` as a child process: the program of now, or the recorded one in a worktree of its own."""
 
 import os
 import re
@@ -11,8 +11,10 @@ from pathlib import Path
 from types import FrameType
 
 from manyheads.launchers.signals import handled_by
+from manyheads.runner.config.arguments import quoted
 from manyheads.runner.provenance.code_state import ROOT, checkout, is_in_history, is_known
 from manyheads.runner.reproduce.recorded import Past
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError, Interrupted
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.seal import is_sealed_here
@@ -22,15 +24,17 @@ from manyheads.runner.trust.own import is_own_code, split_typed
 
 @dataclass(frozen=True)
 class Program:
-    """``run.py`` in ``root``, over a saved config."""
+    """``train`` by the code in ``root``, over a saved config."""
 
     saved: Path  # run.yaml
     root: Path = ROOT
 
     def run(self, folder: Path, *overrides: str, quiet: bool = False) -> int:
         """Run it into ``folder``; returns its exit code. Signals are passed on. Raises Interrupted."""
-        command = [sys.executable, str(self.root / "run.py"), "--config-path", str(self.saved.parent)]
-        command += ["--config-name", self.saved.stem, *overrides, f"hydra.run.dir={quoted(folder)}"]
+        script = self.root / "run.py"
+        program = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
+        saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
+        command = [sys.executable, *program, *saved, *overrides, f"hydra.run.dir={quoted(folder)}"]
         received: list[int] = []
         children: list[subprocess.Popen] = []
 
@@ -61,11 +65,6 @@ class Program:
         return os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
 
 
-def quoted(path: Path) -> str:
-    """A value that Hydra takes as it is, whatever the folder is called."""
-    return "'" + str(path).replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 @contextmanager
 def recorded_program(past: Past, overrides: list[str]) -> Iterator[Program]:
     """The recorded commit with the recorded changes, in a worktree that is gone afterwards.
@@ -85,7 +84,7 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Program]:
         if is_known(commit) and not is_in_history(commit):
             raise ConfigurationError(
                 f"--code: {past.folder} was not recorded by you, and the commit that it names, {commit}, is not in the "
-                f"history of your own code. Look at it; to trust it: python -m runner trust {past.folder}"
+                f"history of your own code. Look at it; to trust it: {called.command('trust', past.folder)}"
             )
     with checkout(commit, past.code_diff) as root:
         yield Program(past.folder.config, root)

@@ -9,9 +9,9 @@ from manyheads.runner.report.rounding import Pair, departure, is_early
 from manyheads.runner.reproduce.curves import evaluated, farthest, pairs
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.reproduce.replay import Window
+from manyheads.runner.run import called
 
 IDENTICAL, EQUAL, DIFFERENT = "identical", "equal within tolerance", "different"
-OTHER_RANKS = " With another number of ranks `python -m runner parity` tells why."
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def verdict(
     rests_on["departure"] = _as_dict(departed)
     other_ranks = now.result["world_size"] != past.result["world_size"]
     if departed and is_early(departed, tolerance=tolerance):
-        hint = OTHER_RANKS if other_ranks else ""
+        hint = f" With another number of ranks `{called.command('parity')}` tells why." if other_ranks else ""
         return Verdict(DIFFERENT, f"{_departs(departed)}, more than rounding can be.{hint}", rests_on)
     if departed is None and not (whole and other_ranks):
         return Verdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)

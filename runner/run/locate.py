@@ -9,9 +9,11 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.source_file import SourceFile, source_file
 
 TARGET = "_target_"  # the key that names a class
 OPTION = "_option_"  # the key that names the class of what an option declares
+STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where the run that goes on was started
 
 
 def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -25,44 +27,68 @@ def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def packages_named(config: dict[str, Any]) -> set[str]:
-    """The top-level packages of all classes that a config names."""
-    return {name.partition(".")[0] for _, name in targets(config) if isinstance(name, str)}
+    """The top-level packages of all classes that a config names, but for those in files."""
+    return {name.partition(".")[0] for _, name in targets(config) if isinstance(name, str) and not source_file(name)}
 
 
-def find_in_working_directory(config: dict[str, Any]) -> None:
-    """Let the classes that a run config names be found in the working directory, behind everything that is installed.
+def files_named(config: dict[str, Any]) -> dict[str, SourceFile]:
+    """By key the files of the user's own that a config names."""
+    return {key: file for key, name in targets(config) if (file := source_file(name)) is not None}
+
+
+def own_folders() -> list[str]:
+    """Where the user's packages are looked for: the working directory, and where a run of his own was started."""
+    return list(dict.fromkeys([os.getcwd(), *filter(None, [os.environ.get(STARTED_IN)])]))
+
+
+def find_in_own_folders(config: dict[str, Any]) -> None:
+    """Let the classes that a run config names be found in ``own_folders``, behind everything that is installed.
 
     Only where one of their packages is there and nowhere else: nothing else can be imported from a folder that somebody
     may have sent.
     """
-    here = os.getcwd()
-    if any(
-        PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [here]) for each in packages_named(config)
-    ):
-        sys.path.append(here)
+    for folder in own_folders():
+        if any(
+            PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [folder])
+            for each in packages_named(config)
+        ):
+            sys.path.append(folder)
 
 
 def load(name: str) -> Any:
-    """What a dotted name, ``module.attribute``, means. Raises ImportError, AttributeError or ValueError."""
+    """What a dotted name, ``module.attribute``, or ``/path/to/file.py:attribute`` means.
+
+    Raises ImportError, AttributeError, ValueError or FileNotFoundError.
+    """
+    if file := source_file(name):
+        return file.load()
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
 
 
 def locate(group: str, target: str, *, key: str = "_target_") -> Any:
-    """The class that the dotted name ``<group>.<key>`` means, also one in the working directory.
+    """The class that ``<group>.<key>`` names, also one in the working directory, or in a file.
 
     Raises ConfigurationError.
     """
+    if (file := source_file(target)) and not file.path.is_file():
+        raise ConfigurationError(f"{group}.{key}={target}: there is no such file. Put it back, or name another one.")
     if target.partition(".")[0] not in sys.modules:
-        find_in_working_directory({key: target})
+        find_in_own_folders({key: target})
     try:
         return load(target)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"{group}.{key}={target} can't be imported: {error}. Install the package, or start where it is."
         ) from None
+    except ImportError as error:
+        if file is None or "relative import" not in str(error):
+            raise
+        raise ConfigurationError(
+            f"{group}.{key}={target}: {error}. Name a class in a package by the package: my_package.module.{file.name}."
+        ) from None
     except (AttributeError, ValueError):
-        module, _, name = target.rpartition(".")
+        module, _, name = target.rpartition(":" if file else ".")
         raise ConfigurationError(
             f"{group}.{key}={target}: {module or 'it'} has no {name}; there is no such class. Check the name."
         ) from None

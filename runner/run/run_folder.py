@@ -36,6 +36,7 @@ class RunFolder:
         self.provenance = self.path / "provenance.json"
         self.description = self.path / "model.json"
         self.code_diff = self.path / "code.diff"
+        self.code = self.path / "code"
         self.log = self.path / "run.log"
         self.logs = self.path / "logs"
         self.heartbeat = self.logs / "heartbeat"

@@ -13,6 +13,7 @@ from manyheads.runner.config.lookup import NAMED, option_of
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION, TARGET, targets
+from manyheads.runner.run.source_file import source_file
 from manyheads.runner.trust import own
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
 from manyheads.runner.trust.own import Trust
@@ -88,12 +89,18 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
     listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
-    needed = dict.fromkeys(_to_trust(key, value) for key, value in found)
+    files = [(key, value) for key, value in found if source_file(value)]
+    needed = dict.fromkeys(_to_trust(key, value) for key, value in found if (key, value) not in files)
     names = ",".join(name for name in needed if own.NAME.fullmatch(name))
+    ways = (
+        f" If you trust it, say so: trust=[{names}] on the command line, {own.VARIABLE}={names} in the environment, or "
+        f"trust: [{names}] in {_shown_file()}."
+    )
+    typed = " ".join(f"{key}={shown(value)}" for key, value in files)
     return (
         "this config was not created by you on this machine, and it names code outside the allowed classes, which "
-        f"could run anything: {listed}. Look at that code first. If you trust it, say so: trust=[{names}] on the "
-        f"command line, {own.VARIABLE}={names} in the environment, or trust: [{names}] in {_shown_file()}."
+        f"could run anything: {listed}. Look at that code first.{ways if names or not files else ''}"
+        f"{f' A file of your own you can name yourself: {typed}.' if files else ''}"
         f"{trust.how_to_own() if trust else ''}"
     )
 

@@ -36,17 +36,21 @@ from manyheads.runner.trust.config_files import read_config_file, refuse_content
 from manyheads.runner.trust.own import Trust, is_own_project, trusted_packages
 
 
-def trust_for(line: CommandLine, packages: Iterable[str], saved: dict[str, Any] | None) -> Trust | None:
+def trust_for(
+    line: CommandLine, packages: Iterable[str], saved: dict[str, Any] | None, files: Iterable[tuple[str, Any]] = ()
+) -> Trust | None:
     """What the user trusts of the configs that ``line`` names; None where all of them are the project's own.
 
     packages: those that he typed; saved: the primary config if it is a whole run's, for which no other file of its
-    folder is read. Raises ConfigurationError for files that reach Hydra's own section, and for untrusted packages.
+    folder is read; files: keys with the files that he typed for them.
+
+    Raises ConfigurationError for files that reach Hydra's own section, and for untrusted packages.
     """
     foreign = [source for source in line.sources() if not _is_own(source.folder)]
     _refuse_ways_out(line, saved=saved is not None, foreign=bool(foreign))
     if not foreign:
         return None
-    own = (*typed_values(line.overrides), *recorded_values(line.primary))
+    own = (*files, *typed_values(line.overrides), *recorded_values(line.primary))
     trust = Trust(trusted_packages(packages), own, foreign[0].folder)
     for source in foreign:
         try:

@@ -5,7 +5,7 @@ import hmac
 import json
 import os
 import re
-import shlex
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.run.data_files import read_bytes
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run import called
+from manyheads.runner.run.data_files import read_bytes, read_text
+from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_taken_over, seal_of, take_over
 from manyheads.runner.run.user_folders import user_folder
@@ -46,7 +47,7 @@ class Trust:
         """The command by which the user takes it over, as the end of an error."""
         if self.place is None:
             return ""
-        return f" If it is your own, say so once: python -m runner trust {shlex.quote(str(self.place))}"
+        return f" If it is your own, say so once: {called.command('trust', self.place)}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own
@@ -106,9 +107,31 @@ def names(text: str, *, said: str) -> list[str]:
 
 
 def own_project(folder: Path) -> Path:
-    """The folder of configs that trusting ``folder`` is about: its conf/, else itself."""
-    conf = folder / "conf"
-    return (conf if conf.is_dir() else folder).resolve()
+    """The folder of configs that trusting ``folder`` is about: that of its project, else itself."""
+    return (conf_of(folder) or folder).resolve()
+
+
+def conf_of(folder: Path) -> Path | None:
+    """A project's folder of configs: what its pyproject.toml names as [tool.manyheads] conf, else its conf/.
+
+    Raises ConfigurationError for one that is named and not there.
+    """
+    try:
+        content: Any = tomllib.loads(read_text(folder / "pyproject.toml", most=10**6))
+        named = content.get("tool", {}).get("manyheads", {}).get("conf")
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ):  # whatever else reads that file will say what is wrong
+        named = None
+    conf = folder / (named if isinstance(named, str) else "conf")
+    if named is not None and not conf.is_dir():
+        raise ConfigurationError(
+            f"{printable(folder / 'pyproject.toml')}: [tool.manyheads] conf = {printable(repr(named))} is no folder."
+        )
+    return conf if conf.is_dir() else None
 
 
 def trust_project(folder: Path) -> None:
@@ -133,6 +156,18 @@ def trust_run(folder: RunFolder, commit: object, diff: bytes) -> None:
 def code_seal(folder: RunFolder, commit: object, diff: bytes) -> str | None:
     """By what a run's record shows that commit and changes are those it was started from."""
     return seal_of(_CODE, *_about(folder, commit, diff))
+
+
+def directory_seal(folder: RunFolder, directory: str) -> str | None:
+    """By what a run's record shows that it was started in this directory."""
+    config = folder.config_content() if folder.config.exists() else b""
+    return seal_of("directory", hashlib.sha256(config).hexdigest(), directory)
+
+
+def is_own_directory(folder: RunFolder, directory: object, seal: object) -> bool:
+    """Whether the user started this run there, so that his packages can be looked for in it. ``seal``: the record's."""
+    expected = directory_seal(folder, str(directory))
+    return expected is not None and isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode())
 
 
 def is_own_code(folder: RunFolder, commit: object, diff: bytes, seal: object) -> bool:

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+import manyheads
 from manyheads.runner.run.run_folder import RunFolder
 from tests.data.conftest import save_photos
 from tests.in_process import small, train
@@ -115,3 +116,16 @@ def test_a_folder_that_is_taken_is_refused(command, tmp_path, photo_run):
     assert done.code == 2
     assert "holds a run already" in done.err
     assert photo_run.folder.read_result()["steps"] == 3
+
+
+def test_a_model_in_a_file(command, tmp_path):
+    file = tmp_path / "my_model.py"
+    file.write_text(
+        "from torch import nn\n\n\nclass Net(nn.Sequential):\n    def __init__(self, num_classes):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(192, num_classes))\n"
+    )
+    run = train(tmp_path / "run", small("model=custom", f"model._target_='{file}:Net'", "trainer.max_steps=1"))
+    assert manyheads.load(run.folder.path).model[1].out_features == 3
+    done = command("evaluate", run.folder.path, HERE)
+    assert done.code == 0, done.err
+    assert metrics(RunFolder(tmp_path / "evaluation")) == metrics(run.folder)

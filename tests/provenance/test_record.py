@@ -85,6 +85,7 @@ def test_it_says_what_describe_says(config, tmp_path):
     provenance.record(folder, config)
     content = json.loads(folder.provenance.read_text())
     assert content.pop("seal")
+    assert content.pop("directory_seal")
     assert content == describe(config)
 
 

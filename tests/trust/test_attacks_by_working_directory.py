@@ -9,7 +9,7 @@ import pytest
 
 from manyheads.launchers.environment import environment
 from manyheads.launchers.spawn import Spawn
-from manyheads.runner.run.locate import find_in_working_directory, locate
+from manyheads.runner.run.locate import find_in_own_folders, locate
 from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, assert_refused
@@ -81,14 +81,14 @@ class TestThePath:
     @pytest.mark.parametrize("target", ["torch.nn.MSELoss", "nobody_has_this.Net", "os.system", "x", ""])
     def test_stays_as_it_is(self, path, target):
         before = list(path)
-        find_in_working_directory({"loss": {"_target_": target}, "x": [1, None]})
+        find_in_own_folders({"loss": {"_target_": target}, "x": [1, None]})
         assert path == before
 
     @pytest.mark.parametrize("where", ["model", "deeper"])
     def test_ends_with_the_directory_where_a_config_names_a_package_in_it(self, path, here, where):
         section = {"_target_": "my_package.Net"}
         before = list(path)
-        find_in_working_directory({"model": section if where == "model" else {"x": [section]}})
+        find_in_own_folders({"model": section if where == "model" else {"x": [section]}})
         assert path == [*before, str(here)]
 
     def test_stays_as_it_is_where_an_installed_class_is_located(self, path):

@@ -12,6 +12,7 @@ from torch import nn
 from torchvision import models
 
 from manyheads.runner.model.rank.pretrained import load_weights
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest
 
@@ -42,7 +43,7 @@ def torchvision_model(
     if name not in names():
         raise ConfigurationError(
             f"model.name={name}: torchvision {torchvision.__version__} has no such classification model."
-            f"{nearest(name, names())} `python -m runner doctor --models` lists them."
+            f"{nearest(name, names())} `{called.command('doctor')} --models` lists them."
         )
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)

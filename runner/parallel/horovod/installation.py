@@ -10,9 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 
-BUILD = "python -m runner install-horovod"
+BUILD = called.command("install-horovod")
 NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
 # Names that stand in the library's tables when a controller was compiled in.
 MARKS = {"gloo": b"GlooController", "mpi": b"MPIController", "nccl": b"NCCLAllreduce"}

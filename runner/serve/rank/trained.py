@@ -14,6 +14,7 @@ from manyheads.runner.checkpoint.rank import load as load_checkpoint
 from manyheads.runner.checkpoint.rank import load_model
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.build import bare_model
+from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import Description
@@ -105,6 +106,7 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
     folder = RunFolder(run)
     packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")
     refuse_untrusted_run(folder, packages)
+    find_where_started(folder)
     config = folder.read_config()
     which, path = chosen(folder, which)
     description = description_of(folder, config)

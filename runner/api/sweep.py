@@ -1,0 +1,95 @@
+"""``manyheads.sweep``: a sweep from Python."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import yaml
+
+from manyheads.runner.api.child import call
+from manyheads.runner.api.run import as_typed
+from manyheads.runner.config.arguments import quoted
+from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
+
+DIR = "hydra.sweep.dir="
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job of a sweep. ``overrides``: its own, by key; ``reason``: why it failed or was skipped, or nothing."""
+
+    job: int
+    overrides: dict[str, Any]
+    status: str
+    reason: str
+    metrics: dict[str, Any]
+    folder: Path
+
+
+class Sweep(Sequence[Row]):
+    """The jobs of a sweep in their order, those that failed or were skipped included. ``folder``: the sweep's."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder).resolve()
+        ledger = Ledger(self.folder)
+        self._rows = [self._row(entry) for entry in (ledger.entries() if ledger.exists() else ())]
+
+    def _row(self, entry: Any) -> Row:
+        folder = RunFolder(self.folder / entry.folder)
+        values = {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in entry.overrides)}
+        metrics = (folder.read_result() or {}).get("metrics") or {}
+        return Row(entry.job, values, entry.state, entry.reason or "", metrics, folder.path)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<sweep of {len(self)} jobs in {self.folder}>"
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a line for each job: what was swept, status, metrics, folder. Needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(
+            [
+                {"job": row.job, **row.overrides, "status": row.status, **row.metrics, "folder": str(row.folder)}
+                for row in self
+            ]
+        )
+
+
+def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
+    """Run every combination as ``manyheads train -m <overrides>`` does, in a process of its own.
+
+    conf: a folder of configs of your own, as --config-dir.
+
+    A job that fails is a row with that status. Raises ConfigurationError for a sweep that is refused as a whole, and
+    KeyboardInterrupt for one that was stopped; ``manyheads resume`` goes on with that.
+    """
+    line = as_typed(overrides, conf)
+    named = [each.removeprefix(DIR).strip("'\"") for each in line.overrides if each.startswith(DIR)]
+    folder = Path(named[-1]) if named else fresh_folder(Path("outputs/sweeps") / time.strftime("%Y-%m-%d/%H-%M-%S"))
+    try:
+        line = line if named else line.adding(f"{DIR}{quoted(folder.resolve())}")
+        ended = call("train", "-m", *line.arguments)
+    finally:
+        with suppress(OSError):  # it holds jobs, unless the sweep was refused
+            folder.rmdir()
+    if not Ledger(folder).exists():
+        ended.check()
+    return Sweep(folder)

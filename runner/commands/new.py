@@ -1,0 +1,31 @@
+"""``manyheads new``: a small project of one's own, which runs at once."""
+
+import argparse
+import shlex
+from pathlib import Path
+
+from manyheads.runner.new.write import write_project
+from manyheads.runner.run import called
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust.own import trust_project
+
+HELP = "write a small project: a model, a data set, configs, a test"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument("folder", help="a new folder, which gives the project its name, such as my_project")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the project, make it the user's own, say what can be done with it. Raises ConfigurationError."""
+    folder = Path(arguments.folder)
+    try:
+        write_project(folder)
+        trust_project(folder)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written, or not made your own: {error}.") from None
+    print(f"{folder} is written, and is your own. Try it:")
+    print(f"  cd {shlex.quote(str(folder))}")
+    train = called.command("train") if called.by_script() else shlex.join(["python", str(called.ROOT / "run.py")])
+    print(f"  {train} experiment=quick")

@@ -1,0 +1,51 @@
+"""``manyheads train``, ``python run.py``: run one experiment, or with -m a sweep: compose, check, freeze, launch."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.command_line import check_experiment, explained, in_sweep, job
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.lookup import CONF, searched
+from manyheads.runner.config.origin import Origin, settle
+from manyheads.runner.provenance.record import record
+from manyheads.runner.run import called
+from manyheads.runner.run.seal import seal_file
+from manyheads.runner.trust.check import refuse_untrusted
+
+HELP = "run one experiment, or with -m a sweep; takes group=option, key=value and Hydra's flags"
+
+
+def take(arguments: Sequence[str]) -> None:
+    """Let Hydra compose what was typed, and call ``start`` for each job."""
+    home = Path.cwd() if called.by_script() else CONF.parent
+    line, origin = settle(CommandLine(tuple(arguments), home))
+    sys.argv[1:] = line.absolute().arguments
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
+    OmegaConf.register_new_resolver("command", called.command, replace=True)  # for the help
+    with explained(line):
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(origin.bind(start))()
+
+
+def start(config: DictConfig, *, origin: Origin) -> float | None:
+    """One run, or one job of a sweep; returns the objective, for sweepers that search."""
+    with job() as folder:
+        if not (in_sweep() and folder.is_planned()):
+            hydras = HydraConfig.get()
+            folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
+            check_experiment(hydras.overrides.task, folders)
+            freeze(folder, config, trust=origin.trust, folders=folders)
+        frozen = folder.read_config()
+        refuse_untrusted(frozen, origin.trust)  # one that was planned has been on disk meanwhile
+        prepare(frozen, apart=in_sweep())
+        record(folder, frozen, composed_from=origin.composed_from)
+        if HydraConfig.get().output_subdir == folder.composed.parent.name:  # else it is not of this run
+            seal_file(folder.composed)
+        return launch(folder, apart=in_sweep())["objective"]

@@ -1,0 +1,30 @@
+"""The user's own project: the folder of configs beside his code counts as one more of ours, once he trusts it."""
+
+import os
+import sys
+from pathlib import Path
+
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.lookup import CONF
+from manyheads.runner.run import called
+from manyheads.runner.run.errors import printable
+from manyheads.runner.trust.own import conf_of, is_own_project
+
+
+def with_project(line: CommandLine) -> CommandLine:
+    """The command line with the conf/ of the working directory, if there is one, and it is the user's own.
+
+    One that he does not trust yet is named on stderr, and nothing in it is read. Raises ConfigurationError for a
+    pyproject.toml that names a folder which is not there.
+    """
+    here = Path.cwd()
+    found = None if (here / ".names" / "manyheads").is_dir() else conf_of(here)  # none in a checkout of this project
+    conf = found and found.resolve()
+    if conf is None or conf in {CONF, *(place.folder.resolve() for place in line.sources() if place.folder)}:
+        return line
+    if is_own_project(conf):
+        return line.searching(conf)
+    if not line.flags.shell_completion:
+        how = f"If it is your own, say so once: {called.command('trust', '.')}"
+        print(f"{printable(os.path.relpath(conf))} is there and was not read. {how}", file=sys.stderr)
+    return line

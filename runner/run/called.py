@@ -1,0 +1,41 @@
+"""How the user called this project, so that the commands which are printed can be pasted.
+
+Installed with pip that is ``manyheads train``, ``manyheads resume``, ...; in a checkout also ``python run.py`` and
+``python -m runner resume``.
+"""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+IS_CHECKOUT = (ROOT / "run.py").is_file()
+_SCRIPT = "MANYHEADS_SCRIPT"  # set for child processes too, whose ranks print commands
+
+
+def note_script() -> None:
+    """From now on the console script counts as what was called."""
+    os.environ[_SCRIPT] = "1"
+
+
+def by_script() -> bool:
+    """Whether it was the console script, or nothing else is there."""
+    return _SCRIPT in os.environ or not IS_CHECKOUT
+
+
+def as_typed() -> list[str]:
+    """The command line of this process, without the folders of the programs in it."""
+    _, *words = sys.orig_argv
+    if words[:1] == ["-m"] and words[1].partition(".")[0] not in ("manyheads", "runner"):
+        words = sys.argv  # such as of a worker of joblib's, which has been given its parent's arguments
+    return ["manyheads", *words[1:]] if words[:1] == [sys.argv[0]] and by_script() else ["python", *words]
+
+
+def command(name: str = "", *arguments: object) -> str:
+    """One of the commands, with ``arguments`` quoted for a shell; without a name what they all begin with."""
+    if by_script():
+        words = ["manyheads", name]
+    else:
+        words = ["python", "run.py"] if name == "train" else ["python", "-m", "runner", name]
+    return " ".join([*filter(None, words), *(shlex.quote(str(each)) for each in arguments)])

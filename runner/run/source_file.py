@@ -1,0 +1,65 @@
+"""Classes in a file that the user named by its path: ``/home/me/my_model.py:Net`` in place of a dotted name."""
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+# From the root only: what a name means may not depend on where somebody stands.
+_NAME = re.compile(r"(/(?!/)[^\0]*\.py):([^\W\d]\w*)")
+
+
+class SourceFile(NamedTuple):
+    """``name``: of the class, or of whatever else, in the file at ``path``."""
+
+    path: Path
+    name: str
+
+    def load(self) -> Any:
+        """What has the name. Raises FileNotFoundError, AttributeError, and whatever the file itself raises."""
+        return getattr(_module(self.path), self.name)
+
+
+def source_file(target: Any) -> SourceFile | None:
+    """The file that a ``_target_`` names; None for a dotted name."""
+    found = _NAME.fullmatch(target) if isinstance(target, str) else None
+    return SourceFile(Path(found[1]), found[2]) if found and os.path.normpath(found[1]) == found[1] else None
+
+
+def _module(path: Path) -> ModuleType:
+    """The file as a module, by the name that other files beside it import it by, unless that is another module's.
+
+    From now on its folder can be imported from, behind everything that is installed.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    if _is_found(path):
+        return importlib.import_module(path.stem)
+    name = re.sub(r"\W", "_", path.stem) + f"_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _is_found(path: Path) -> bool:
+    """Whether importing the file's bare name gives this file."""
+    try:
+        spec = importlib.util.find_spec(path.stem) if path.stem.isidentifier() else None
+    except ValueError:  # a module of that name is there that was not imported, such as __main__
+        return False
+    return spec is not None and spec.origin is not None and Path(spec.origin) == path

@@ -1,0 +1,126 @@
+"""``import manyheads`` from Python: runs and sweeps in processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import manyheads
+from tests.conftest import FAST, ROOT
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_importing_it_imports_nothing_else():
+    code = (
+        "import sys, typing; import manyheads; print([n for n in sys.modules if n[:9] in ('manyheads', 'omegaconf')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / ".names")
+    assert done.stdout.strip() == "['manyheads']"
+
+
+def test_its_names():
+    assert set(manyheads.__all__) <= set(dir(manyheads))
+    assert all(hasattr(manyheads, name) for name in manyheads.__all__)
+    assert callable(manyheads.run)
+    with pytest.raises(AttributeError, match="has no attribute 'walk'"):
+        manyheads.walk  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def conf(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("project") / "conf"
+    (folder / "experiment").mkdir(parents=True)
+    (folder / "experiment" / "mine.yaml").write_text("# @package _global_\nseed: 7\n")
+    return folder
+
+
+def test_a_run(capsys, conf):
+    result = manyheads.run([*FAST, "parallel=ddp", "experiment=mine"], conf=conf)
+    assert result.status == "completed"
+    assert result.folder.parent.parent == Path("outputs").resolve()
+    assert result.metrics["val_loss"] > 0
+    assert (result.config["parallel"]["name"], result.config["seed"]) == ("ddp", 7)
+    out = capsys.readouterr().out
+    assert "epoch 1/" in out
+    assert f"results │ {result.folder.relative_to(Path.cwd())}" in out
+
+
+def test_a_refusal(capsys):
+    with pytest.raises(manyheads.ConfigurationError, match=r"^trainer.epoch is not a key") as error:
+        manyheads.run(["trainer.epoch=1"])
+    assert "trainer.epochs" in str(error.value)
+    assert not list(Path("outputs").rglob("run.yaml"))
+    assert not list(Path("outputs").glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("seed=1", "a list of overrides"),
+        (["--multirum"], "no such arguments"),
+        (["-m", "seed=1,2"], "Use manyheads.sweep"),
+        (["--multirun"], "manyheads.sweep"),
+    ],
+)
+def test_what_is_meant_otherwise(overrides, message):
+    with pytest.raises(manyheads.ConfigurationError, match=message):
+        manyheads.run(overrides)
+
+
+def test_a_failure(tmp_path):
+    (tmp_path / "net.py").write_text("class Net:\n    def __init__(self): raise ValueError('no such depth')\n")
+    with pytest.raises(manyheads.RunFailed, match="ValueError: no such depth"):
+        manyheads.run(["net.py:Net", *(each for each in FAST if "width" not in each), "hydra.run.dir=here"])
+    assert manyheads.Result.of("here").status == "failed"
+
+
+def test_an_interruption_ends_it_cleanly(monkeypatch):
+    """As Ctrl-C, or a notebook's stop button, which both raise KeyboardInterrupt in the main thread."""
+    write = sys.stdout.write
+    said = []
+
+    def interrupting(text: str) -> None:
+        write(text)
+        if text.startswith("epoch 1/") and not said:
+            said.append(text)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(sys.stdout, "write", interrupting)
+    overrides = [each for each in FAST if "max_steps" not in each]
+    with pytest.raises(KeyboardInterrupt):
+        manyheads.run([*overrides, "trainer.epochs=100000", "hydra.run.dir=here"])
+    assert manyheads.Result.of("here").status == "interrupted"
+
+
+def test_a_sweep(monkeypatch):
+    rows = manyheads.sweep([*FAST, "seed=1,2", "optimizer.lr=0.1,-1"])
+    assert [row.status for row in rows] == ["completed", "failed"] * 2
+    assert rows[0].overrides == {"seed": 1, "optimizer.lr": 0.1} | rows[0].overrides
+    assert "optimizer.lr=-1" in rows[1].reason
+    assert rows[0].metrics["val_loss"] > 0
+    assert (rows.folder / "comparison.csv").exists()
+    assert rows[0].folder == rows.folder / "0"
+    assert len(rows[1:3]) == 2
+    try:
+        table = rows.to_pandas().to_dict("records")
+    except ModuleNotFoundError:  # no dependency of ours
+        monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+        table = rows.to_pandas()
+    assert [line["seed"] for line in table] == [1, 1, 2, 2]
+    assert [line["optimizer.lr"] for line in table] == [0.1, -1, 0.1, -1]
+    assert table[0]["val_loss"] == rows[0].metrics["val_loss"]
+
+
+def test_a_sweep_that_is_refused():
+    with pytest.raises(manyheads.ConfigurationError, match="there is no such option"):
+        manyheads.sweep(["model=nothing,small_cnn"])

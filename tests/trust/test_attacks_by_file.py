@@ -1,0 +1,153 @@
+"""Files of Python that somebody's config names by their paths, beside files that the user types."""
+
+import json
+import os
+import shutil
+
+import pytest
+import yaml
+
+from manyheads.runner.provenance.directory import find_where_started
+from manyheads.runner.provenance.kept_files import is_own_copy
+from manyheads.runner.reproduce.recorded import read_past
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import STARTED_IN
+from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import FAST
+from tests.trust.foreign import OWN, assert_refused, given
+
+RUN = tuple(o for o in FAST if "width" not in o)
+
+
+@pytest.fixture
+def evil(here):
+    """A file that leaves a mark if it is imported."""
+    (here / "theirs").mkdir()
+    (here / "theirs" / "evil.py").write_text(OWN)
+    return here / "theirs" / "evil.py"
+
+
+def model(path) -> dict:
+    return {"model": {"_target_": f"{path}:Net", "name": "custom", "num_classes": None, "pretrained": None}}
+
+
+@pytest.mark.parametrize("way", ["--config-path", "resume", "reproduce"])
+@pytest.mark.parametrize("key", ["model", "loss", "data", "metrics.x", "callbacks.x", "model._option_"])
+def test_a_run_that_names_one(run_here, command_here, here, evil, config, way, key):
+    group, _, name = key.partition(".")
+    section = {"_target_": f"{evil}:Net", "name": "x"}
+    change = {group: {name: section}} if name == "x" else {group: section}
+    if name == "_option_":
+        change = {group: {**config[group], name: f"{evil}:Net"}}
+    given(evil.parent, config | change)
+    saved = ("--config-path", str(evil.parent), "--config-name", "run")
+    if way == "reproduce":
+        (evil.parent / "result.json").write_text("{}")
+    done = run_here(*saved) if way == "--config-path" else command_here(way, "theirs")
+    assert_refused(done, here, *([] if way == "reproduce" else [f"{evil}:Net", "A file of your own you can name"]))
+
+
+@pytest.mark.parametrize("target", ["evil.py:Net", "theirs/evil.py:Net", "/x/../{here}/theirs/evil.py:Net"])
+@pytest.mark.parametrize("trust", ["", "trust=[evil]", "trust=[theirs]"])
+def test_a_path_that_is_none(resume_here, here, evil, config, target, trust):
+    """Not even a trusted package makes a file of what is no path from the root."""
+    given(evil.parent, config | model("x") | {"model": {**model("x")["model"], "_target_": target.format(here=here)}})
+    assert_refused(resume_here("theirs", *filter(None, [trust])), here)
+
+
+@pytest.mark.parametrize("way", ["model/x.yaml", "experiment/x.yaml"])
+def test_a_folder_of_configs_that_names_one(run_here, here, evil, way):
+    path = evil.parent / way
+    path.parent.mkdir()
+    section = model(evil)["model"] if way.startswith("model") else model(evil)
+    header = "" if way.startswith("model") else "# @package _global_\n"
+    path.write_text(header + yaml.safe_dump(section))
+    done = run_here("--config-dir", str(evil.parent), f"{way.partition('/')[0]}=x")
+    assert_refused(done, here, f"{evil}:Net")
+
+
+def test_what_the_user_types_beside_theirs_is_his(run_here, here, evil):
+    """And nothing else of theirs is."""
+    (here / "mine.py").write_text(OWN)
+    (evil.parent / "experiment").mkdir()
+    text = yaml.safe_dump({"loss": {"_target_": f"{evil}:make"}})
+    (evil.parent / "experiment" / "x.yaml").write_text("# @package _global_\n" + text)
+    typed = ("--config-dir", str(evil.parent), "model=mine.py:Net", *RUN)
+    assert_refused(run_here(*typed, "experiment=x"), here, f"loss._target_={evil}:make")
+    done = run_here(*typed, "hydra.run.dir=run", "data=synthetic", "data.image_size=32")
+    assert done.code == 0, done.err
+
+
+def test_a_config_that_would_take_the_typed_files_place(run_here, here, evil):
+    (here / "mine.py").write_text(OWN)
+    (evil.parent / "model").mkdir()
+    (evil.parent / "model" / "mine.py:Net.yaml").write_text("_target_: torch.nn.Linear\n")
+    done = run_here("--config-dir", str(evil.parent), "model=mine.py:Net")
+    assert_refused(done, here, "model=mine.py:Net is a config in")
+
+
+def test_an_untrusted_conf_in_the_working_directory_is_not_read(run_here, here, evil):
+    (here / "conf" / "experiment").mkdir(parents=True)
+    text = yaml.safe_dump(model(evil) | {"hydra": {"callbacks": {"x": {"_target_": "my_package.make"}}}})
+    (here / "conf" / "experiment" / "digits_quick.yaml").write_text("# @package _global_\n" + text)
+    (here / "conf" / "experiment" / "x.yaml").write_text("# @package _global_\n" + text)
+    done = run_here("experiment=x")
+    assert done.code == 2
+    assert "experiment=x: there is no such option" in done.err
+    assert done.err.startswith("conf is there and was not read")
+    assert not (here / "imported").exists()
+
+
+class TestCopies:
+    """Of a run that the user recorded with a file of his own."""
+
+    @pytest.fixture
+    def past(self, run_here, here):
+        (here / "mine.py").write_text(OWN.replace("imported", "first"))
+        overrides = ("model=mine.py:Net", "data=synthetic", "data.image_size=32", *RUN, "hydra.run.dir=past")
+        done = run_here(*overrides)
+        assert done.code == 0, done.err
+        return RunFolder(here / "past")
+
+    def test_one_that_was_edited_is_not_run(self, past, command_here, here):
+        copy = past.code / str(here / "mine.py").lstrip("/")
+        copy.write_text(copy.read_text() + "\npathlib.Path('mark').touch()\n")
+        (here / "mine.py").unlink()
+        done = command_here("reproduce", "past")
+        assert done.code == 2
+        assert "is not there, or not yours" in done.err
+        assert not (here / "mark").exists()
+
+    def test_one_of_another_run_of_his_own_is_not_run(self, past, run_here, command_here, here):
+        """Though his key has sealed it."""
+        copy = past.code / str(here / "mine.py").lstrip("/")
+        shutil.copytree(past.path, here / "other")
+        RunFolder(here / "other").write_config({**past.read_config(), "seed": 2})
+        other = RunFolder(here / "other").code / copy.relative_to(past.code)
+        assert other.read_bytes() == copy.read_bytes()
+        assert is_own_copy(past, here / "mine.py")
+        assert not is_own_copy(RunFolder(here / "other"), here / "mine.py")
+
+    def test_a_directory_that_was_written_into_the_record_is_not_looked_at(self, past, here, monkeypatch):
+        monkeypatch.delenv(STARTED_IN, raising=False)
+        record = json.loads(past.provenance.read_text())
+        past.provenance.write_text(json.dumps({**record, "directory": str(here / "state")}))
+        find_where_started(past)
+        assert STARTED_IN not in os.environ
+        past.provenance.write_text(json.dumps(record))
+        find_where_started(past)
+        assert os.environ.pop(STARTED_IN) == str(here)
+
+    def test_of_somebody_elses_run_it_is_run_only_once_that_is_trusted(self, past, command_here, here, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(here / "another"))  # with another key, or none
+        (here / "mine.py").unlink()
+        copy = past.code / str(here / "mine.py").lstrip("/")
+        done = command_here("reproduce", "past")
+        assert done.code == 2
+        assert f"model._target_={here}/mine.py:Net" in done.err
+        done = command_here("trust", "past", "--yes")
+        assert f"reproduce would run {copy}" in done.out
+        assert read_past("past").copies([]) == [f"model._target_='{copy}:Net'"]
+        copy.write_bytes(copy.read_bytes() + b"#")
+        with pytest.raises(ConfigurationError, match="is not there, or not yours"):
+            read_past("past").copies([])
