@@ -7,9 +7,10 @@ if TYPE_CHECKING:
     from manyheads.runner.api.run import Result, run
     from manyheads.runner.api.sweep import Row, Sweep, sweep
     from manyheads.runner.run.errors import ConfigurationError, RunFailed
+    from manyheads.runner.serve.rank.trained import load
 
 __version__ = "0.1.0"
-__all__ = ["ConfigurationError", "Result", "Row", "RunFailed", "Sweep", "__version__", "run", "sweep"]
+__all__ = ["ConfigurationError", "Result", "Row", "RunFailed", "Sweep", "__version__", "load", "run", "sweep"]
 
 # Imported when they are asked for, so that importing this package costs nothing.
 _PLACES = {
@@ -18,6 +19,7 @@ _PLACES = {
     "sweep": "runner.api.sweep",
     "Row": "runner.api.sweep",
     "Sweep": "runner.api.sweep",
+    "load": "runner.serve.rank.trained",
     "ConfigurationError": "runner.run.errors",
     "RunFailed": "runner.run.errors",
 }

@@ -1,11 +1,12 @@
 """Checkpoints: when they are due, and how they get to the disk and back without ever being half there."""
 
+import copy
 import hashlib
 import os
 import stat
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from manyheads.runner.run.files import also_named, whole_file
 from manyheads.runner.run.run_folder import RunFolder
 
 VERSION = 1
+SHOWN = 8  # names of weights in a message
 # Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
 KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
@@ -104,16 +106,60 @@ def _compare_checksums(path: str | Path) -> None:
             raise ValueError(f"the checksum of {damaged} is wrong")
 
 
-def load_model(model: torch.nn.Module, weights: dict[str, Tensor], source: str | Path) -> None:
-    """Load all weights into the model. Raises ConfigurationError when they are another model's."""
+class Unfit(NamedTuple):
+    """Names of weights that a model and a checkpoint do not share.
+
+    missing: the model's, which the checkpoint lacks; unexpected: the checkpoint's, which the model lacks; shapes: of
+    both, in different shapes.
+    """
+
+    missing: list[str]
+    unexpected: list[str]
+    shapes: list[str]
+
+    def __str__(self) -> str:
+        """All three in words, some names of each."""
+        said = {"missing in it": self.missing, "left over": self.unexpected, "of another shape": self.shapes}
+        return "; ".join(f"{words}: {_some(names)}" for words, names in said.items() if names)
+
+
+def load_model(
+    model: torch.nn.Module,
+    weights: dict[str, Tensor],
+    source: str | Path,
+    *,
+    strict: bool = True,
+    advice: str = "Set model= to the one it was trained with.",
+) -> Unfit:
+    """Load the weights into the model; returns what did not fit.
+
+    strict: nothing may be left. advice: the end of the error's sentence. Raises ConfigurationError when the weights are
+    another model's: not all of them fit, or without ``strict`` none.
+    """
     own = model.state_dict()
-    unfit = sorted({*weights} ^ {*own} | {k for k in {*weights} & {*own} if weights[k].shape != own[k].shape})
-    if unfit:
+    if not (isinstance(weights, dict) and all(isinstance(weight, Tensor) for weight in weights.values())):
+        raise ConfigurationError(f"the checkpoint {source} holds no weights by name.")
+    unfit = Unfit(
+        missing=[name for name in own if name not in weights],
+        unexpected=[name for name in weights if name not in own],
+        shapes=[name for name in own if name in weights and weights[name].shape != own[name].shape],
+    )
+    count = sum(map(len, unfit))
+    if count and strict:
         raise ConfigurationError(
-            f"the checkpoint {source} is of another model: {len(unfit)} of its names or shapes don't fit "
-            f"({', '.join(unfit[:4])}{', ...' if len(unfit) > 4 else ''}). Set model= to the one it was trained with."
+            f"the checkpoint {source} is of another model: {count} of its names or shapes don't fit ({unfit}). {advice}"
         )
-    model.load_state_dict(weights)
+    if own and len(own) == len(unfit.missing) + len(unfit.shapes):
+        raise ConfigurationError(f"the checkpoint {source} is of another model: none of its weights fit. {advice}")
+    fitting = copy.copy(weights)  # with the versions that some modules' loading asks for
+    for name in (*unfit.unexpected, *unfit.shapes):
+        del fitting[name]
+    model.load_state_dict(fitting, strict=strict)
+    return unfit
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:

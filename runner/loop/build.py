@@ -1,6 +1,7 @@
 """Assembly of a rank from the run config, in the one order that satisfies every backend."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,13 +10,13 @@ from torch import nn
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.rank.build import build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance, Loader
-from manyheads.runner.loop.header import header
+from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.base import Metric
-from manyheads.runner.model.rank.build import build_model
+from manyheads.runner.model.rank.build import built_model
 from manyheads.runner.optimizer.rank import build_optimizer
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
@@ -26,6 +27,7 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.locate import instantiate, instantiate_named, locate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.serve.rank.describe import describe, other_classes
 from manyheads.runner.task.rank.build import build_task
 
 Config = dict[str, Any]
@@ -65,11 +67,11 @@ def build(
     data = build_data(config["data"])
     precision: Precision = instantiate("precision", config["precision"], parallel)
     try:
-        model = build_model(config, data, dtype=precision.dtype)
+        built = built_model(config, data, dtype=precision.dtype)
         if on_model is not None:
-            on_model(model)
-        parameters = sum(p.numel() for p in model.parameters())
-        update, loaders, settings = _assemble(config, parallel, precision, data, model)
+            on_model(built.model)
+        parameters = sum(p.numel() for p in built.model.parameters())
+        update, loaders, settings = _assemble(config, parallel, precision, data, built.model)
         callbacks = [] if is_silent else build_callbacks(config, parallel)
         reporter = build_reporter(config, parallel, update.scores, folder, state, is_silent=is_silent)
     except BaseException:
@@ -77,9 +79,11 @@ def build(
         raise
     train, evaluation = loaders
     samples = train.samples, evaluation.samples
-    reporter.display.header(
-        header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
-    )
+    rows = header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
+    reporter.display.header(rows | weights(config, built))
+    if config["trainer"]["evaluate_only"] and (warning := other_classes(config["checkpoint"]["load"], evaluation)):
+        reporter.display.say(warning)
+    classes = config["model"]["num_classes"] or data.num_classes
     return Trainer(
         update=update,
         train=train,
@@ -87,6 +91,7 @@ def build(
         settings=settings,
         reporter=reporter,
         heartbeat=heartbeat,
+        describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
     )
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from manyheads.runner.model.rank.build import Built
 from manyheads.runner.optimizer.rank import scaled_lr
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
@@ -42,6 +43,15 @@ def header(
         ),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
     }
+
+
+def weights(config: dict[str, Any], built: Built) -> dict[str, str]:
+    """Where the model's first weights are from, and which of a checkpoint's it has not; nothing for random ones."""
+    found = [built.pretrained, config["checkpoint"]["load"]]
+    text = "; then ".join(name for name in found if name is not None)
+    if built.unfit is not None and any(built.unfit):
+        text += f", of which not all fit: {built.unfit}"
+    return {"weights": text} if text else {}
 
 
 def device_name(device: torch.device) -> str:

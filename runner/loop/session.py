@@ -20,6 +20,7 @@ from manyheads.runner.random.rank.determinism import operations_named
 from manyheads.runner.random.rank.rng import get_state, seed_everything, set_state
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.serve.description import write
 
 
 class Session:
@@ -28,6 +29,7 @@ class Session:
     def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
         self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
         self.update, self.parallel = trainer.update, trainer.update.parallel
+        self._is_described = False
 
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
@@ -98,6 +100,9 @@ class Session:
             return
         started, rng, learned = time.perf_counter(), self.parallel.gather(get_state()), self.learned()
         if self.parallel.rank == 0:
+            if not self._is_described:  # before the first weights that somebody could use are there
+                write(self.folder, trainer.describe())
+                self._is_described = True
             state = {
                 **learned,
                 "scheduler": {"step": progress.step},  # learning rates are a function of the update's number

@@ -19,6 +19,7 @@ from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
 from manyheads.runner.loop.update import Made, Update
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.serve.description import Description
 
 LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop together
 
@@ -39,7 +40,10 @@ class Settings:
 
 
 class Trainer:
-    """Trains one rank's model. ``stop``: says whether, and by which signal, the run was ended early."""
+    """Trains one rank's model. ``stop``: says whether, and by which signal, the run was ended early.
+
+    ``describe``: says what model.json will, once batches have come.
+    """
 
     def __init__(
         self,
@@ -50,9 +54,11 @@ class Trainer:
         settings: Settings,
         reporter: Reporter,
         heartbeat: Heartbeat,
+        describe: Callable[[], Description],
         callbacks: Sequence[Callback] = (),
     ):
         self.update, self.train, self.settings = update, train, settings
+        self.describe = describe
         self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
         self.progress = Progress()
         self.stop = Stop(heartbeat)

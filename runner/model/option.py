@@ -3,14 +3,14 @@
 from typing import ClassVar
 
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import TEXT, whole
+from manyheads.runner.option.rules import BOOLEAN, TEXT, either, whole
 
 
 class ModelOption(Option):
     """A model of which nothing is known."""
 
     steering: ClassVar = ("pretrained",)  # which may name weights to download
-    rules: ClassVar = {"num_classes": whole(1), "pretrained": TEXT}
+    rules: ClassVar = {"num_classes": whole(1), "pretrained": either(BOOLEAN, TEXT)}
 
     @property
     def treats_samples_alone(self) -> bool:

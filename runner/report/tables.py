@@ -5,6 +5,7 @@ import io
 
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.run.data_files import no_formula
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -13,13 +14,8 @@ def as_csv(comparison: Comparison) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.name for column in columns])
-    writer.writerows([[_no_formula(column.value(row)) for column in columns] for row in comparison.rows])
+    writer.writerows([[no_formula(column.value(row)) for column in columns] for row in comparison.rows])
     return text.getvalue()
-
-
-def _no_formula(value: object) -> object:
-    """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def as_markdown(comparison: Comparison) -> str:

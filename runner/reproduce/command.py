@@ -52,7 +52,7 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     with recorded_program(past, overrides) if code else nullcontext(Program(past.folder.config)) as program:
         found = _differences(past, overrides, None if code else _composed(past, line, copies, trust), trust)
         show(found)
-        folder = _folder(overrides)
+        folder = new_folder(overrides)
         plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *copies]
         if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
             with suppress(OSError):  # it holds what is left of the run, unless that was refused
@@ -101,8 +101,8 @@ def _composed(past: Past, line: CommandLine, copies: list[str], trust: Trust) ->
         return checked(compose(saved.NAME, [*line.overrides, *copies, *path]), trust=own, folders=folders)
 
 
-def _folder(overrides: list[str]) -> RunFolder:
-    """The new run's, which its own process would choose in the same way."""
+def new_folder(overrides: list[str]) -> RunFolder:
+    """The new run's: the one that is named, else a fresh one, as a run's own process would choose it."""
     named = [override.removeprefix(RUN_DIR) for override in overrides if override.startswith(RUN_DIR)]
     if named:
         return RunFolder(named[-1].strip("'\""))

@@ -110,6 +110,11 @@ def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
+def no_formula(value: object) -> object:
+    """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
 def refuse_links(folder: Path) -> None:
     """Raises ConfigurationError for a link out of ``folder`` anywhere below it, and for folders that can't be listed.
 

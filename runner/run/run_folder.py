@@ -34,6 +34,7 @@ class RunFolder:
         self.config = self.path / "run.yaml"
         self.composed = self.path / ".hydra" / "config.yaml"
         self.provenance = self.path / "provenance.json"
+        self.description = self.path / "model.json"
         self.code_diff = self.path / "code.diff"
         self.code = self.path / "code"
         self.log = self.path / "run.log"

@@ -111,6 +111,8 @@ def typed_values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
 
 def _inner(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     yield key, value
+    if key in ("checkpoint.load", "checkpoint.resume") and isinstance(value, str):
+        yield key, str(Path(value).expanduser().absolute())  # as it is frozen
     for name, item in value.items() if isinstance(value, dict) else ():
         yield from _inner(f"{key}.{name}", item)
 

@@ -23,7 +23,14 @@ from tests.trust.foreign import assert_refused, given, snapshot
 
 WRITTEN = (
     *("run.log", "steps.csv", "epochs.csv", "gpu.csv", "result.json", "provenance.json", "code.diff"),
-    *("logs/rank_0.log", "logs/heartbeat", "logs/torchrun.log", "checkpoints/last.pt", "checkpoints/best.pt"),
+    *(
+        "model.json",
+        "logs/rank_0.log",
+        "logs/heartbeat",
+        "logs/torchrun.log",
+        "checkpoints/last.pt",
+        "checkpoints/best.pt",
+    ),
 )
 
 

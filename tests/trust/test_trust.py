@@ -29,6 +29,16 @@ def settings(tmp_path, monkeypatch):
     return tmp_path / "manyheads.yaml"
 
 
+@pytest.mark.parametrize("key", ["checkpoint.load", "checkpoint.resume"])
+def test_a_checkpoint_that_was_typed_stays_one_s_own_when_its_path_is_completed(tmp_path, monkeypatch, key):
+    monkeypatch.chdir(tmp_path)
+    trust = Trust(own=(*typed_values([f"{key}=outputs/a/best.pt"]),))
+    name = key.partition(".")[2]
+    for path in ("outputs/a/best.pt", str(tmp_path / "outputs/a/best.pt")):
+        assert not untrusted({"checkpoint": {name: path}}, trust)
+    assert untrusted({"checkpoint": {name: str(tmp_path / "outputs/b/best.pt")}}, trust)
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_all_options_are_harmless(group):
     for name in options(group):

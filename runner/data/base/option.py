@@ -30,26 +30,29 @@ class ImageArrays:
     """Images that fit into memory, enlarged or reduced to squares of ``image_size`` pixels.
 
     images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64. ``augment``: "none", or "crop_flip": shifted by up to
-    an eighth of a side, mirrored half the time.
+    an eighth of a side, mirrored half the time. ``classes``: their names, where they have some.
     """
 
     images: "np.ndarray"
     targets: "np.ndarray"
     image_size: int
     augment: str = "none"
+    classes: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class ImageFiles:
     """Image files, each decoded when its turn comes and cropped to a square of ``image_size`` pixels.
 
-    ``targets``: the class number of each path. ``train``: crops are random, and mirrored half the time.
+    ``targets``: the class number of each path. ``train``: crops are random, and mirrored half the time. ``classes``:
+    their names.
     """
 
     paths: Sequence[str]
     targets: Sequence[int]
     image_size: int
     train: bool
+    classes: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class Dataset(Protocol):
     Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalised on the device;
     float images are taken as they are. A data set in memory may also offer ``batch(indices, keys)``, which returns a
     whole batch, with a random key for each sample.
+
+    What it declares goes into the run's model.json, for whoever uses the trained model: ``classes``, their names;
+    ``preprocess``, how an image becomes a sample (``serve/description.py``); of float images ``mean`` and ``std``.
     """
 
     def __len__(self) -> int: ...

@@ -40,7 +40,7 @@ class Digits(Data):
         values, labels = read()
         chosen = split_indices(labels, train=train)
         images = (values[chosen] * 255 // 16).astype("uint8").reshape(-1, 1, 8, 8)
-        return ImageArrays(images, labels[chosen], self.image_size)
+        return ImageArrays(images, labels[chosen], self.image_size, classes=[str(digit) for digit in range(10)])
 
 
 def path() -> Path:

@@ -55,7 +55,7 @@ class ImageFolder(Data):
         listing = listed(folder, self.classes)
         targets = listing.targets()
         paths = Paths(folder, self.classes, listing, targets)
-        return ImageFiles(paths, targets, self.image_size, train)
+        return ImageFiles(paths, targets, self.image_size, train, self.classes)
 
 
 def class_names(folder: Path) -> list[str]:

@@ -42,11 +42,19 @@ def build_dataset(data: Data, *, train: bool) -> Dataset:
         samples = torchvision_files.read(samples)
     if isinstance(samples, ImageArrays):
         images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
-        return InMemory(images, targets, image_size=samples.image_size, augment=samples.augment)
+        return InMemory(
+            images, targets, image_size=samples.image_size, augment=samples.augment, classes=samples.classes
+        )
     if isinstance(samples, ImageFiles):
         from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which takes its time
 
-        return Photos(samples.paths, samples.targets, image_size=samples.image_size, train=samples.train)
+        return Photos(
+            samples.paths,
+            samples.targets,
+            image_size=samples.image_size,
+            train=samples.train,
+            classes=samples.classes,
+        )
     return samples
 
 

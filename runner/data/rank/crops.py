@@ -37,9 +37,17 @@ def training_view(height: int, width: int, size: int) -> View:
 
 def evaluation_view(height: int, width: int, size: int) -> View:
     """Resize of the shorter side to size x 256/224; its middle is CenterCrop. Of every pixel that there is."""
-    short = round(size * 256 / 224)
-    scaled = (short, short * width // height) if height <= width else (short * height // width, short)
-    return View((0, 0, height, width), scaled, at_least=1.0)
+    return View((0, 0, height, width), scaled_to(height, width, shorter_side(size)), at_least=1.0)
+
+
+def shorter_side(size: int) -> int:
+    """To which a photo is resized before a square of ``size`` is cut from its middle."""
+    return round(size * 256 / 224)
+
+
+def scaled_to(height: int, width: int, short: int) -> tuple[int, int]:
+    """Height and width of a photo whose shorter side has become ``short``."""
+    return (short, short * width // height) if height <= width else (short * height // width, short)
 
 
 def crop_view(box: Box, size: int) -> View:

@@ -1,5 +1,8 @@
 """Images that fit into memory, fetched a batch at a time without a line of Python for each sample."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,10 +14,19 @@ AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch, or 10,000 imag
 class InMemory:
     """``images``: (N, C, H, W) uint8, C = 1 or 3; ``targets``: (N,) int64. Batches are (B, 3, size, size) uint8.
 
-    ``augment`` "crop_flip": shifted by up to an eighth of a side, mirrored half the time.
+    ``augment`` "crop_flip": shifted by up to an eighth of a side, mirrored half the time. ``classes``: their names.
     """
 
-    def __init__(self, images: Tensor, targets: Tensor, *, image_size: int, augment: str = "none"):
+    def __init__(
+        self,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        image_size: int,
+        augment: str = "none",
+        classes: Sequence[str] | None = None,
+    ):
+        self.classes = classes
         if images.shape[-1] != image_size and images.shape[0] * images.shape[1] * image_size**2 <= AT_ONCE:
             images = resize(images, image_size)
         self.images, self.targets = images, targets
@@ -26,6 +38,11 @@ class InMemory:
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         images, targets = self.batch(np.array([index]), np.zeros(1, np.uint64))
         return images[0], targets[0]
+
+    @property
+    def preprocess(self) -> dict[str, Any]:
+        """How any image becomes a sample, but for what augments it."""
+        return {"mode": "L" if self.images.shape[1] == 1 else "RGB", "resize": "square", "size": self.image_size}
 
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
         """indices, keys: (B,); returns images (B, 3, size, size) uint8 and targets (B,)."""

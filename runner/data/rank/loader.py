@@ -1,7 +1,7 @@
 """Batches on the device, ready for the model."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -27,14 +27,32 @@ class Entrance:
     channels_last: bool
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    _scale: Tensor = field(init=False, repr=False, compare=False)
+    _shift: Tensor = field(init=False, repr=False, compare=False)
 
-    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
+    def __post_init__(self) -> None:
         mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (self.mean, self.std))
-        return (1 / (255 * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
+        object.__setattr__(self, "_scale", (1 / (255 * std)).to(self.device, self.dtype))
+        object.__setattr__(self, "_shift", (-mean / std).to(self.device, self.dtype))
+
+    def prepare(self, tensor: Tensor) -> Tensor:
+        """One of the model's inputs; uint8 images are (C, H, W), or any number of these."""
+        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
+            tensor = tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
+        elif tensor.is_floating_point():
+            tensor = tensor.to(self.dtype)
+        if self.channels_last and tensor.ndim == 4:
+            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        return tensor
 
 
 class Loader:
-    """One split, epoch after epoch, from any update on."""
+    """One split, epoch after epoch, from any update on.
+
+    ``sample``: shape and dtype of one, as the data set gives it, once a batch has come whose input is one tensor.
+    """
+
+    sample: tuple[tuple[int, ...], str] | None = None
 
     def __init__(
         self,
@@ -47,7 +65,6 @@ class Loader:
     ):
         self.batches, self.sampler, self.task, self.entrance = batches, sampler, task, entrance
         self._counts_samples = task.counts_samples
-        self._scale, self._shift = entrance.scale_and_shift()
         self._requests = _Requests()
         self._workers = _workers(batches, self._requests, num_workers, entrance.device) if num_workers else None
 
@@ -86,22 +103,14 @@ class Loader:
             batch.counted = batch.count if self._counts_samples else int(self.task.count(batch.content))
         if self.entrance.device.type != "cpu":  # else it is there already
             batch.content = map_tensors(self._move, batch.content)
-        batch.inputs = map_tensors(self._prepare, self.task.inputs(batch.content))
+        inputs = self.task.inputs(batch.content)
+        if self.sample is None and isinstance(inputs, Tensor):
+            self.sample = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
+        batch.inputs = map_tensors(self.entrance.prepare, inputs)
         return batch
 
     def _move(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.entrance.device, non_blocking=True)
-
-    def _prepare(self, tensor: Tensor) -> Tensor:
-        """One of the model's inputs."""
-        entrance = self.entrance
-        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
-            tensor = tensor.to(entrance.dtype).mul_(self._scale).add_(self._shift)
-        elif tensor.is_floating_point():
-            tensor = tensor.to(entrance.dtype)
-        if entrance.channels_last and tensor.ndim == 4:
-            tensor = tensor.contiguous(memory_format=torch.channels_last)
-        return tensor
 
 
 def _sound(batch: Batch | ConfigurationError) -> Batch:

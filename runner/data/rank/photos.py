@@ -8,6 +8,7 @@ That is twice as fast as PIL's way by floats (`make bench`).
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import simplejpeg
@@ -17,19 +18,36 @@ from torch.nn.functional import interpolate
 from torchvision.transforms.v2 import functional
 
 from manyheads.runner.data.base.option import CorruptSample
-from manyheads.runner.data.rank.crops import View, evaluation_view, training_view
+from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, shorter_side, training_view
 
 
 class Photos:
-    """Item i is ((3, size, size) uint8, class number). ``train``: a random crop, mirrored half the time."""
+    """Item i is ((3, size, size) uint8, class number). ``train``: a random crop, mirrored half the time.
 
-    def __init__(self, paths: Sequence[str], targets: Sequence[int], *, image_size: int, train: bool):
-        self.paths, self.targets = paths, targets
+    ``classes``: their names.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        targets: Sequence[int],
+        *,
+        image_size: int,
+        train: bool,
+        classes: Sequence[str] | None = None,
+    ):
+        self.paths, self.targets, self.classes = paths, targets, classes
         self.image_size, self.train = image_size, train
         self._view = training_view if train else evaluation_view
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def preprocess(self) -> dict[str, Any]:
+        """How any photo becomes a sample of an evaluation."""
+        size = self.image_size
+        return {"mode": "RGB", "resize": "shorter_side", "size": shorter_side(size), "crop": size}
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path = self.paths[index]
@@ -39,6 +57,15 @@ class Photos:
             return shown(picture, view, self.image_size), self.targets[index]
         except Exception as error:  # each image format has errors of its own
             raise CorruptSample(path, error) from None
+
+
+def for_evaluation(pixels: Tensor, short: int, size: int | None) -> Tensor:
+    """What an evaluation sees of a photo that is decoded already, (3, H, W) uint8: (3, size, size) uint8.
+
+    short: to which its shorter side is resized; size: None for all of that.
+    """
+    image = resized(pixels, scaled_to(pixels.shape[1], pixels.shape[2], short))
+    return image if size is None else middle(image, size)
 
 
 class Picture:

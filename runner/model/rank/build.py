@@ -2,16 +2,27 @@
 
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint.rank import load, load_model
+from manyheads.runner.checkpoint.rank import Unfit, load, load_model
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.pretrained import load_file
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import arguments_of, call, locate, signature
+
+DEFAULT = "DEFAULT"  # the entry of every weights enum of torchvision's that it recommends
+FIT = "Set model= to the one it was trained with, or checkpoint.strict=false to load those weights that fit."
+
+
+class Built(NamedTuple):
+    """``pretrained``: the weights that model.pretrained comes to; ``unfit``: what checkpoint.load did not fill."""
+
+    model: nn.Module
+    pretrained: str | None = None
+    unfit: Unfit | None = None
 
 
 def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -19,10 +30,71 @@ def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
 
     dtype: of the weights; random ones are the same numbers in each.
     """
+    return built_model(config, data, dtype=dtype).model
+
+
+def built_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> Built:
+    """The same, with where its weights are from."""
+    path, strict = config["checkpoint"]["load"], config["checkpoint"].get("strict", True)
+    if path is None:
+        return _pretrained(config, data, dtype)
+    if strict:  # which fills the whole of it
+        model, content = bare_model(config, data, dtype=dtype), load(path)
+        load_model(model, content.get("model", content), path, advice=FIT)
+        return Built(model)
+    built, content = _pretrained(config, data, dtype), load(path)
+    return built._replace(unfit=load_model(built.model, content.get("model", content), path, strict=False))
+
+
+def bare_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The model before it is given weights that replace all of its own: no file of weights is read.
+
+    A class that takes ``is_filled`` is told, and fetches none either; others get ``weights`` as in training, since the
+    model may be another one with them.
+    """
+    name, accepts = config["model"]["pretrained"], _accepted(config)
+    if name in (None, False) or "weights" not in accepts or (name is not True and _is_file(name)):
+        return _made(config, data, dtype)
+    filled = {"is_filled": True} if "is_filled" in accepts else {}
+    return _made(config, data, dtype, given={"weights": DEFAULT if name is True else name, **filled})
+
+
+def _pretrained(config: dict[str, Any], data: Data, dtype: torch.dtype) -> Built:
+    """The model with the weights that model.pretrained names, if any."""
+    name, accepts = config["model"]["pretrained"], _accepted(config)
+    if name in (None, False):
+        return Built(_made(config, data, dtype))
+    if name is not True and _is_file(name):
+        model = _made(config, data, dtype)
+        load_file(model, name)
+        return Built(model, name)
+    if "pretrained" in accepts:  # as the models of timm
+        given = {"pretrained": name}
+    elif "weights" in accepts:
+        given = {"weights": DEFAULT if name is True else name}
+    else:
+        raise ConfigurationError(
+            f"model.pretrained={name}: there is no such file, and model._target_={config['model']['_target_']} takes "
+            "no weights by name. Set it to a .pt file, or null."
+        )
+    model = _made(config, data, dtype, given=given)
+    return Built(model, str(getattr(model, "began_with", name)))
+
+
+def _accepted(config: dict[str, Any]) -> Any:
+    """The arguments that the model's class names."""
+    return signature(locate("model", config["model"]["_target_"])).parameters
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).expanduser().is_file()
+
+
+def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict[str, Any] | None = None) -> nn.Module:
+    """The class called with the section's keys, with what it takes of the data's, and with ``given``."""
     target, name, section = config["model"]["_target_"], config["model"]["name"], arguments_of("model", config["model"])
-    pretrained = section.pop("pretrained")
-    kind = locate("model", target)
-    accepts = signature(kind).parameters
+    section.pop("pretrained")
+    kind, accepts = locate("model", target), _accepted(config)
     classes = section.pop("num_classes")
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepts.values())
     count = classes or data.num_classes
@@ -33,20 +105,7 @@ def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
     for key, value in (("name", name), ("image_size", getattr(data, "image_size", None))):
         if key in accepts and target.startswith("manyheads.runner.model."):
             section[key] = value
-    is_file = pretrained is not None and Path(pretrained).expanduser().is_file()
-    if pretrained is not None and not is_file:
-        if "weights" not in accepts:
-            raise ConfigurationError(
-                f"model.pretrained={pretrained}: there is no such file. Set it to a .pt file, or null."
-            )
-        section["weights"] = pretrained
-    model = call("model", target, kind, **section)
+    model = call("model", target, kind, **section, **(given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError(f"model._target_={target} makes no torch.nn.Module. Choose a model class.")
-    model = model.to(dtype)  # before loading, or weights in double precision would lose half their digits
-    if is_file:
-        load_file(model, pretrained)
-    if (path := config["checkpoint"]["load"]) is not None:
-        content = load(path)
-        load_model(model, content.get("model", content), path)
-    return model
+    return model.to(dtype)  # before loading, or weights in double precision would lose half their digits

@@ -32,10 +32,13 @@ def names() -> list[str]:
     return models.list_models(module=torchvision.models)
 
 
-def torchvision_model(*, name: str, num_classes: int, image_size: int | None, weights: str | None = None) -> nn.Module:
+def torchvision_model(
+    *, name: str, num_classes: int, image_size: int | None, weights: str | None = None, is_filled: bool = False
+) -> nn.Module:
     """A model of torchvision's own module of that name, for images of ``image_size`` pixels a side.
 
-    ``weights``: None for random ones, or an entry of its weights enum. Raises ConfigurationError.
+    ``weights``: None for random ones, or an entry of its weights enum, whose full name becomes the model's attribute
+    ``began_with``. ``is_filled``: it is built for these weights, but gets others. Raises ConfigurationError.
     """
     if name not in names():
         raise ConfigurationError(
@@ -43,7 +46,8 @@ def torchvision_model(*, name: str, num_classes: int, image_size: int | None, we
             f"{nearest(name, names())} `{called.command('doctor')} --models` lists them."
         )
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
-    if options and weights is not None:  # these two's weights were trained on images normalised in another way
+    entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
+    if options and entry is not None:  # these two's weights were trained on images normalised in another way
         options["transform_input"] = True
     if image_size is not None:
         options |= _size_options(name, image_size)
@@ -53,8 +57,9 @@ def torchvision_model(*, name: str, num_classes: int, image_size: int | None, we
         raise ConfigurationError(
             f"model.name={name} cannot be built for data.image_size={image_size}: {error}"
         ) from None
-    if weights is not None:
-        load_weights(model, pretrained_state(name, weights), weights)
+    if entry is not None and not is_filled:
+        load_weights(model, _state(entry, weights), str(weights))
+        model.began_with = str(entry)
     return model
 
 
@@ -72,20 +77,27 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     return {}
 
 
-def pretrained_state(name: str, weights: str) -> dict[str, torch.Tensor]:
-    """Torchvision's own weights, by the name of their enum entry; downloaded once per machine."""
+def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> Any:
+    """The entry of a model's weights enum. Raises ConfigurationError where there is none, unless that is None."""
     known = models.get_model_weights(name)
     entry = weights.rpartition(".")[2]
     if entry not in known.__members__:
+        if otherwise_none:
+            return None
         allowed = ", ".join(known.__members__)
         raise ConfigurationError(
             f"model.pretrained={weights} is neither a local file nor weights of {name}. Allowed: {allowed}, "
             "or a .pt file."
         )
+    return known[entry]
+
+
+def _state(entry: Any, weights: str | None) -> dict[str, torch.Tensor]:
+    """Torchvision's own weights; downloaded once per machine. ``weights``: what the config says, for the error."""
     try:
-        return known[entry].get_state_dict(progress=False, check_hash=True)
+        return entry.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError) as error:
         raise ConfigurationError(
-            f"model.pretrained={weights}: {known[entry].url} can't be downloaded ({error}). Fetch it on a machine "
+            f"model.pretrained={weights}: {entry.url} can't be downloaded ({error}). Fetch it on a machine "
             f"with a network and set model.pretrained=<that file>, or model.pretrained=null."
         ) from None

@@ -17,12 +17,13 @@ class Task(nn.Module):
 
     ``reduction``: whether ``loss`` returns the sum over what ``count`` counts, or the mean. ``metrics``: what is
     measured, the first one of all shown while training; ``monitor``: the name of the one that makes a checkpoint the
-    best, or "loss".
+    best, or "loss". ``outputs``: "logits" where the model gives one for each class, for whoever uses it once trained.
     """
 
     reduction: str = "sum"
     metrics: Sequence[Metric] = ()
     monitor: str = "loss"
+    outputs: str | None = None
 
     def __init__(self) -> None:
         super().__init__()  # without arguments, so that an unknown key is refused

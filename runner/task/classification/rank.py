@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from manyheads.runner.data.base.option import Data
 
 PLACES = 5
+# These judge each class by itself, so that a softmax over all of them would not be what was trained.
+ONE_BY_ONE = (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MultiLabelMarginLoss, nn.MultiLabelSoftMarginLoss, nn.MSELoss)
 
 
 class Scored(NamedTuple):
@@ -43,6 +45,7 @@ class Classification(Task):
         self.criterion = loss
         self.reduction = reduction_of(loss) if reduction == "auto" else reduction
         self.ignored = getattr(loss, "ignore_index", -1)
+        self.outputs = None if isinstance(loss, ONE_BY_ONE) else "logits"
 
     @property
     def counts_samples(self) -> bool:

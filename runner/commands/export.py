@@ -1,0 +1,41 @@
+"""``python -m runner export``: a run's model as a file for other programs."""
+
+import argparse
+from pathlib import Path
+
+from manyheads.runner.commands import A_RUN, add_weights
+from manyheads.runner.run.errors import DIFFERS, ConfigurationError, complain, printable
+from manyheads.runner.serve.formats import FORMATS, refuse_missing
+from manyheads.runner.trust.own import split_typed
+
+HELP = "write a run's model for other programs, and check the file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument("run_folder", metavar="run", help=A_RUN)
+    parser.add_argument("trust", nargs="*", help="trust=[my_package]: run its code, though others may have named it")
+    parser.add_argument("--format", required=True, choices=FORMATS)
+    parser.add_argument("--out", help="the file; in the run's folder, if left out")
+    add_weights(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Return 0 for a file that computes what the model does, 3 where it would not, and is not left."""
+    packages, others = split_typed(arguments.trust)
+    if others:
+        raise ConfigurationError(f"{others[0]}: a model is exported as it is. Allowed: trust=[my_package].")
+    refuse_missing(arguments.format)
+    from manyheads.runner.serve.rank.export import Differs, export
+    from manyheads.runner.serve.rank.trained import load
+
+    trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
+    out = Path(arguments.out) if arguments.out else trained.folder / f"model{FORMATS[arguments.format].suffix}"
+    try:
+        difference = export(trained, arguments.format, out)
+    except Differs as error:
+        complain(str(error))
+        return DIFFERS
+    print(f"{printable(out)}: the {trained.which} weights of {trained.folder}")
+    print(f"loaded again, its outputs differ from the model's by at most {difference:.1e} of the largest one")
+    return 0

@@ -1,0 +1,69 @@
+"""``python -m runner evaluate``: the past run's config, with changes, evaluates its weights in a new folder."""
+
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+
+from manyheads.launchers.launch import launch
+from manyheads.runner.config import saved
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.provenance.directory import find_where_started
+from manyheads.runner.provenance.record import record
+from manyheads.runner.reproduce.command import RUN_DIR, new_folder
+from manyheads.runner.reproduce.rerun import quoted
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.log_file import log_file
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.serve.weights import chosen
+from manyheads.runner.trust.door import refuse_untrusted_run, typed_values
+from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
+
+
+def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder:
+    """Evaluate a run's weights and return the folder of the evaluation, whose result.json names the run.
+
+    overrides: changes to its config, such as data.root=...; which: "best" or "last" weights, else the best there are.
+
+    Raises ConfigurationError for what is no run, or not trusted; RunFailed, Interrupted.
+    """
+    past = RunFolder(path)
+    packages, typed = split_typed(overrides)
+    line, files = offer_files(CommandLine(tuple(typed)))
+    config = past.read_config()  # first of all, or there is no run to be trusted
+    refuse_untrusted_run(past, packages)
+    which, weights = chosen(past, which)
+    find_where_started(past)
+    plain = [*_start(config, weights), *(override for override in line.overrides if not override.startswith(RUN_DIR))]
+    own = (*files, *typed_values(plain))
+    trust = None if past.is_own() else Trust(trusted_packages(packages), own, past.path)
+    saved.offer(config, chosen=line.chosen)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = compose(saved.NAME, plain)
+    folder = new_folder(typed)
+    try:
+        frozen = freeze(folder, composed, trust=trust)
+    except ConfigurationError:
+        folder.clear_refused()
+        raise
+    record(folder, frozen, composed_from=str(past.config))
+    print(f"evaluating the {which} weights of {past}", flush=True)
+    with log_file(folder.log):
+        launch(folder)
+    _note(folder, {"of": str(past.path), "weights": which, "overrides": typed})
+    return folder
+
+
+def _start(config: dict[str, Any], weights: Path) -> list[str]:
+    """What makes an evaluation of the config; what the user sets comes behind it."""
+    start = ["trainer.evaluate_only=true", f"checkpoint.load={quoted(weights)}", "checkpoint.resume=null"]
+    if "drop_last" in config["data"]:  # or a training split of less than a batch would be refused
+        start.append("data.drop_last=false")
+    return [*start, "checkpoint.strict=true"]
+
+
+def _note(folder: RunFolder, evaluation: dict[str, Any]) -> None:
+    folder.write_json(folder.result, {**(folder.read_result() or {}), "evaluation": evaluation})

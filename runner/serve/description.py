@@ -1,0 +1,136 @@
+"""model.json: what has to be known of a trained model to use it without its data, read and written without torch.
+
+A file of the run folder and no part of run.yaml, whose seal and format stay as they are, nor of a checkpoint, so that
+anything can read it. It holds facts about the data, never the name of anything that runs.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+
+FORMAT = 1
+LARGEST_SIDE = 2**14  # pixels; a description from anybody must not ask for all of the memory
+MODES = ("L", "RGB")
+RESIZE = ("shorter_side", "square")
+DTYPES = ("uint8", "float16", "bfloat16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How an image becomes a sample in eight bits: made ``mode``, resized bilinearly with antialias, cut out.
+
+    resize: "shorter_side", to ``size`` pixels, computed in eight bits; or "square", both sides, computed in float32
+    and rounded. ``crop``: the side of the square that is cut from its middle; None for the whole.
+    """
+
+    mode: str
+    resize: str
+    size: int
+    crop: int | None = None
+
+    @staticmethod
+    def of(declared: Any) -> "Steps | None":
+        """What a data set, or model.json, declares; None where it declares nothing that is understood."""
+        if not isinstance(declared, Mapping) or not {*declared} <= {field.name for field in fields(Steps)}:
+            return None
+        values: list[Any] = [declared.get(field.name) for field in fields(Steps)]
+        mode, resize, size, crop = values
+        if mode not in MODES or resize not in RESIZE or not _is_side(size):
+            return None
+        return Steps(mode, resize, size, crop) if crop is None or (_is_side(crop) and crop <= size) else None
+
+
+@dataclass(frozen=True)
+class Description:
+    """``shape`` and ``dtype``: of one sample as the data set gives it, where the model takes one tensor.
+
+    ``mean``, ``std``: of each channel, for images in 0..1. ``image_size``: what the data said, for models that are
+    built for one size. ``outputs``: "logits" where the model gives one for each class. ``pretrained``: which weights it
+    began with. What is not known is None.
+    """
+
+    num_classes: int | None = None
+    classes: tuple[str, ...] | None = None
+    image_size: int | None = None
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    preprocess: Steps | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    outputs: str | None = None
+    pretrained: str | None = None
+
+    @property
+    def is_images(self) -> bool:
+        """Whether a sample is an image, (C, H, W)."""
+        return self.shape is not None and len(self.shape) == 3
+
+    def label(self, number: int) -> str:
+        """A class's name, or its number where it has none."""
+        return self.classes[number] if self.classes and number < len(self.classes) else str(number)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+
+def write(folder: RunFolder, description: Description) -> None:
+    """Put it into the run folder."""
+    folder.write_json(folder.description, description.to_json())
+
+
+def read(folder: RunFolder) -> Description | None:
+    """What the run folder says; None for a run of a version that did not. Raises ConfigurationError for nonsense."""
+    try:
+        content = read_json(folder.description)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not isinstance(version := content.get("format"), int) or version > FORMAT:
+        raise ConfigurationError(f"{folder.description} was written by a newer version of manyheads. Update it.")
+    for key, is_right in _RIGHT.items():
+        if content.get(key) is not None and not is_right(content[key]):
+            raise ConfigurationError(f"{folder.description} cannot be read: {key} is of another kind. Restore it.")
+    known: dict[str, Any] = {field.name: content.get(field.name) for field in fields(Description)}
+    lists = {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
+    return Description(**{**known, **lists, "preprocess": Steps.of(known["preprocess"])})
+
+
+def numbers(value: Any) -> tuple[float, ...] | None:
+    """What a data set declares as mean or std, if it is one number for each channel."""
+    if not isinstance(value, (tuple, list)) or not all(map(_is_finite, value)) or not 1 <= len(value) <= LARGEST_SIDE:
+        return None
+    return tuple(map(float, value))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_side(value: Any) -> bool:
+    return _is_whole(value) and value <= LARGEST_SIDE
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _are_numbers(value: Any) -> bool:
+    return numbers(value) is not None
+
+
+_RIGHT = {
+    "num_classes": lambda value: _is_whole(value) and value <= 2**24,
+    "classes": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    "image_size": _is_side,
+    "shape": lambda value: isinstance(value, list) and len(value) <= 8 and all(map(_is_side, value)),
+    "dtype": lambda value: value in DTYPES,
+    "preprocess": lambda value: Steps.of(value) is not None,
+    "mean": _are_numbers,
+    "std": lambda value: _are_numbers(value) and all(value),
+    "outputs": lambda value: value == "logits",
+    "pretrained": lambda value: isinstance(value, str),
+}

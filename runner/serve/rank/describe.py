@@ -1,0 +1,64 @@
+"""From a run's loaders and model to what model.json says of them."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.serve.description import DTYPES, Description, Steps, numbers, read
+
+SHOWN = 5  # classes in a message
+
+
+def describe(
+    evaluation: Loader, train: Loader | None = None, *, num_classes: Any = None, pretrained: str | None = None
+) -> Description:
+    """What is known of the model's inputs and outputs.
+
+    evaluation, train: the loaders, which know what a sample looks like since the first one has come; num_classes: how
+    many there are; pretrained: the weights that the model began with.
+    """
+    dataset, entrance = evaluation.batches.dataset, evaluation.entrance
+    shape, dtype = evaluation.sample or (train and train.sample) or (None, None)
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    if dtype is None or dtype == "uint8":
+        mean, std = (tuple(map(float, value)) for value in (entrance.mean, entrance.std))
+    else:  # normalised by the data set itself
+        mean, std = (numbers(getattr(dataset, name, None)) for name in ("mean", "std"))
+    return Description(
+        num_classes=None if num_classes is None else int(num_classes),
+        classes=_classes(dataset),
+        image_size=size if isinstance(size := getattr(dataset, "image_size", None), int) else None,
+        shape=shape,
+        dtype=dtype if dtype in DTYPES else None,
+        preprocess=Steps.of(getattr(dataset, "preprocess", None)),
+        mean=mean,
+        std=std,
+        outputs=evaluation.task.outputs,
+        pretrained=pretrained,
+    )
+
+
+def other_classes(weights: str, evaluation: Loader) -> str | None:
+    """A warning where a checkpoint's run had other classes than these samples, in words; None where nobody knows."""
+    found, trained = _classes(evaluation.batches.dataset), None
+    with suppress(ConfigurationError, OSError):  # the file may be from anywhere
+        trained = read(RunFolder(Path(weights).parent.parent))
+    if found is None or trained is None or trained.classes in (None, found):
+        return None
+    return (
+        f"warning: the weights were trained for other classes: {_listed(trained.classes)}, where this data has "
+        f"{_listed(found)}. Classes are compared by their numbers."
+    )
+
+
+def _classes(dataset: Any) -> tuple[str, ...] | None:
+    classes = getattr(dataset, "classes", None)
+    return tuple(map(str, classes)) if isinstance(classes, (tuple, list)) else None
+
+
+def _listed(classes: tuple[str, ...]) -> str:
+    return ", ".join(classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")

@@ -1,0 +1,89 @@
+"""A trained model as a file for other programs, checked by loading it again before it gets its name."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank import weights_sha256
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.files import whole_file
+from manyheads.runner.serve.formats import FORMATS, refuse_missing
+from manyheads.runner.serve.rank.export.served import Served
+from manyheads.runner.serve.rank.trained import Trained
+
+BOUND = 1e-4  # of the largest output; rounding in another order stays far below it
+EXAMPLES = 2  # samples that the model is traced with
+CHECKED = (1, 5)  # other numbers of samples, so that a batch of a fixed size is noticed
+
+
+class Differs(RuntimeError):
+    """What was exported does not compute what the model does."""
+
+
+def export(trained: Trained, format: str, out: Path) -> float:
+    """Write the model with its normalisation to ``out``; returns the largest difference of its outputs.
+
+    That is relative to the largest output. Nothing is written where it is beyond BOUND: raises Differs then, and
+    ConfigurationError for a model that cannot be exported.
+    """
+    refuse_missing(format)
+    if not out.parent.is_dir():
+        raise ConfigurationError(f"--out {out}: the folder {out.parent} is not there. Make it, or name another file.")
+    served = Served(trained).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"model{FORMATS[format].suffix}"
+        writer = import_module(f"{__name__}.{format}")
+        try:
+            writer.write(served, served.examples(EXAMPLES), file, facts(trained, served))
+        except Exception as error:  # tracing meets a model's code with errors of every kind
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise ConfigurationError(f"{trained.folder}: its model can't be exported as {format}: {reason}") from error
+        difference = compared(served, lambda images: writer.outputs(file, served, images))
+        if not difference <= BOUND:
+            raise Differs(
+                f"{trained.folder}: exported as {format}, its outputs differ by {difference:.1e} of the largest one, "
+                f"more than {BOUND:g}. No file was left."
+            )
+        with open(file, "rb") as source, whole_file(out.resolve()) as target:
+            shutil.copyfileobj(source, target)
+    return difference
+
+
+@torch.inference_mode()
+def compared(served: Served, again: Callable[[Tensor], Tensor]) -> float:
+    """The largest difference between what the model and ``again`` make of the same inputs; inf for another shape."""
+    largest = 0.0
+    for count in CHECKED:
+        images = served.examples(count)
+        expected, found = served(images), again(images)
+        if expected.shape != found.shape:
+            return float("inf")
+        relative = (expected - found).abs().max() / expected.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
+        largest = max(largest, float(relative.nan_to_num(nan=float("inf"))))
+    return largest
+
+
+def facts(trained: Trained, served: Served) -> dict[str, str]:
+    """What whoever uses the file has to know, each as JSON."""
+    about = trained.description
+    found: dict[str, Any] = {
+        "producer": "manyheads",
+        "model": trained.config["model"]["name"],
+        "input": {"name": "images", "dtype": "float32", "shape": ["batch", *served.shape], "range": served.range},
+        "output": {"name": "outputs", "kind": about.outputs},
+        "classes": about.classes,
+        "mean": about.mean,
+        "std": about.std,
+        "preprocess": about.to_json()["preprocess"],
+        "weights": trained.which,
+        "weights_sha256": weights_sha256(trained.model.state_dict()),
+        "metrics": trained.metrics,
+    }
+    return {name: json.dumps(value) for name, value in found.items()}

@@ -1,0 +1,103 @@
+"""From an image to the model's input: the very pixels that the run's own evaluation gives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.runner.data.rank.in_memory import resize
+from manyheads.runner.data.rank.loader import Entrance
+from manyheads.runner.data.rank.photos import Picture, for_evaluation
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.serve.description import Description, Steps
+
+CPU = torch.device("cpu")
+
+
+class Preprocess:
+    """Called with an image, it returns the model's input, (C, H, W) float32.
+
+    An image is a PIL image, the path of a file, a uint8 array (H, W) or (H, W, C), or a uint8 tensor (C, H, W). Floats
+    are taken for what the data set itself would give: they stay as they are.
+    """
+
+    def __init__(self, description: Description):
+        self._about = description
+        mean, std = description.mean or (0.0,), description.std or (1.0,)
+        self._entrance = Entrance(CPU, torch.float32, False, mean, std)
+
+    def __call__(self, image: Any) -> Tensor:
+        """Raises ConfigurationError for what is no image, and where nobody knows how one becomes a sample."""
+        if isinstance(image, Tensor) and image.is_floating_point():
+            return image.to(CPU, torch.float32)
+        return self.normalised(self.sample(image))
+
+    def sample(self, image: Any) -> Tensor:
+        """The sample as the data set gives it to a batch, in eight bits: (C, H, W) uint8."""
+        steps, shape = self._about.preprocess, self._about.shape
+        if steps is None:
+            return self._as_it_is(image)
+        pixels = _pixels(image, steps)
+        if steps.resize == "shorter_side":
+            sample = for_evaluation(pixels, steps.size, steps.crop)
+        elif pixels.shape[1:] == (steps.size, steps.size):
+            sample = pixels
+        else:
+            sample = resize(pixels[None], steps.size)[0]
+        return sample.expand(shape[0], -1, -1) if shape and len(shape) == 3 and len(sample) == 1 else sample
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """uint8 images, (..., C, H, W), as the model wants them, in float32. Raises ConfigurationError."""
+        about = self._about
+        if about.dtype not in (None, "uint8") and (about.mean is None or about.std is None):
+            raise ConfigurationError(
+                "this run's data set makes floats of its images, and says by no mean and std how. Give what it would "
+                "give, as a float tensor, or train with a data set that declares them (docs/using-a-trained-model.md)."
+            )
+        return self._entrance.prepare(images)
+
+    def batch(self, images: Sequence[Any]) -> Tensor:
+        """Several images: (N, C, H, W) float32. Raises ConfigurationError where they come out in different sizes."""
+        inputs = [self(image) for image in images]
+        if len({each.shape for each in inputs}) > 1:
+            sizes = ", ".join(sorted({"x".join(map(str, each.shape)) for each in inputs}))
+            raise ConfigurationError(f"these images come out in different sizes ({sizes}). Give them one by one.")
+        return torch.stack(inputs)
+
+    def _as_it_is(self, image: Any) -> Tensor:
+        sample = torch.from_numpy(image) if isinstance(image, np.ndarray) else image
+        if isinstance(sample, Tensor) and self._about.shape in (None, tuple(sample.shape)):
+            return sample
+        shape = "x".join(map(str, self._about.shape or ())) or "of any shape"
+        raise ConfigurationError(
+            f"this run's data set does not say how an image becomes a sample. Give tensors as it gives them ({shape}), "
+            "or train with a data set that declares preprocess (docs/using-a-trained-model.md)."
+        )
+
+
+def _pixels(image: Any, steps: Steps) -> Tensor:
+    """An image in ``steps.mode``: (1 or 3, H, W) uint8."""
+    from PIL import Image
+
+    if isinstance(image, (str, Path)):
+        if steps.mode == "RGB":
+            return Picture(image).decoded()  # a JPEG by the decoder that the run used
+        with Image.open(image) as file:
+            return _pixels(file, steps)
+    if isinstance(image, Tensor):
+        image = image.cpu().movedim(0, -1).numpy() if image.ndim == 3 else image.cpu().numpy()
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim not in (2, 3):
+            raise ConfigurationError(
+                f"an array of {image.dtype} {image.shape} is no image. Allowed: uint8 arrays (H, W) or (H, W, C)."
+            )
+        image = Image.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[2:] == (1,) else image))
+    if not isinstance(image, Image.Image):
+        raise ConfigurationError(
+            f"a {type(image).__name__} is no image. Allowed: PIL images, paths, uint8 arrays and tensors."
+        )
+    pixels = torch.from_numpy(np.array(image.convert(steps.mode)))
+    return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)

@@ -1,0 +1,130 @@
+"""``manyheads.load``: a run's trained model, ready to be used without its data."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyheads.runner.checkpoint.rank import load as load_checkpoint
+from manyheads.runner.checkpoint.rank import load_model
+from manyheads.runner.data.base.option import Data
+from manyheads.runner.model.rank.build import bare_model
+from manyheads.runner.provenance.directory import find_where_started
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.serve.description import Description
+from manyheads.runner.serve.rank.earlier import description_of
+from manyheads.runner.serve.rank.preprocess import Preprocess
+from manyheads.runner.serve.weights import chosen
+from manyheads.runner.trust.door import refuse_untrusted_run
+from manyheads.runner.trust.own import names
+
+TOP = 5
+AT_ONCE = 64  # images in a batch
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """``probability`` of ``label``, the likeliest class, whose number is ``index``; ``top``: the five likeliest."""
+
+    label: str
+    probability: float
+    index: int
+    top: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model with what has to be known to use it.
+
+    model: in evaluation mode, float32, on the CPU; preprocess: from an image to its input, (C, H, W) float32; classes:
+    their names, None where the run did not know them; config: run.yaml; metrics: of these weights, as far as they were
+    measured; which: "best" or "last".
+    """
+
+    model: nn.Module
+    preprocess: Preprocess
+    classes: tuple[str, ...] | None
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+    description: Description
+    folder: Path
+    which: str
+
+    def predict(self, images: Any) -> Any:
+        """A Prediction for an image, or a list of them for a list, or for a batch (N, C, H, W).
+
+        images: PIL images, paths, uint8 arrays (H, W[, C]) and uint8 tensors (C, H, W), which are preprocessed. A batch
+        in floats is taken as preprocessed, one of uint8 is only normalised. Works where ``model`` has been moved to.
+
+        Raises ConfigurationError for a model that gives no class, and for what is no image.
+        """
+        if _is_batch(images):
+            batch = torch.as_tensor(images)
+            return self._classes(batch if batch.is_floating_point() else self.preprocess.normalised(batch.cpu()))
+        if isinstance(images, Sequence) and not isinstance(images, str):
+            parts = [images[start : start + AT_ONCE] for start in range(0, len(images), AT_ONCE)]
+            return [found for part in parts for found in self._classes(self.preprocess.batch(part))]
+        return self._classes(self.preprocess(images)[None])[0]
+
+    @torch.inference_mode()
+    def outputs(self, inputs: Tensor) -> Any:
+        """What the model returns for preprocessed inputs, (N, ...), wherever these are."""
+        tensor = next(chain(self.model.parameters(), self.model.buffers()), None)
+        inputs = inputs if tensor is None else inputs.to(tensor.device)
+        return self.model(inputs.float() if inputs.is_floating_point() else inputs)
+
+    def _classes(self, inputs: Tensor) -> list[Prediction]:
+        outputs = self.outputs(inputs) if self.description.outputs == "logits" else None
+        if not isinstance(outputs, Tensor) or outputs.ndim != 2:
+            raise ConfigurationError(
+                f"{self.folder}: its model gives no logits of classes, so that there is no class to predict. Use "
+                ".outputs(inputs), or .model itself."
+            )
+        shares = outputs.to("cpu", torch.float64).softmax(1)
+        values, numbers = shares.topk(min(TOP, shares.shape[1]), dim=1)
+        return [self._prediction(*pair) for pair in zip(values.tolist(), numbers.tolist(), strict=True)]
+
+    def _prediction(self, values: list[float], numbers: list[int]) -> Prediction:
+        top = tuple((self.description.label(number), value) for number, value in zip(numbers, values, strict=True))
+        return Prediction(top[0][0], top[0][1], numbers[0], top)
+
+
+def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()) -> Trained:
+    """The trained model of a run's folder. Its data need not be there.
+
+    which: "best" or "last" weights; the best are the default, where there are some. trust: packages whose code may run,
+    for a run of somebody else's (docs/security.md). Weights are read as data.
+
+    Raises ConfigurationError for a folder without a run or weights, for untrusted code, for a class that is not there.
+    """
+    folder = RunFolder(run)
+    packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")
+    refuse_untrusted_run(folder, packages)
+    find_where_started(folder)
+    config = folder.read_config()
+    which, path = chosen(folder, which)
+    description = description_of(folder, config)
+    model = bare_model(config, _Absent(description))
+    content = load_checkpoint(path)
+    load_model(model, content.get("model", content), path)
+    result = folder.read_result() or {}
+    metrics = result.get("best" if which == "best" else "metrics") or {}
+    classes = description.classes
+    return Trained(model.eval(), Preprocess(description), classes, config, metrics, description, folder.path, which)
+
+
+class _Absent(Data):
+    """What a model is told of data that is not there."""
+
+    def __init__(self, description: Description):
+        self.num_classes, self.image_size = description.num_classes, description.image_size
+
+
+def _is_batch(images: Any) -> bool:
+    return isinstance(images, (Tensor, np.ndarray)) and images.ndim == 4

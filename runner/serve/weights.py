@@ -1,0 +1,25 @@
+"""Which of a run's weights are used: the best, unless something else is asked for."""
+
+from pathlib import Path
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+
+BEST, LAST = "best", "last"
+
+
+def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
+    """The name, "best" or "last", and the checkpoint; without ``which`` the best if there is one.
+
+    Raises ConfigurationError.
+    """
+    paths = {BEST: folder.best_checkpoint, LAST: folder.last_checkpoint}
+    if which is not None and which not in paths:
+        raise ConfigurationError(f"{which}: there are no such weights. Allowed: {', '.join(paths)}.")
+    found = [name for name in ([which] if which else paths) if paths[name].is_file()]
+    if not found:
+        raise ConfigurationError(
+            f"{folder} has no {which + ' ' if which else ''}weights: {paths[which or LAST]} is not there. Name a run "
+            "that has been trained, with checkpoint.every other than 0."
+        )
+    return found[0], paths[found[0]]

@@ -1,0 +1,107 @@
+"""``python -m runner evaluate``: the run's own numbers again, others on other data, whatever model and data it had."""
+
+import json
+
+import pytest
+
+from manyheads.runner.run.run_folder import RunFolder
+from tests.data.conftest import save_photos
+from tests.in_process import small, train
+
+HERE = "hydra.run.dir=evaluation"
+MEASURED = ("val_loss", "val_acc1", "val_acc5", "val_samples")
+
+
+def metrics(folder: RunFolder, name: str = "metrics") -> dict:
+    found = folder.read_result()[name]
+    return {key: found[key] for key in MEASURED if key in found}
+
+
+def test_the_run_s_own_numbers_in_a_folder_that_says_whose_they_are(command, tmp_path, photo_run):
+    done = command("evaluate", photo_run.folder.path, HERE)
+    assert done.code == 0, done.err
+    folder = RunFolder(tmp_path / "evaluation")
+    best = metrics(photo_run.folder, "best")
+    assert {name: metrics(folder)[name] for name in best} == best
+    assert f"{best['val_acc1']:.2f}%" in done.out
+    result = folder.read_result()
+    assert result["evaluation"] == {"of": str(photo_run.folder.path), "weights": "best", "overrides": [HERE]}
+    assert (result["status"], result["steps"]) == ("completed", 0)
+    provenance = json.loads(folder.provenance.read_text())
+    assert provenance["composed_from"] == str(photo_run.folder.config)
+    assert folder.read_config()["checkpoint"]["load"] == str(photo_run.folder.best_checkpoint)
+
+
+def test_the_last_weights(command, tmp_path, photo_run):
+    assert command("evaluate", photo_run.folder.path, HERE, "--weights", "last").code == 0
+    assert metrics(RunFolder(tmp_path / "evaluation")) == metrics(photo_run.folder)
+
+
+def test_other_data(command, tmp_path, photo_run):
+    others = save_photos(tmp_path / "others", train=1, val=5)
+    done = command("evaluate", photo_run.folder.path, f"data.root={others}", HERE)
+    assert done.code == 0, done.err
+    assert metrics(RunFolder(tmp_path / "evaluation"))["val_samples"] == 15
+    assert "warning" not in done.out
+
+
+def test_data_of_other_classes_is_pointed_out(command, tmp_path, photo_run):
+    others = save_photos(tmp_path / "others", train=1, val=1)
+    for split in ("train", "val"):
+        (others / split / "cat").rename(others / split / "dog")
+    done = command("evaluate", photo_run.folder.path, f"data.root={others}", HERE)
+    assert done.code == 0, done.err
+    assert "warning: the weights were trained for other classes: cat, coffee, person" in done.out
+
+
+def test_without_a_name_the_folder_is_a_fresh_one(command, tmp_path, photo_run):
+    assert command("evaluate", photo_run.folder.path).code == 0
+    (folder,) = (tmp_path / "outputs").glob("*/*")
+    assert RunFolder(folder).read_result()["status"] == "completed"
+
+
+def custom(path, *overrides: str):
+    data = ("data=custom", "data._target_=tests.serve.nets.Bytes", "data.num_workers=0", "data.batch_size=8")
+    model = ("model=custom", "model._target_=tests.serve.nets.Net", "+model.width=5")
+    return train(path, small(*data, *model, "trainer.max_steps=1", *overrides))
+
+
+def test_a_model_and_a_data_set_of_one_s_own(command, tmp_path):
+    run = custom(tmp_path / "run")
+    done = command("evaluate", run.folder.path, HERE)
+    assert done.code == 0, done.err
+    assert metrics(RunFolder(tmp_path / "evaluation")) == metrics(run.folder)
+
+
+@pytest.mark.processes
+def test_by_another_strategy(command, tmp_path, photo_run):
+    overrides = ("parallel=ddp", "launcher.nproc_per_node=2", HERE)
+    done = command("evaluate", photo_run.folder.path, *overrides)
+    assert done.code == 0, done.err
+    found, expected = metrics(RunFolder(tmp_path / "evaluation")), metrics(photo_run.folder, "best")
+    assert found["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
+    assert found["val_acc1"] == pytest.approx(expected["val_acc1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "holds no run"),
+        (["{run}", "--weights", "worst"], "worst: there are no such weights. Allowed: best, last"),
+        (["{run}", "data.root=nowhere"], "Set data.root to the folder that holds"),
+        (["{run}", "data.rot=1"], "data.rot"),
+    ],
+)
+def test_what_does_not_fit_is_said_and_leaves_no_folder(command, tmp_path, photo_run, arguments, message):
+    done = command("evaluate", *(each.format(run=photo_run.folder.path) for each in arguments))
+    assert done.code == 2, done.out
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert not list((tmp_path / "outputs").rglob("run.yaml"))
+
+
+def test_a_folder_that_is_taken_is_refused(command, tmp_path, photo_run):
+    done = command("evaluate", photo_run.folder.path, f"hydra.run.dir={photo_run.folder.path}")
+    assert done.code == 2
+    assert "holds a run already" in done.err
+    assert photo_run.folder.read_result()["steps"] == 3
