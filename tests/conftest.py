@@ -17,7 +17,7 @@ from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
-from tests import apex_library
+from tests import apex_library, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
@@ -48,8 +48,13 @@ class RunCommand(Protocol):
     def __call__(self, *overrides: str, cwd: Path | None = None, timeout: float = 120) -> Done: ...
 
 
-def execute(*command: str, cwd: Path, timeout: float = 120) -> Done:
-    """Run a command to its end, or kill it after ``timeout`` seconds and raise TimeoutExpired."""
+def execute(*command: str, cwd: Path, timeout: float = 120, cold: bool = False) -> Done:
+    """Run a command to its end, or kill it after ``timeout`` seconds and raise TimeoutExpired.
+
+    ``cold``: in a new Python, not in a fork of one that has imported torch.
+    """
+    if not cold and zygote.runs(command):
+        return Done(*zygote.run(command, cwd=cwd, timeout=timeout))
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout)
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -13,7 +13,6 @@ from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 
 Start = Callable[[Entry], object]
-NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")
 
 
 def settle(entry: Entry, start: Start) -> Entry:
@@ -35,16 +34,13 @@ def settle(entry: Entry, start: Start) -> Entry:
             report(error)
         else:
             traceback.print_exc()
-        return entry.now("failed", reason=str(error) or type(error).__name__, out_of_memory=is_out_of_memory(error))
+        return entry.now(
+            "failed",
+            reason=str(error) or type(error).__name__,
+            out_of_memory=isinstance(error, RunFailed) and error.failure.is_out_of_memory,
+        )
     objective = float(value) if isinstance(value, (int, float)) else None
     return entry.now("completed", objective=objective)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether a rank asked for more memory than the device, or torch's CPU allocator, could give."""
-    if not isinstance(error, RunFailed):
-        return False
-    return any(text in f"{error.failure.type}: {error.failure.message}" for text in NO_MEMORY)
 
 
 def split(entry: Entry, sweep: Path) -> Entry | None:

@@ -2,11 +2,11 @@
 
 import argparse
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.complete import unavailable
@@ -16,7 +16,9 @@ from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest
 from manyheads.runner.trust.check import complaint, untrusted
 from manyheads.runner.trust.own import Trust
 
@@ -27,24 +29,27 @@ LISTED = ("parallel", "precision", "launcher", "optimizer")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
-    parser.add_argument("trust", nargs="*", help="trust=[my_package]: its options may be asked")
+    about = "an option, apex or parallel=apex, or a group: all that is known of it; trust=[my_package]: it may be asked"
+    parser.add_argument("names", nargs="*", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the tables, or the names of models."""
+    """Print the tables, what is known of some options, or the names of models."""
     if arguments.models:
         list_models()
         return
-    line, origin = settle(CommandLine.of(arguments.trust, arguments.config_dir))
-    if line.overrides:
-        raise ConfigurationError(f"{line.overrides[0]}: the doctor starts no run. Allowed: trust=[my_package].")
-    examine(line.folders, origin.trust)
+    packages = [name for name in arguments.names if name.startswith("trust=")]
+    line, origin = settle(CommandLine.of(packages, arguments.config_dir))
+    if asked := [name for name in arguments.names if name not in packages]:
+        explain(asked, line.folders, origin.trust)
+    else:
+        examine(line.folders, origin.trust)
 
 
 def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
-    """Print the machine, then each option with yes, or why not and how to get it.
+    """Print the machine, then of each group what it can run and what not.
 
     folders: where options are looked up; trust: what the user trusts of them, None if all of them are the project's.
     """
@@ -54,20 +59,56 @@ def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
         machine.add_row(name, text)
     console.print(machine)
     table = Table(title="What it can run", title_justify="left")
-    table.add_column("option", no_wrap=True)
-    table.add_column("runs here", no_wrap=True)
-    table.add_column("note", overflow="fold")
-    told: dict[str, str] = {}  # by reason, the first option that it was given for
-    for group in sorted(GROUPS, key=lambda group: (*LISTED, group).index(group)):
-        for option in sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}):
-            name, reason = f"{group}={option}", _untrusted(group, option, folders, trust)
-            reason = reason or unavailable(group, option, folders)
-            text = f"as {told[reason]}" if reason in told else reason or note(group, option, folders)
-            table.add_row(name, "no" if reason else "yes", Text(text))
-            if reason:
-                told.setdefault(reason, name)
-        table.add_section()
+    for title in ("", "runs here", "not here"):
+        table.add_column(title)
+    missing = []
+    for group, names in listed(folders).items():
+        reasons = {name: why_not(group, name, folders, trust) for name in names}
+        missing += [f"{group}={name}" for name, reason in reasons.items() if reason]
+        here, not_here = ([name for name in names if bool(reasons[name]) is absent] for absent in (False, True))
+        table.add_row(group, ", ".join(here), ", ".join(not_here))
     console.print(table)
+    if missing:
+        console.print(f"Why, and how to get it: {called.command('doctor', missing[0])}", soft_wrap=True)
+
+
+def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None) -> None:
+    """Print what is known of options: whether they run here, what they come to, or why not and how to get them.
+
+    asked: ``option``, ``group=option`` or ``group``. Raises ConfigurationError for what is none of these.
+    """
+    known = [(group, name) for group in sorted(GROUPS) for name in options(group, folders)]
+    console = Console(highlight=False, markup=False)
+    told: dict[str, str] = {}  # by reason, the first option that it was given for
+    for words in asked:
+        found = [(group, name) for group, name in known if words in (group, name, f"{group}={name}")]
+        if not found:
+            names = [words for group, name in known for words in (name, f"{group}={name}")]
+            allowed = "Allowed: a group, an option, group=option, or nothing for a table of all"
+            raise ConfigurationError(f"{words} is no option.{nearest(words, dict.fromkeys(names))} {allowed}.")
+        for group, name in found:
+            option, reason = f"{group}={name}", why_not(group, name, folders, trust)
+            if reason:
+                why = f"as {told[reason]}" if reason in told else reason
+                console.print(f"{option} does not run here: {why}.", soft_wrap=True)
+                told.setdefault(reason, option)
+            else:
+                text = note(group, name, folders)
+                console.print(f"{option} runs here{f': {text}' if text else ''}.", soft_wrap=True)
+
+
+def listed(folders: Folders) -> dict[str, list[str]]:
+    """The options of the table by group: of some groups all, of the others the user's own."""
+    groups = sorted(GROUPS, key=lambda group: (*LISTED, group).index(group))
+    found = {
+        group: sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}) for group in groups
+    }
+    return {group: names for group, names in found.items() if names}
+
+
+def why_not(group: str, option: str, folders: Folders = OWN, trust: Trust | None = None) -> str | None:
+    """Why an option cannot run here, or may not be asked; None for one that runs."""
+    return _untrusted(group, option, folders, trust) or unavailable(group, option, folders)
 
 
 def describe_machine() -> dict[str, str]:

@@ -46,7 +46,7 @@ class Evaluation:
                 if (batch.count or parallel.evaluates_together) and (passed := self._pass(model, batch)):
                     meter.add(passed)
                 meter.note_corrupt(len(batch.corrupt))
-                self.reporter.corrupt(batch.corrupt)
+                self.reporter.note_corrupt(batch.corrupt)
                 self.heartbeat.beat()
                 is_last = number == self.loader.updates
                 if number % INTERVAL == 0 or is_last:

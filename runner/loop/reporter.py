@@ -24,6 +24,7 @@ class Reporter:
     def __init__(self, *, recorder: Recorder, display: Display, parallel: Parallel, epochs: int, scores: Scores):
         self.recorder, self.display, self.parallel = recorder, display, parallel
         self.epochs, self.scores = epochs, scores
+        self.corrupt: set[str] = set()  # paths of samples that could not be read
 
     def start(self, progress: Progress, *, total: int) -> None:
         self.display.start(done=progress.step, total=total)
@@ -82,7 +83,9 @@ class Reporter:
         self.display.stop()
         self.recorder.close()
 
-    def corrupt(self, paths: list[str]) -> None:
+    def note_corrupt(self, paths: list[str]) -> None:
+        """Log the paths of samples that cannot be read, and keep them for the end."""
+        self.corrupt.update(paths)
         for path in paths:
             log.warning("left out, since it cannot be read: %s", path)
 

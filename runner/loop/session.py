@@ -9,6 +9,7 @@ from torch import Tensor
 from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
 from manyheads.runner.loop.build import build
+from manyheads.runner.loop.diagnosis import explained, memory_explained
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import peak_memory_mb
@@ -115,6 +116,8 @@ class Session:
         weights = self.weights()
         memory = self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()])
         reporter = self.trainer.reporter
+        corrupt = self.parallel.gather([*reporter.corrupt])
+        findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})
         result = self._result(weights, memory, **findings) if self.parallel.rank == 0 else {}
         if self.parallel.rank == 0:
             self.folder.write_json(self.folder.result, result)
@@ -164,10 +167,14 @@ def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat
     checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
     evaluate_only = config["trainer"]["evaluate_only"]
     state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"])
-    trainer = build(config, parallel, folder, heartbeat, state)
+    with memory_explained(config):
+        trainer = build(config, parallel, folder, heartbeat, state)
     session = Session(trainer, checkpoints=checkpoints, folder=folder)
-    with closing(trainer):
-        if evaluate_only:
-            session.evaluate()
-        else:
-            session.train(seed=config["seed"], state=state)
+    with closing(trainer), memory_explained(config):
+        try:
+            if evaluate_only:
+                session.evaluate()
+            else:
+                session.train(seed=config["seed"], state=state)
+        except Exception as error:
+            raise explained(error, session.update, config) from error

@@ -7,6 +7,8 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.run import called
 from manyheads.runner.run.run_folder import RunFolder
 
+SHOWN = 5  # files
+
 
 def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[str, dict[str, str]]:
     """Title and rows of the table at the end."""
@@ -25,6 +27,9 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
     if skipped := [f"{count:,} {kind}" for kind, count in kinds.items() if count]:
         rows["skipped"] = ", ".join(skipped)
+    if files := result["corrupt_files"]:
+        more = f" and {len(files) - SHOWN:,} more, listed in {folder.result.name}" if len(files) > SHOWN else ""
+        rows["unreadable"] = ", ".join(files[:SHOWN]) + more
     rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
     rows["results"] = str(folder)
     if result["status"] == "interrupted":

@@ -177,7 +177,7 @@ class Trainer:
         self.windows.add(batches, made)
         for batch in batches:
             if batch.corrupt:
-                self.reporter.corrupt(batch.corrupt)
+                self.reporter.note_corrupt(batch.corrupt)
         self.progress.skipped += made.is_skipped
         self.progress.step += 1
         self.progress.epoch_step += 1

@@ -53,6 +53,7 @@ class Update:
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.skips = clip_norm, on_nan == "skip"
         self.parameters = precision.parameters(optimizer)
+        self.is_mean, self.counts_samples = scores.task.reduction == "mean", scores.task.counts_samples
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
 
     def __call__(
@@ -101,7 +102,7 @@ class Update:
                 f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. Set loss.reduction=mean."
             )
         observed = self.scores.observe(outputs, batch.content) if batch.count else None
-        scale = batch.counted if self.scores.task.reduction == "mean" else 1
+        scale = batch.counted if self.is_mean else 1
         return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
 
     def prime(self, example: Callable[[], Batch]) -> None:
@@ -148,8 +149,8 @@ class MicroSteps:
     """
 
     def __init__(self, update: Update, batches: list[Batch], *, used: bool = True):
-        self._update, self._task, self._used = update, update.scores.task, used
-        self._total = None if self._task.counts_samples else self._counted(batches)
+        self._update, self._used = update, used
+        self._total = None if update.counts_samples else self._counted(batches)
 
     def __call__(self, batch: Batch, *, last: bool) -> Passed:
         update, parallel = self._update, self._update.parallel
@@ -164,12 +165,12 @@ class MicroSteps:
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
-        loss = self._task.loss(outputs, batch.content)
+        loss = self._update.scores.task.loss(outputs, batch.content)
         passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
         return (loss if self._total is None and weight == 1 else loss * weight), passed
 
     def _weight(self, batch: Batch) -> float | Tensor:
-        is_mean = self._task.reduction == "mean"
+        is_mean = self._update.is_mean
         if self._total is None:  # samples, of which the sampler knows how many each rank has
             return batch.weight if is_mean else batch.weight / max(1, batch.count)
         return self._update.parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total

@@ -4,6 +4,8 @@ import traceback
 from dataclasses import asdict, dataclass
 from typing import Any
 
+NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of a GPU, or torch's CPU allocator
+
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
@@ -36,6 +38,11 @@ class Failure:
         numbers = {key: content[key] for key in ("rank", "exit_code") if type(content.get(key)) is int}
         texts = {key: content[key] for key in ("type", "message", "traceback") if isinstance(content.get(key), str)}
         return cls(**numbers, **texts) if {"type", "message"} <= texts.keys() else None
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether a rank asked for more memory than there was."""
+        return any(text in f"{self.type}: {self.message}" for text in NO_MEMORY)
 
     def to_json(self) -> dict[str, Any]:
         """What ``json.dumps`` takes, with the keys in the order of the fields."""

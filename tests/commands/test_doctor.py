@@ -1,11 +1,12 @@
 import pytest
 
-from manyheads.runner.commands.doctor import LISTED, describe_machine, examine, list_models, note
+from manyheads.runner.commands.doctor import LISTED, describe_machine, examine, explain, list_models, note
 from manyheads.runner.config.complete import unavailable
 from manyheads.runner.config.lookup import options
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
+from manyheads.runner.run.errors import ConfigurationError
 
 EVERY_OPTION = [(group, option) for group in LISTED for option in options(group)]
 
@@ -23,36 +24,72 @@ def machine(monkeypatch):
 
 
 @pytest.fixture
-def rows(capsys, monkeypatch):
-    """What doctor prints of each option: the verdict and the note."""
+def told(capsys):
+    """What doctor says of all options of a group."""
 
-    def run() -> dict[str, tuple[str, str]]:
-        monkeypatch.setenv("COLUMNS", "1000")
-        examine()
-        lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if line.count("│") == 4]
-        return {option.strip(): (verdict.strip(), text.strip()) for option, verdict, text in lines}
+    def run(group: str) -> list[str]:
+        explain([group])
+        return capsys.readouterr().out.splitlines()
 
     return run
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 4])
-def test_every_option_is_there_with_its_verdict(machine, rows, gpus):
+def test_every_option_is_in_the_table(machine, capsys, monkeypatch, gpus):
+    monkeypatch.setenv("COLUMNS", "120")
     machine(gpus=gpus)
-    expected = {
-        f"{group}={option}": ("no", reason) if (reason := unavailable(group, option)) else ("yes", note(group, option))
-        for group, option in EVERY_OPTION
+    examine()
+    out = capsys.readouterr().out
+    rows = {
+        cells[0]: cells[1:]
+        for line in out.splitlines()
+        if len(cells := [c.strip() for c in line.split("│")[1:-1]]) == 3
     }
-    shown = rows()
-    for name, (verdict, text) in shown.items():
-        if text.startswith("as "):
-            shown[name] = verdict, shown[text.removeprefix("as ")][1]
-    assert shown == expected
+    for group in LISTED:
+        runs = [option for option in options(group) if not unavailable(group, option)]
+        lacks = [option for option in options(group) if unavailable(group, option)]
+        assert rows[group] == [", ".join(runs), ", ".join(lacks)]
+    assert ("Why, and how to get it: python -m runner doctor parallel=" in out) is bool(unavailable("parallel", "apex"))
 
 
-def test_a_reason_is_told_once(machine, rows):
+@pytest.mark.parametrize("group", LISTED)
+@pytest.mark.parametrize("gpus", [0, 1, 4])
+def test_of_a_group_all_options_are_explained(machine, told, gpus, group):
+    machine(gpus=gpus)
+    lines = told(group)
+    for line, option in zip(lines, options(group), strict=True):
+        reason, text = unavailable(group, option), note(group, option)
+        if reason:
+            assert line in {
+                f"{group}={option} does not run here: {reason}.",
+                f"{group}={option} does not run here: as {first(lines)}.",
+            }
+        else:
+            assert line == f"{group}={option} runs here{f': {text}' if text else ''}."
+
+
+def first(lines: list[str]) -> str:
+    """The first option that does not run."""
+    return next(line.split()[0] for line in lines if "does not run" in line)
+
+
+def test_a_reason_is_told_once(machine, told):
     machine(gpus=0)
-    texts = [text for verdict, text in rows().values() if verdict == "no" and not text.startswith("as ")]
-    assert len(set(texts)) == len(texts) > 1
+    lines = told("optimizer")
+    short = [line for line in lines if line.endswith(f"does not run here: as {first(lines)}.")]
+    assert len(short) == sum("does not run" in line for line in lines) - 1 > 0
+
+
+@pytest.mark.parametrize("words", ["apex", "parallel=apex"])
+def test_an_option_is_explained_by_its_name(machine, capsys, words):
+    machine(gpus=0)
+    explain([words])
+    assert "parallel=apex does not run here: NVIDIA Apex is not installed" in capsys.readouterr().out
+
+
+def test_what_is_no_option_is_refused():
+    with pytest.raises(ConfigurationError, match=r"aepx is no option\. Did you mean apex"):
+        explain(["aepx"])
 
 
 def test_what_cannot_run_names_what_to_use_instead(machine):

@@ -1,5 +1,6 @@
 """python -m runner, as a process."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def contents(folder):
 def test_doctor(command):
     done = command("doctor")
     assert done.code == 0, done.err
-    assert "parallel=ddp" in done.out
+    assert re.search(r"parallel +│ ddp, dp,", done.out)
     assert done.err == ""
 
 

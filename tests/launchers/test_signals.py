@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.launchers.conftest import LAUNCHERS, by, rows, survivors
+from manyheads.launchers.launch import launch
+from tests.launchers.conftest import LAUNCHERS, by, freeze, rows, survivors
 from tests.tail import tail, tailed
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -107,17 +108,16 @@ def test_signal_to_a_rank_stops_all(tmp_path: Path, parent) -> None:
 @pytest.mark.processes
 def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
     overrides = ("parallel=ddp", "trainer.epochs=15", "trainer.log_every=4", "data.batch_size=48", "model.width=8")
-    undisturbed = parent(tmp_path / "whole", *overrides, f"hydra.run.dir={tmp_path / 'whole'}")
-    assert undisturbed.end(seconds=120)[0] == 0
+    undisturbed = freeze(tmp_path / "whole", *overrides)
+    launch(undisturbed)
     running = parent(tmp_path / "cut", *overrides, f"hydra.run.dir={tmp_path / 'cut'}")
     running.wait_for_step(8)
     running.process.send_signal(signal.SIGTERM)
     assert running.end()[0] == 143
-    again = parent(tmp_path / "cut", str(tmp_path / "cut"), command=("-m", "manyheads.runner", "resume"))
-    assert again.end(seconds=120)[0] == 0
-    assert again.folder.read_result()["weights_sha256"] == undisturbed.folder.read_result()["weights_sha256"]
-    assert rows(again.folder.steps) == rows(undisturbed.folder.steps)
-    assert rows(again.folder.epochs) == rows(undisturbed.folder.epochs)
+    launch(running.folder)
+    assert running.folder.read_result()["weights_sha256"] == undisturbed.read_result()["weights_sha256"]
+    assert rows(running.folder.steps) == rows(undisturbed.steps)
+    assert rows(running.folder.epochs) == rows(undisturbed.epochs)
 
 
 @pytest.mark.processes

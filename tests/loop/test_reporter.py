@@ -119,7 +119,7 @@ def test_an_epoch_without_evaluation_is_never_the_best():
 
 def test_unreadable_samples_are_in_the_log(caplog):
     with caplog.at_level(logging.WARNING):
-        reporter().corrupt(["a.jpg", "b.jpg"])
+        reporter().note_corrupt(["a.jpg", "b.jpg"])
     assert [record.args for record in caplog.records] == [("a.jpg",), ("b.jpg",)]
 
 

@@ -71,10 +71,14 @@ def test_help_lists_them():
 
 @pytest.mark.slow
 def test_the_doctor_asks_them():
-    lines = command("doctor", *CONFIGS, TRUST).out.splitlines()
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
-    for group, (option, note) in OPTIONS.items():
-        assert [f"{group}={option}", "yes", note] in rows
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]] for line in command("doctor", *CONFIGS, TRUST).out.splitlines()
+    ]
+    asked = [f"{group}={option}" for group, (option, _) in OPTIONS.items()]
+    lines = command("doctor", *CONFIGS, TRUST, *asked).out.splitlines()
+    for (group, (option, note)), line in zip(OPTIONS.items(), lines, strict=True):
+        assert any(row[:1] == [group] and option in row[1].split(", ") for row in rows)
+        assert line == f"{group}={option} runs here{f': {note}' if note else ''}."
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +93,9 @@ def spying(_package) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_the_doctor_imports_nothing_that_is_not_trusted(spying):
-    done = command("doctor", *spying)
+    table, done = command("doctor", *spying), command("doctor", "averaging", *spying)
+    (row,) = [line.split("│")[1:-1] for line in table.out.splitlines() if "│ parallel" in line]
+    assert "averaging" in row[2]
     (line,) = [line for line in done.out.splitlines() if "parallel=averaging" in line]
     assert "parallel._option_=my_package.spy.AveragingOption" in line
     assert "trust=[my_package]" in line

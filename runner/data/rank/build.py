@@ -26,7 +26,10 @@ def build_data(section: dict[str, Any]) -> Data:
     kind = locate("data", section["_target_"])
     options, name = arguments_of("data", section, without=(*LOADING, "name")), section["name"]
     if not (isinstance(kind, type) and issubclass(kind, Data)):
-        return call("data", section["_target_"], Custom, kind, **options)
+        try:
+            return call("data", section["_target_"], Custom, kind, **options)
+        except FileNotFoundError as error:
+            raise ConfigurationError(_missing(section["_target_"], error)) from error
     if "name" in inspect.signature(kind).parameters:
         options["name"] = name
     return call("data", section["_target_"], kind, **options)
@@ -78,3 +81,8 @@ def build_loaders(
         Loader(Batches(train, replace_corrupt=True, **loading), order, **place),
         Loader(Batches(evaluation, replace_corrupt=False, fill=in_order.fill, **loading), in_order, **place),
     )
+
+
+def _missing(target: str, error: FileNotFoundError) -> str:
+    name = error.filename if error.filename is not None else error
+    return f"data._target_={target}: {name} is not there. Set the key that names it, such as data.root."

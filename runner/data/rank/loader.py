@@ -46,6 +46,7 @@ class Loader:
         num_workers: int,
     ):
         self.batches, self.sampler, self.task, self.entrance = batches, sampler, task, entrance
+        self._counts_samples = task.counts_samples
         self._scale, self._shift = entrance.scale_and_shift()
         self._requests = _Requests()
         self._workers = _workers(batches, self._requests, num_workers, entrance.device) if num_workers else None
@@ -82,8 +83,9 @@ class Loader:
         if batch.content is None:
             return batch
         if batch.count:
-            batch.counted = batch.count if self.task.counts_samples else int(self.task.count(batch.content))
-        batch.content = map_tensors(self._move, batch.content)
+            batch.counted = batch.count if self._counts_samples else int(self.task.count(batch.content))
+        if self.entrance.device.type != "cpu":  # else it is there already
+            batch.content = map_tensors(self._move, batch.content)
         batch.inputs = map_tensors(self._prepare, self.task.inputs(batch.content))
         return batch
 

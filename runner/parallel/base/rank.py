@@ -198,9 +198,9 @@ class Parallel:
 
 def call(model: nn.Module, inputs: Any) -> Any:
     """The model's outputs: a dict of inputs is given as keywords, a tuple or list as several arguments."""
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+    if isinstance(inputs, (tuple, list)):
+        return model(*inputs)
+    return model(**inputs) if not isinstance(inputs, Tensor) and isinstance(inputs, Mapping) else model(inputs)
 
 
 def total_norm(gradients: list[Tensor]) -> Tensor:

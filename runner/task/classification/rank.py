@@ -1,7 +1,7 @@
 """task=classification: one class for each sample; batches are (inputs, class numbers)."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,9 @@ from torch import Tensor, nn
 from manyheads.runner.metrics.base import Share
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.base.rank import Task
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.base.option import Data
 
 PLACES = 5
 
@@ -34,8 +37,9 @@ class Classification(Task):
     )
     monitor = "acc1"
 
-    def __init__(self, *, loss: nn.Module, reduction: str):
+    def __init__(self, *, loss: nn.Module, reduction: str, data: "Data | None" = None):
         super().__init__()
+        self.classes = None if data is None else data.num_classes
         self.criterion = loss
         self.reduction = reduction_of(loss) if reduction == "auto" else reduction
         self.ignored = getattr(loss, "ignore_index", -1)
@@ -48,6 +52,11 @@ class Classification(Task):
         return int((batch[1] != self.ignored).sum())
 
     def loss(self, outputs: Tensor, batch: Any) -> Tensor:
+        if outputs.ndim == 2 and self.classes not in (None, outputs.shape[1]):
+            raise ConfigurationError(
+                f"the model gives {outputs.shape[1]} outputs for each sample, where the data has {self.classes} "
+                "classes. Let its class take num_classes, as the models here do, or set its own key for that."
+            )
         return self.criterion(outputs, batch[1])
 
     def observe(self, outputs: Tensor, batch: Any) -> Scored:

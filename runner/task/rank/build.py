@@ -1,7 +1,9 @@
 """The task and the loss of a run, from the config's sections."""
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from manyheads.runner.run.errors import ConfigurationError
@@ -42,7 +44,16 @@ def build_loss(config: dict[str, Any]) -> nn.Module:
                 f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
             )
         section["label_smoothing"] = smoothing
+    parameters = signature(kind).parameters
+    section = {key: _as_tensor(value, parameters.get(key)) for key, value in section.items()}
     loss = call("loss", target, kind, **section)
     if not isinstance(loss, nn.Module):
         raise ConfigurationError(f"loss._target_={target} makes no torch.nn.Module. Choose a loss class.")
     return loss
+
+
+def _as_tensor(value: Any, parameter: inspect.Parameter | None) -> Any:
+    """A list where the loss takes a tensor, such as the weights of the classes, as one; all else as it is."""
+    if parameter is None or "Tensor" not in str(parameter.annotation) or not isinstance(value, list):
+        return value
+    return torch.tensor(value, dtype=torch.get_default_dtype())

@@ -1,0 +1,124 @@
+"""What the model, the loss or the data did wrong, in the words of the config.
+
+It is told from the traceback and what its frames hold. Nothing is tried beforehand: a run without a mistake pays
+nothing, and its first update is the first.
+"""
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from torch import Tensor, nn
+
+from manyheads.runner.config.complete import batch_per_rank
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.loop.update import Update
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.failure import Failure
+
+LABEL = re.compile(r"Target (-?\d+) is out of bounds")
+ALONE = "Expected more than 1 value per channel"
+# What torch says of tensors that do not fit, by the operations that layers and losses are made of.
+UNFIT = re.compile(
+    r"shapes? (cannot be multiplied|mismatch|'.*' is invalid)|to have \d+ channels|[Ee]xpected .*\dD|size mismatch|"
+    r"must (match|be the same)|[Kk]ernel size can't be greater|[Oo]utput size is too small|"
+    r"same (number of dimensions|dtype|shape|size)|is invalid for input|"
+    r"expected (scalar type|input)|should be the same|should be defined (either )?for|batch_size .* to match|"
+    r"normalized_shape|not implemented for"
+)
+CALLED = re.compile(r"forward\(\) (takes|missing|got)")
+SHOWN = 5  # samples
+
+
+@contextmanager
+def memory_explained(config: dict[str, Any]) -> Iterator[None]:
+    """An error for want of memory says meanwhile what would need less."""
+    try:
+        yield
+    except Exception as error:
+        if Failure.of(error).is_out_of_memory:
+            raise type(error)(f"{str(error).rstrip('.')}. {_less_memory(config)}") from error
+        raise
+
+
+def explained(error: Exception, update: Update, config: dict[str, Any]) -> Exception:
+    """The error as one that names the value and the key to set, where it is a mistake of a kind that is known."""
+    said, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, ConfigurationError):
+        return error
+    if "device-side assert" in said:
+        return type(error)(f"{said}. A label may be out of range: trainer.device=cpu says which. {error}")
+    batch, outputs = _local(frames, "batch", Batch), _local(frames, "outputs", object)
+    if batch is None:
+        return error
+    if (label := LABEL.search(said)) and isinstance(outputs, Tensor):
+        return ConfigurationError(_label(int(label[1]), outputs, batch))
+    if not (UNFIT.search(said) or CALLED.search(said) or ALONE in said):
+        return error
+    if outputs is not None:
+        return ConfigurationError(_loss(said, outputs, batch, update))
+    names = {id(module): name for name, module in update.parallel.unwrap(update.model).named_modules()}
+    entered = [own for frame in frames if isinstance(own := frame.f_locals.get("self"), nn.Module) and id(own) in names]
+    if not (entered or CALLED.search(said)):  # it is of something else, an exchange between ranks for one
+        return error
+    layer = f"{names[id(entered[-1])]} ({type(entered[-1]).__name__}): " if entered and names[id(entered[-1])] else ""
+    return ConfigurationError(_model(layer + said, batch, config))
+
+
+def _less_memory(config: dict[str, Any]) -> str:
+    halved = f"trainer.grad_accumulation={2 * config['trainer']['grad_accumulation']} for the same updates in halves, "
+    return (
+        f"Set {halved if batch_per_rank(config) % 2 == 0 else ''}a smaller data.batch_size, precision=bf16, or a "
+        "smaller model."
+    )
+
+
+def _label(label: int, outputs: Tensor, batch: Batch) -> str:
+    targets = batch.content[1]
+    found = [sample for sample, own in zip(batch.ids, targets.tolist(), strict=False) if own == label][:SHOWN]
+    whose = f" (sample {', '.join(map(str, found))} of the data set)" if found else ""
+    return (
+        f"the label {label}{whose} is none of the model's {outputs.shape[1]} classes. Allowed: 0 to "
+        f"{outputs.shape[1] - 1}. Correct the data set's labels, or set the number of classes: data.num_classes."
+    )
+
+
+def _loss(said: str, outputs: Any, batch: Batch, update: Update) -> str:
+    kind = type(getattr(update.scores.task, "criterion", update.scores.task)).__name__
+    return (
+        f"{kind} cannot compute the loss of the model's outputs, {shapes(outputs)}, for a batch of "
+        f"{shapes(batch.content)}: {said}. Set model=, loss= or task= to ones that fit."
+    )
+
+
+def _model(said: str, batch: Batch, config: dict[str, Any]) -> str:
+    if ALONE in said:
+        remedy = "Set data.drop_last=true or another data.batch_size, so that no rank has a single sample."
+    else:
+        size = config["data"].get("image_size")
+        remedy = "Set model= to one for such inputs" + (f", or data.image_size (now {size})." if size else ".")
+    return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {said}. {remedy}"
+
+
+def shapes(value: Any) -> str:
+    """The shapes and dtypes of the tensors in a structure, in the structure's own form."""
+    if isinstance(value, Tensor):
+        return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {shapes(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(map(shapes, value)) + "]"
+    return type(value).__name__
+
+
+def _local(frames: list[FrameType], name: str, kind: type) -> Any:
+    """The outermost frame's variable of this name and kind; None where there is none."""
+    found = (frame.f_locals.get(name) for frame in frames)
+    return next((value for value in found if value is not None and isinstance(value, kind)), None)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

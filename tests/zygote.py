@@ -1,0 +1,205 @@
+"""A process that has imported what the project's commands import, and runs each command in a fork of itself.
+
+Of a short run's time four fifths pass in importing torch. A command is the real one all the same: the script runs as
+``__main__`` with its own arguments, environment, folder and files, and what it starts are real processes. Only
+multiprocessing's forkserver, from which ranks are forked, is a fork too where it would import the same once more.
+Tests of how processes start, in tests/launchers, start real ones.
+"""
+
+import atexit
+import gc
+import json
+import os
+import re
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from functools import cache
+from multiprocessing import forkserver, util
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+IMPORTED = (
+    *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "matplotlib", "sklearn.datasets"),
+    *("manyheads.launchers.launch", "manyheads.launchers.sweep.run", "manyheads.runner.loop.session"),
+    *("manyheads.runner.loop.build", "manyheads.runner.model.small_cnn.rank", "manyheads.runner.parallel.ddp.rank"),
+    *("manyheads.runner.reproduce.command", "manyheads.runner.parity.command", "manyheads.runner.report.write"),
+    *("manyheads.runner.precision.fp32.rank", "manyheads.runner.logger.tensorboard.rank", "torchvision"),
+    *("torch._inductor.config", "torch.utils.serialization"),
+)
+# What Python and libraries read as they start: with other values a command gets a process of its own.
+READ_AT_START = re.compile(r"(OMP|GOMP|KMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)_\w+|PYTHON(?!PATH)\w+")
+
+
+def runs(command: tuple[str, ...]) -> bool:
+    """Whether it is one of the project's commands that a zygote started in this environment can run."""
+    script = command[1:2] == (str(_run_py()),) or command[1:3] == ("-m", "manyheads.runner")
+    return command[0] == sys.executable and script and _read_at_start(dict(os.environ)) == _Zygote.of_this().read
+
+
+def run(command: tuple[str, ...], *, cwd: Path, timeout: float) -> tuple[int, str, str]:
+    """The exit code, what it wrote to stdout and to stderr. Raises TimeoutExpired, after it was killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        request = {"command": command[1:], "cwd": str(cwd), "environment": dict(os.environ), "out": str(out)}
+        code = _Zygote.of_this().ask(request | {"err": str(err)}, timeout=timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(command, timeout)
+        return code, out.read_text(), err.read_text()
+
+
+class _Zygote:
+    """This process's connection to its own."""
+
+    def __init__(self) -> None:
+        self.read = _read_at_start(dict(os.environ))
+        here, there = socket.socketpair()
+        command = [sys.executable, "-m", "tests.zygote", str(there.fileno())]
+        self._process = subprocess.Popen(command, pass_fds=[there.fileno()], cwd=_run_py().parent)
+        there.close()
+        self._socket, self._file = here, here.makefile("rw")
+        atexit.register(self._process.kill)
+
+    @staticmethod
+    @cache
+    def of_this() -> "_Zygote":
+        return _Zygote()
+
+    def ask(self, request: dict[str, Any], *, timeout: float) -> int | None:
+        """The exit code of a command; None where it took too long."""
+        self._say(request)
+        pid = self._hear()
+        in_time = bool(select.select([self._socket], [], [], timeout)[0])
+        if not in_time:
+            os.kill(pid, signal.SIGKILL)
+        code = self._hear()
+        return code if in_time else None
+
+    def _say(self, value: Any) -> None:
+        print(json.dumps(value), file=self._file, flush=True)
+
+    def _hear(self) -> Any:
+        line = self._file.readline()
+        assert line, "the process that commands are forked from has died"
+        return json.loads(line)
+
+
+def _run_py() -> Path:
+    return Path(__file__).resolve().parent.parent / "run.py"
+
+
+def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if READ_AT_START.fullmatch(name)}
+
+
+# -- in the zygote ---------------------------------------------------------------------------------------
+
+
+def serve(connection: socket.socket) -> None:
+    """Fork for each request, and answer with the process id, then with the exit code."""
+    installed = _without_pythonpath(sys.path)
+    file = connection.makefile("rw")
+    for line in file:
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            file.close()
+            connection.close()
+            _become(request, installed)
+        print(pid, file=file, flush=True)
+        status = os.waitpid(pid, 0)[1]
+        print(os.waitstatus_to_exitcode(status), file=file, flush=True)
+
+
+def _become(request: dict[str, Any], installed: list[str]) -> NoReturn:
+    """Be the command, to its end."""
+    for number, name in ((1, "out"), (2, "err")):
+        descriptor = os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    util.spawnv_passfds = _forked_or_spawned(util.spawnv_passfds)
+    own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    first, *arguments = request["command"]
+    sys.orig_argv[:] = [sys.executable, *request["command"]]
+    if first == "-m":
+        name, *arguments = arguments
+        sys.path[:] = [os.getcwd(), *own, *installed]
+        sys.argv = [name, *arguments]
+        _end(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
+    sys.path[:] = [str(Path(first).parent), *own, *installed]
+    sys.argv = [first, *arguments]
+    _end(lambda: runpy.run_path(first, run_name="__main__"))
+
+
+def _end(main: Any) -> NoReturn:
+    """Call ``main``, and leave as Python does, with its exit code; no handler of the zygote's own runs."""
+    code: Any = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    util._exit_function()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
+
+
+def _without_pythonpath(path: list[str]) -> list[str]:
+    own = {os.path.abspath(each) for each in ("", *os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+    return [each for each in path if os.path.abspath(each) not in own]
+
+
+def _forked_or_spawned(spawn: Any) -> Any:
+    """In the place of multiprocessing's own: a forkserver is a fork, which has imported everything already."""
+
+    def spawnv_passfds(path: str, arguments: list[str], passed: list[int]) -> int:
+        code = arguments[-1]
+        if arguments[-2] != "-c" or "multiprocessing.forkserver import main" not in code:
+            return spawn(path, arguments, passed)
+        pid = os.fork()
+        if pid:
+            return pid
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, signal.SIG_DFL)
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            if descriptor > 2 and descriptor not in passed:
+                try:
+                    os.close(descriptor)
+                except OSError:
+                    continue  # the one by which they were listed
+        sys.modules["__main__"] = ModuleType("__main__")
+        forkserver._forkserver.__init__()  # type: ignore[misc]  # the parent's is none of this one's
+        _end(lambda: exec(code, {"__name__": "__main__"}))
+
+    return spawnv_passfds
+
+
+if __name__ == "__main__":
+    import importlib
+
+    from manyheads.runner.run.parent_death import die_with_parent
+
+    die_with_parent()
+    gc.disable()
+    for module in IMPORTED:
+        importlib.import_module(module)
+    gc.freeze()
+    gc.enable()
+    serve(socket.socket(fileno=int(sys.argv[1])))
