@@ -174,7 +174,7 @@ def test_reproducing(installed, here, trained):
     done = installed("reproduce", str(trained.path), "hydra.run.dir=again", cwd=here)
     assert done.code == 0, done.err
     assert "identical" in done.out
-    assert "nothing differs" in done.out
+    assert "nothing differs" in done.out, done.out
 
 
 @pytest.mark.tail

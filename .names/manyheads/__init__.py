@@ -7,21 +7,10 @@ if TYPE_CHECKING:
     from manyheads.runner.api.run import Result, run
     from manyheads.runner.api.sweep import Row, Sweep, sweep
     from manyheads.runner.run.errors import ConfigurationError, RunFailed
-    from manyheads.runner.serve.rank.trained import Trained, load
+    from manyheads.runner.serve.rank.trained import load
 
 __version__ = "0.1.0"
-__all__ = [
-    "ConfigurationError",
-    "Result",
-    "Row",
-    "RunFailed",
-    "Sweep",
-    "Trained",
-    "__version__",
-    "load",
-    "run",
-    "sweep",
-]
+__all__ = ["ConfigurationError", "Result", "Row", "RunFailed", "Sweep", "__version__", "load", "run", "sweep"]
 
 # Imported when they are asked for, so that importing this package costs nothing.
 _PLACES = {
@@ -31,7 +20,6 @@ _PLACES = {
     "Row": "runner.api.sweep",
     "Sweep": "runner.api.sweep",
     "load": "runner.serve.rank.trained",
-    "Trained": "runner.serve.rank.trained",
     "ConfigurationError": "runner.run.errors",
     "RunFailed": "runner.run.errors",
 }
