@@ -7,6 +7,7 @@ import torch
 from manyheads.runner.optimizer.rank import scaled_lr
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.run.errors import printable
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -32,6 +33,7 @@ def header(
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
         "run": str(folder),
+        **about(config),
         "model": f"{config['model']['name']}, {parameters:,} parameters",
         "data": f"{config['data']['name']}, {sizes}" + (f", {classes} classes" if classes else ""),
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
@@ -42,6 +44,12 @@ def header(
         ),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
     }
+
+
+def about(config: dict[str, Any]) -> dict[str, str]:
+    """What the user has said of the run, as far as he has; older configs have none of these keys."""
+    said = {"name": config.get("name"), "tags": ", ".join(config.get("tags") or []), "notes": config.get("notes")}
+    return {key: printable(text) for key, text in said.items() if text}
 
 
 def device_name(device: torch.device) -> str:

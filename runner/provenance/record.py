@@ -14,6 +14,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
@@ -35,6 +36,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|JWT|CREDENTIAL|AUTH|COOKIE|PRIV
 _IN_URL = re.compile(r"(\w+://)[^/@\s]+@")  # user and password
 # Keys that cannot change a run's results.
 WITHOUT_EFFECT = {
+    *ABOUT,
     "data.root",
     "data.num_workers",
     "data.fingerprint",
@@ -128,6 +130,7 @@ def signature(config: dict[str, Any]) -> str:
         if isinstance(section, dict)
         else section
         for group, section in config.items()
+        if group not in WITHOUT_EFFECT
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
