@@ -22,6 +22,8 @@ CONFIG = {
     "notes": None,
     "seed": 1,
     "model": {"_target_": "a.Net", "name": "small_cnn"},
+    "parallel": {"name": "single"},
+    "trainer": {"epochs": 2},
     "optimizer": {"_target_": "torch.optim.SGD", "name": "sgd", "lr": 0.1},
 }
 
@@ -31,13 +33,13 @@ def write_run(
 ) -> RunFolder:
     """A run that ended with ``status``, or None: without a result. ``config``: over CONFIG."""
     folder = RunFolder(path)
-    folder.write_config(CONFIG | config)
-    folder.composed.parent.mkdir()
+    folder.composed.parent.mkdir(parents=True)
+    folder.config.write_text(yaml.safe_dump(CONFIG | config, sort_keys=False))
     folder.composed.with_name("overrides.yaml").write_text(yaml.safe_dump(list(typed)))
     folder.provenance.write_text(json.dumps({"format": 1}))
     if status is not None:
         metrics = {"train_loss": 0.5, "val_loss": 1 - acc / 100, "val_acc1": acc}
         result = {"status": status, "wall_seconds": 65.0, "metrics": metrics, "scores": SCORES, "steps": 7}
-        folder.write_json(folder.result, result)
+        folder.result.write_text(json.dumps(result))
     os.utime(folder.config, (started, started))
     return folder
