@@ -61,6 +61,11 @@ class Summary:
         value = self.result.get("wall_seconds")
         return None if value is None else float(value)
 
+    @property
+    def changed(self) -> float:
+        """When the run last wrote what it came to, or was frozen, in seconds since 1970."""
+        return max(_time(self.folder), *(_modified(path) for path in (self.folder.result, self.folder.epochs)))
+
     def value(self, key: str) -> Any:
         """Of a config key, of a group its option's name."""
         return config_value(self.config, key)
@@ -119,7 +124,10 @@ def _status(folder: RunFolder, planned: str | None) -> str:
 
 
 def _time(folder: RunFolder) -> float:
-    for path in (folder.config, folder.path):
-        with suppress(OSError):
-            return os.lstat(path).st_mtime
+    return _modified(folder.config) or _modified(folder.path)
+
+
+def _modified(path: Path) -> float:
+    with suppress(OSError):
+        return os.lstat(path).st_mtime
     return 0.0
