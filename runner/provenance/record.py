@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
@@ -71,6 +72,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         "command": shlex.join(["python", *map(without_secrets, sys.argv)]),
         "directory": os.getcwd(),
         "composed_from": composed_from,
+        "continued_from": continued_from(config),
         "signature": signature(config),
         "commit": commit,
         "clean": commit is not None and not diff,
@@ -101,6 +103,15 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         "launcher": config["launcher"]["name"],
         "data": fingerprint(config["data"]),
     }
+
+
+def continued_from(config: dict[str, Any]) -> str | None:
+    """The run, or else the checkpoint, that a run goes on from; None for one that begins anew."""
+    checkpoint = config["checkpoint"]["resume"]
+    if checkpoint is None:
+        return None
+    folder = RunFolder(Path(checkpoint).parent.parent)
+    return str(folder.path) if folder.config.exists() else str(checkpoint)
 
 
 @cache

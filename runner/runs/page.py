@@ -17,6 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.runs import longer
 from manyheads.runner.runs.listing import duration
 from manyheads.runner.runs.sizes import disk_use, readable
 from manyheads.runner.runs.summary import Summary, summary
@@ -59,9 +60,8 @@ def commands(run: Summary) -> Rows:
     if run.status in ("interrupted", "failed", "pending") and folder.config.exists():
         yield "go on with it", shlex.join([*program, "resume", str(folder)])
     if run.status == "completed" and folder.last_checkpoint.exists():
-        epochs = run.value("trainer.epochs")
-        more = f"trainer.epochs={2 * epochs if isinstance(epochs, int) else 30}"
-        yield "train longer", shlex.join([*program, "resume", str(folder), more])
+        trainer = {key: run.value(f"trainer.{key}") for key in ("epochs", "max_steps", "stop_after")}
+        yield "train longer", longer.command(folder, {"trainer": trainer})
     best = next((path for path in (folder.best_checkpoint, folder.last_checkpoint) if path.exists()), None)
     if best is not None:
         shown = best.relative_to(Path.cwd()) if best.is_relative_to(Path.cwd()) else best
