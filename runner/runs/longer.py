@@ -66,7 +66,7 @@ def _asks_for_more(config: dict[str, Any], result: dict[str, Any], typed: list[s
                 trainer[key.removeprefix("trainer.")] = yaml.safe_load(value)
     if any(override.startswith("data.") for override in typed):
         return True
-    limits = [value for key in ("max_steps", "stop_after") if isinstance(value := trainer.get(key), int)]
+    limits = [limit for key in ("max_steps", "stop_after") if isinstance(limit := trainer.get(key), int)]
     if limits:
         return min(limits) > result.get("steps", 0)
     was_cut = any(config["trainer"].get(key) is not None for key in ("max_steps", "stop_after"))
