@@ -44,6 +44,7 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
             with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):
                 launcher.launch(job)
         except (RunFailed, ConfigurationError, Interrupted) as reason:
+            log.info("%s: %s", folder, reason)  # which the terminal is told at the very end
             _finish(job, config, reason)
             raise
         finally:

@@ -69,22 +69,19 @@ def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> 
         if silent is None:
             job.check_timeout()
             watchdog.check()
-            gone = _gone_silently(ranks, job)
+            gone = gone_silently(ranks, job)
             if gone or any(job.heartbeat.state(rank) == FAILED for rank in range(job.ranks)):
                 silent, failed_at = gone, time.monotonic()
         elif time.monotonic() - failed_at > GRACE_SECONDS:
             break
-    return _gone_silently(ranks, job) if silent is None else silent
+    return gone_silently(ranks, job) if silent is None else silent
 
 
-def _gone_silently(ranks: Ranks, job: Job) -> list[int]:
+def gone_silently(ranks: Ranks, job: Job) -> list[int]:
+    """The ranks whose processes have ended without saying how."""
     beat, codes = job.heartbeat, ranks.exit_codes()
-    return [
-        rank
-        for rank in range(job.ranks)
-        if beat.state(rank) not in (FAILED, FINISHED)
-        and (rank in codes or (beat.pid(rank) and not any(_existing([beat.pid(rank)]))))
-    ]
+    gone = [r for r in range(job.ranks) if r in codes or (beat.pid(r) and not any(_existing([beat.pid(r)])))]
+    return [rank for rank in gone if beat.state(rank) not in (FAILED, FINISHED)]  # its last word came before its end
 
 
 class Watchdog:

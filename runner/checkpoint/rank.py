@@ -56,10 +56,28 @@ class Checkpoints:
     def last(self, *, otherwise: str | None = None) -> dict[str, Any] | None:
         """The checkpoint that the run goes on from: its own last one, else ``otherwise``, another run's; or None."""
         if self._folder.last_checkpoint.exists():
-            return complete(self._folder.last_checkpoint)
+            return complete(self._folder.last_checkpoint) | {"is_elsewhere": False}
         if otherwise is None:
             return None
-        return complete(otherwise) | {"tables": {}}  # its tables stay with that run; this one's begin here
+        return complete(otherwise) | {"tables": {}, "is_elsewhere": True}  # its tables stay with it; new ones begin
+
+    def take_best(self, source: str | Path, best: dict[str, Any] | None, *, copies: bool) -> bool:
+        """Whether the best.pt beside another run's checkpoint is of the epoch that was ``best`` then.
+
+        copies: it becomes this run's.
+        """
+        path = Path(source).with_name(self._folder.best_checkpoint.name)
+        if best is None or not path.is_file():
+            return False
+        state = load(path)
+        progress = state.get("progress")
+        if not isinstance(progress, dict) or progress.get("epoch") != best["epoch"]:
+            return False
+        if copies:
+            self._folder.checkpoints.mkdir(exist_ok=True)
+            with whole_file(self._folder.best_checkpoint) as file:
+                torch.save(state, file)
+        return True
 
 
 def load(path: str | Path) -> dict[str, Any]:
@@ -170,7 +188,18 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Pa
             f"the checkpoint {source} is of another optimizer, one with {', '.join(sorted(saved)) or 'other settings'} "
             f"where this one has {', '.join(sorted(own)) or 'none'}. Set optimizer= to the one it was trained with."
         )
-    optimizer.load_state_dict(state)
+    optimizer.load_state_dict({**state, "param_groups": _with_own_settings(optimizer, state["param_groups"])})
+
+
+def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Saved groups of parameters with this run's settings, such as its weight decay, but for what training changes."""
+    names = set(getattr(optimizer, "defaults", {})) - {"lr"}  # which the schedule sets
+    if len(saved) != len(optimizer.param_groups):
+        return saved  # which torch refuses
+    return [
+        {name: own[name] if name in names & own.keys() else value for name, value in group.items()}
+        for group, own in zip(saved, optimizer.param_groups, strict=True)
+    ]
 
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:

@@ -1,4 +1,4 @@
-"""``python -m runner resume``: resume a run or a sweep that was interrupted, in its own folder."""
+"""``python -m runner resume``: resume a run or a sweep in its own folder, or train a run longer in a new one."""
 
 import argparse
 import sys
@@ -15,24 +15,34 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.runs.longer import command, go_on
 from manyheads.runner.trust.door import refuse_untrusted_run
 from manyheads.runner.trust.own import split_typed
 
-HELP = "resume a run or a sweep that was interrupted, in its own folder"
+HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or other changes, in a new folder"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
-    parser.add_argument("trust", nargs="*", help="trust=[my_package]: run its code, though others may have named it")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        help="trainer.epochs=30 and other changes: train on in a new folder, from the last checkpoint; "
+        "trust=[my_package]: run its code, though others may have named it",
+    )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Resume what the folder holds. Raises ConfigurationError for more than ``trust=...``."""
-    packages, others = split_typed(arguments.trust)
-    if others:
-        raise ConfigurationError(f"{others[0]}: a run resumes as it was frozen. Allowed: trust=[my_package].")
-    resume(arguments.run_folder, packages)
+def run(arguments: argparse.Namespace) -> int:
+    """Resume what the folder holds, or go on elsewhere; returns the exit code. Raises ConfigurationError."""
+    packages, changes = split_typed(arguments.overrides)
+    if not changes:
+        resume(arguments.run_folder, packages)
+        return 0
+    folder = RunFolder(arguments.run_folder)
+    if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
+        raise ConfigurationError(f"{changes[0]}: a sweep resumes as it was frozen. Name one of its runs to change it.")
+    return go_on(folder, arguments.overrides)
 
 
 def resume(path: str, packages: Sequence[str] = ()) -> None:
@@ -45,8 +55,9 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
         raise ConfigurationError(f"{folder}: a sweep without a ledger, or one that ended while it was planned.")
     result = folder.read_result()
     if result is not None and result.get("status") == "completed":
-        folder.read_config()
+        longer = command(folder, folder.read_config())
         print(f"{folder} is complete already: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
+        print(f"To train longer, in a new folder: {longer}")
         return
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)

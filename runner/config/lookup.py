@@ -18,6 +18,7 @@ from manyheads.runner.run.nearest import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SECTIONS = ("loss", "trainer", "checkpoint")
+ABOUT = ("name", "tags", "notes")  # what the user says of a run, and nothing is computed from
 NAMED = ("logger", "metrics", "callbacks")  # mappings from names to whatever has a _target_
 
 Folders = tuple[Path, ...]
@@ -118,7 +119,9 @@ def known_keys(folders: Folders = OWN) -> list[str]:
     base = read(CONF / "config.yaml")
     sections = [(name, base[name]) for name in SECTIONS]
     sections += [(group, read_option(group, option, folders)) for group in GROUPS for option in options(group, folders)]
-    return sorted({"seed", *GROUPS, *NAMED, *(f"{name}.{key}" for name, section in sections for key in section)})
+    return sorted(
+        {"seed", *ABOUT, *GROUPS, *NAMED, *(f"{name}.{key}" for name, section in sections for key in section)}
+    )
 
 
 def shown(value: Any) -> str:

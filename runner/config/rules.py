@@ -1,10 +1,13 @@
 """Which values the keys that every run has may take; those of an option stand with what it declares."""
 
 from manyheads.runner.checkpoint.every import EVERY
-from manyheads.runner.option.rules import TEXT, Rule, choice, is_whole, number, whole
+from manyheads.runner.option.rules import TEXT, Rule, choice, is_whole, list_of, number, whole
 
 RULES: dict[str, Rule] = {
     "seed": whole(0),
+    "name": TEXT,
+    "tags": list_of(TEXT),
+    "notes": TEXT,
     "trainer.epochs": whole(1),
     "trainer.max_steps": whole(1),
     "trainer.stop_after": whole(1),

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.lookup import (
+    ABOUT,
     CONF,
     NAMED,
     OWN,
@@ -42,8 +43,8 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None
     base = read(CONF / "config.yaml")
-    _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED])
-    _check_values("", {"seed": config.setdefault("seed", base["seed"])}, base, RULES)
+    _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED, *ABOUT])
+    _check_values("", {key: config.setdefault(key, base[key]) for key in ("seed", *ABOUT)}, base, RULES)
     for name in SECTIONS:
         section = _completed(name, config, base[name])
         _check_section(name, section, base[name], rules_of(name), open_keys=name == "loss")

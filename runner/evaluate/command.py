@@ -14,7 +14,7 @@ from manyheads.runner.config.project import with_project
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.record import record
-from manyheads.runner.reproduce.command import RUN_DIR, new_folder
+from manyheads.runner.reproduce.rerun import RUN_DIR, new_folder
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder

@@ -8,6 +8,7 @@ from manyheads.runner.model.rank.build import Built
 from manyheads.runner.optimizer.rank import scaled_lr
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.run.errors import printable
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -33,6 +34,7 @@ def header(
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
         "run": str(folder),
+        **about(config),
         "model": f"{config['model']['name']}, {parameters:,} parameters",
         "data": f"{config['data']['name']}, {sizes}" + (f", {classes} classes" if classes else ""),
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
@@ -52,6 +54,12 @@ def weights(config: dict[str, Any], built: Built) -> dict[str, str]:
     if built.unfit is not None and any(built.unfit):
         text += f", of which not all fit: {built.unfit}"
     return {"weights": text} if text else {}
+
+
+def about(config: dict[str, Any]) -> dict[str, str]:
+    """What the user has said of the run, as far as he has; older configs have none of these keys."""
+    said = {"name": config.get("name"), "tags": ", ".join(config.get("tags") or []), "notes": config.get("notes")}
+    return {key: printable(text) for key, text in said.items() if text}
 
 
 def device_name(device: torch.device) -> str:

@@ -6,6 +6,7 @@ from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.logger.base import LoggedRun, Logger
 from manyheads.runner.logger.csv.rank import Files, Recorder
 from manyheads.runner.logger.guarded import Guarded
+from manyheads.runner.logger.terminal.log import Both, log_display
 from manyheads.runner.logger.terminal.rank import Display, Terminal
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
@@ -26,7 +27,7 @@ def build_reporter(
     """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
     recorder, display = Recorder(), Display()
     if parallel.rank == 0 and not is_silent:
-        display = Terminal()
+        display = Both(Terminal(), log_display(folder.log))
         if not config["trainer"]["evaluate_only"]:
             position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
             train, val = scores.names("train"), scores.names("val")

@@ -64,6 +64,23 @@ class Progress:
         now = parts(self.sums, seconds) | {"evaluation": evaluation, "checkpoint": self.checkpoint_seconds}
         return {part: self.spent.get(part, 0.0) + value for part, value in now.items()}
 
+    def move_to(self, updates: int, *, before: int | None) -> None:
+        """Count in epochs of ``updates`` where they had ``before``; None: a checkpoint that does not say.
+
+        An epoch that a limit cut short goes on where it was cut. Raises ValueError in the middle of an epoch whose rest
+        would be other samples.
+        """
+        if before is not None and self.epoch_step == 0:
+            self.epoch, self.epoch_step = divmod(self.step, before)
+        before = before or (self.step - self.epoch_step) // max(1, self.epoch) or updates
+        if before == updates:
+            return
+        if self.epoch_step not in (0, before):
+            raise ValueError(f"an epoch had {before} updates, and has {updates} now")
+        if self.epoch_step:  # its evaluation is still to come
+            self.epoch_step = updates
+        self.step = self.epoch * updates + self.epoch_step
+
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -29,6 +29,10 @@ class Reporter:
     def start(self, progress: Progress, *, total: int) -> None:
         self.display.start(done=progress.step, total=total)
 
+    def phase(self, progress: Progress, *, evaluates: bool = False) -> None:
+        """An epoch of training begins or goes on, or its evaluation."""
+        self.display.phase(f"epoch {progress.epoch + 1}/{self.epochs}{' evaluating' if evaluates else ''}")
+
     def update(self, step: int) -> None:
         self.display.update(step)
 

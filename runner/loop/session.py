@@ -10,6 +10,7 @@ from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
+from manyheads.runner.loop.elsewhere import move_in
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import peak_memory_mb
@@ -40,6 +41,8 @@ class Session:
             self.update.prime(trainer.train.example)
             if state is not None:
                 self.restore(state, seed=seed)
+                if state["is_elsewhere"]:
+                    move_in(trainer, self.checkpoints, state)
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
             self.start()
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
@@ -105,6 +108,7 @@ class Session:
                 self._is_described = True
             state = {
                 **learned,
+                "epoch_updates": trainer.train.updates,
                 "scheduler": {"step": progress.step},  # learning rates are a function of the update's number
                 "progress": progress.state_dict(),
                 "rng": rng,

@@ -103,6 +103,7 @@ class Trainer:
         """The rest of the current epoch, from where the progress says on."""
         progress, windows, last = self.progress, self.windows, self._last_step_of_epoch()
         progress.started = progress.started or time.time()
+        self.reporter.phase(progress)
         self.update.model.train()
         batches = self.updates(self.train.epoch(progress.epoch, progress.epoch_step))
         windows.clock.resume()
@@ -159,6 +160,7 @@ class Trainer:
 
     def evaluate(self) -> dict[str, Any] | None:
         """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
+        self.reporter.phase(self.progress, evaluates=True)
         measured = self.evaluation.run()
         if measured is None:
             return None

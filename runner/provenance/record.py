@@ -11,8 +11,10 @@ import socket
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
+from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
@@ -36,6 +38,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|JWT|CREDENTIAL|AUTH|COOKIE|PRIV
 _IN_URL = re.compile(r"(\w+://)[^/@\s]+@")  # user and password
 # Keys that cannot change a run's results.
 WITHOUT_EFFECT = {
+    *ABOUT,
     "data.root",
     "data.num_workers",
     "data.fingerprint",
@@ -72,6 +75,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         "command": shlex.join(map(without_secrets, called.as_typed())),
         "directory": own_folders()[-1],
         "composed_from": composed_from,
+        "continued_from": continued_from(config),
         "signature": signature(config),
         "commit": commit,
         "clean": commit is not None and not diff,
@@ -104,6 +108,15 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
     }
 
 
+def continued_from(config: dict[str, Any]) -> str | None:
+    """The run, or else the checkpoint, that a run goes on from; None for one that begins anew."""
+    checkpoint = config["checkpoint"]["resume"]
+    if checkpoint is None:
+        return None
+    folder = RunFolder(Path(checkpoint).parent.parent)
+    return str(folder.path) if folder.config.exists() else str(checkpoint)
+
+
 @cache
 def installed_packages() -> dict[str, str]:
     """Versions by name; those of this process, for all the runs that it starts."""
@@ -131,6 +144,7 @@ def signature(config: dict[str, Any]) -> str:
         if isinstance(section, dict)
         else section
         for group, section in config.items()
+        if group not in WITHOUT_EFFECT
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.run_set import Job, RunSet
 
@@ -67,7 +68,7 @@ def differing_keys(jobs: Sequence[Job]) -> list[str]:
         for key in dict.fromkeys(key for config in configs for key in config)
         if not key.endswith(("._target_", ".name"))
         and varies(configs, key)
-        and (key in typed or not (key in derived or _follows_option(configs, key)))
+        and (key in typed or not (key in ABOUT or key in derived or _follows_option(configs, key)))
     ]
     order = [*sorted(groups, key=lambda group: group != "parallel"), *found]
     return sorted(order, key=lambda key: key not in typed)  # sorted() is stable: typed ones first

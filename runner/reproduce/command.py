@@ -1,8 +1,6 @@
 """``python -m runner reproduce``: read the past run, say what differs, repeat it, say whether it is the same."""
 
-import time
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -23,17 +21,15 @@ from manyheads.runner.report.rounding import Pair
 from manyheads.runner.reproduce.differences import Difference, differences, overridden, show
 from manyheads.runner.reproduce.recorded import Past, read_past
 from manyheads.runner.reproduce.replay import windows
-from manyheads.runner.reproduce.rerun import Program, recorded_program
+from manyheads.runner.reproduce.rerun import RUN_DIR, Program, new_folder, recorded_program
 from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
-from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import refuse_untrusted
 from manyheads.runner.trust.door import recorded_values, typed_values
 from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
 
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
-RUN_DIR = "hydra.run.dir="
 
 
 def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> int:
@@ -99,14 +95,6 @@ def _composed(past: Past, line: CommandLine, copies: list[str], trust: Trust) ->
     own = Trust(trust.packages, (*trust.own, *typed_values(copies)))
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return checked(compose(saved.NAME, [*line.overrides, *copies, *path]), trust=own, folders=folders)
-
-
-def new_folder(overrides: list[str]) -> RunFolder:
-    """The new run's: the one that is named, else a fresh one, as a run's own process would choose it."""
-    named = [override.removeprefix(RUN_DIR) for override in overrides if override.startswith(RUN_DIR)]
-    if named:
-        return RunFolder(named[-1].strip("'\""))
-    return RunFolder(fresh_folder(Path("outputs") / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
 
 
 def _verdict(past: Past, folder: RunFolder, program: Program, overrides: list[str]) -> Verdict:

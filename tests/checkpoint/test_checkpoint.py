@@ -102,7 +102,8 @@ def test_a_checkpoint_that_fails_half_way_leaves_the_one_before(folder):
 def test_a_run_s_checkpoint_holds_everything_and_is_plain_data(tmp_path):
     run = train(tmp_path, small("checkpoint.keep=3", "precision=amp", "precision.dtype=float16"))
     state = torch.load(run.folder.last_checkpoint, weights_only=True)
-    assert set(state) == {"version", "model", "optimizer", "scheduler", "precision", "progress", "rng", "tables"}
+    parts = {"model", "optimizer", "scheduler", "precision", "progress", "rng", "tables"}
+    assert set(state) == {"version", "epoch_updates", *parts}
     assert weights_sha256(state["model"]) == run.folder.read_result()["weights_sha256"]
     assert state["optimizer"]["state"][0]["momentum_buffer"].shape == (2, 3, 3, 3)
     assert state["precision"]["scale"] == 65536.0

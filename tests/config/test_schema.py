@@ -7,6 +7,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.lookup import (
+    ABOUT,
     CONF,
     NAMED,
     SECTIONS,
@@ -37,7 +38,7 @@ def saved(*overrides):
 
 def test_the_default_is_complete_and_plain():
     config = check(composed())
-    assert set(config) == {"seed", *SECTIONS, *GROUPS, *NAMED}
+    assert set(config) == {"seed", *ABOUT, *SECTIONS, *GROUPS, *NAMED}
     assert yaml.safe_load(yaml.safe_dump(config)) == config
     assert all(config[group]["name"] and config[group]["_target_"] for group in GROUPS)
 
@@ -101,6 +102,8 @@ def test_a_class_of_the_users_own_may_have_any_key(group):
         (["+trainer.epoch=1"], r"Did you mean trainer\.epochs\?"),
         (["+foo.bar=1"], r"^foo is not a key .* Allowed: seed, loss, "),
         (["+optimizer.betas=[0.9,0.99]"], r"^optimizer\.betas is a key of optimizer=adam, optimizer=adamw, .* only\."),
+        (["name=12"], r"^name=12 is not allowed\. Allowed: text or null\."),
+        (["tags=baseline"], r'^tags="baseline" is not allowed\. Allowed: a list, each text\.'),
         (["trainer.epochs=many"], r'^trainer\.epochs="many" is not allowed\. Allowed: a whole number from 1\.'),
         (["trainer.epochs=null"], r"^trainer\.epochs=null is not allowed\. Allowed: a whole number from 1\."),
         (["trainer.deterministic=1"], r"^trainer\.deterministic=1 is not allowed\. Allowed: true or false\."),

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.launchers import processes
 from manyheads.launchers.base import Job
-from manyheads.launchers.processes import first_failure
+from manyheads.launchers.processes import first_failure, gone_silently
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
@@ -76,3 +77,22 @@ def test_no_failure(job):
         job.folder.rank_error(rank).unlink()
         Heartbeat(job.folder.heartbeat, rank=rank).leave(FINISHED)
     assert first_failure(job, {0: 0, 1: 0}, silent=[]) is None
+
+
+class Agent:
+    """Ranks of whose exit codes nothing is known."""
+
+    def exit_codes(self) -> dict[int, int]:
+        return {}
+
+
+def test_a_rank_that_finishes_while_it_is_looked_for_has_not_gone_silently(tmp_path, monkeypatch):
+    heartbeat = Heartbeat.create(tmp_path / "heartbeat", ranks=1)
+    heartbeat.enter()
+
+    def existing(pids):
+        heartbeat.leave(FINISHED)
+        return [False for _ in pids]
+
+    monkeypatch.setattr(processes, "_existing", existing)
+    assert gone_silently(Agent(), Job(RunFolder(tmp_path), 1, {}, heartbeat, [])) == []

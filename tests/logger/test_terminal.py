@@ -65,6 +65,20 @@ def test_the_live_line_tells_loss_accuracy_speed_and_time_left(terminal, capsys)
     assert re.search(r"3/100000.*loss 1\.2346.*acc 12\.3%.*123,457/s.*\d+:\d\d left", last)
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_live_line_says_which_epoch_and_when_it_evaluates(terminal, capsys, width):
+    shown = terminal(width)
+    shown.start(done=0, total=100)
+    shown.phase("epoch 3/15")
+    shown.interval({**STEP, "samples_per_second": 1234.5}, "acc 12.3%")
+    shown.phase("epoch 3/15 evaluating")
+    shown.stop()
+    lines = [line for line in re.split(r"[\r\n]", ESCAPES.sub("", capsys.readouterr().out)) if "0/100" in line]
+    assert any(line.startswith("epoch 3/15 0/100") for line in lines)
+    assert any(line.startswith("epoch 3/15 evaluating") for line in lines)
+    assert all(cell_len(line) <= width for line in lines)
+
+
 def test_the_live_line_is_gone_at_the_end(terminal, capsys):
     shown = terminal(80)
     shown.start(done=5, total=10)

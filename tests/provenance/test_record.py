@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from manyheads.runner.config.complete import complete
-from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.lookup import ABOUT, CONF
 from manyheads.runner.config.schema import check
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.parallel.horovod import installation as horovod_installation
@@ -41,8 +41,14 @@ def test_every_key_counts_but_those_without_effect(config):
     assert signature({**config, "seed": 2}) != signature(config)
 
 
+def test_what_the_user_says_of_a_run_does_not_count(config):
+    said = config | {"name": "first", "tags": ["baseline"], "notes": "as in the paper"}
+    before_there_were = {key: value for key, value in config.items() if key not in ABOUT}
+    assert signature(said) == signature(config) == signature(before_there_were)
+
+
 def test_every_key_without_effect_exists(config):
-    assert {f"{group}.{key}" for group, key in leaves(config)} >= WITHOUT_EFFECT
+    assert {f"{group}.{key}" for group, key in leaves(config)} | {*config} >= WITHOUT_EFFECT
 
 
 @pytest.mark.parametrize(("horovod", "apex"), [("9.8", "0.1 with amp"), (None, None)])

@@ -37,5 +37,12 @@ def test_of_loose_runs_what_was_typed_stays(tmp_path: Path, real_run: RunFolder,
     assert swept_keys(gather([str(first), str(second)])) == ["parallel", typed.partition("=")[0]]
 
 
+def test_of_loose_runs_names_tags_and_notes_are_left_out_unless_typed(tmp_path: Path, real_run: RunFolder):
+    sweep = Sweep(tmp_path / "sweep", real_run)
+    first, second = sweep.job("seed=1"), sweep.job("seed=2", "name=b")
+    set_config(second, {"seed": 2, "name": "b", "tags": ["x"], "notes": "y"})
+    assert swept_keys(gather([str(first), str(second)])) == ["seed", "name"]
+
+
 def test_hydras_own_overrides_are_no_keys():
     assert parsed(["hydra.launcher.jobs=2", "++a.b='c d'", "~e"]) == {"a.b": "c d", "e": ""}

@@ -99,7 +99,12 @@ class TestTheUsersWord:
 
     def test_going_on_with_it(self, resume, resume_here, here, theirs):
         assert_refused(resume_here("theirs", "trust=[other]"), here, REFUSED)
-        assert_refused(resume_here("theirs", "seed=2"), here, "a run resumes as it was frozen")
+        assert_refused(resume_here("theirs", "seed=2"), here, "has no checkpoint to go on from")
+        (here / "theirs" / "checkpoints").mkdir()
+        (here / "theirs" / "checkpoints" / "last.pt").touch()
+        done = resume("theirs", "trainer.epochs=9")
+        assert_refused(done, here, REFUSED)
+        (here / "theirs" / "checkpoints" / "last.pt").unlink()
         done = resume("theirs", "trust=[my_package]")
         assert done.code == 0, done.err
 

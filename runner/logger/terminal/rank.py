@@ -19,6 +19,9 @@ class Display:
     def start(self, *, done: int, total: int) -> None:
         """Training begins, or goes on, after ``done`` of ``total`` updates."""
 
+    def phase(self, text: str) -> None:
+        """What begins now: an epoch of how many, or its evaluation."""
+
     def update(self, done: int) -> None:
         """An update is done; called very often."""
 
@@ -39,12 +42,13 @@ class Display:
 class Terminal(Display):
     """A live bar on a terminal; elsewhere plain lines, one at each epoch and now and then."""
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, markup=False, emoji=False)  # folders may have brackets and colons
+    def __init__(self, console: Console | None = None) -> None:
+        # Folders may have brackets and colons.
+        self._console = console or Console(highlight=False, markup=False, emoji=False)
         self._live = self._console.is_terminal
         self._shown = time.monotonic()
         self._progress: Progress | None = None
-        self._fields: dict[str, Any] = {"loss": "", "metric": "", "speed": ""}
+        self._fields: dict[str, Any] = {"phase": "", "loss": "", "metric": "", "speed": ""}
         self._total = 0
 
     def header(self, lines: dict[str, str]) -> None:
@@ -59,14 +63,20 @@ class Terminal(Display):
     def start(self, *, done: int, total: int) -> None:
         self._total = total
         if self._live:
-            columns: list[ProgressColumn] = [TextColumn("{task.completed}/{task.total}"), BarColumn(bar_width=None)]
-            columns += [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in self._fields]
+            phase, *values = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in self._fields)
+            columns: list[ProgressColumn] = [phase, TextColumn("{task.completed}/{task.total}")]
+            columns += [BarColumn(bar_width=None), *values]
             columns += [TimeRemainingColumn(compact=True), TextColumn("left")]
             self._progress = Progress(
                 *columns, console=self._console, auto_refresh=False, transient=True, expand=True, redirect_stderr=False
             )
             self._task = self._progress.add_task("", total=total, completed=done, **self._fields)
             self._progress.start()
+
+    def phase(self, text: str) -> None:
+        self._fields["phase"] = text
+        if self._progress is not None:
+            self._progress.update(self._task, refresh=True, **self._fields)
 
     def update(self, done: int) -> None:
         if self._progress is not None and time.monotonic() - self._shown > LIVE_SECONDS:
@@ -75,13 +85,14 @@ class Terminal(Display):
 
     def interval(self, row: dict[str, Any], metric: str) -> None:
         self._fields = {
+            "phase": self._fields["phase"],
             "loss": f"loss {row['loss']:.4f}",
             "metric": metric or self._fields["metric"],
             "speed": f"{row['samples_per_second']:,.0f}/s",
         }
         if not self._live and time.monotonic() - self._shown > PLAIN_SECONDS:
             self._shown = time.monotonic()
-            values = "  ".join(filter(None, self._fields.values()))
+            values = "  ".join(value for name, value in self._fields.items() if value and name != "phase")
             self._console.print(f"step {row['step']}/{self._total}  {values}", soft_wrap=True)
 
     def epoch(self, row: dict[str, Any], *, epochs: int, scores: dict[str, str]) -> None:

@@ -1,0 +1,19 @@
+"""``python -m runner diff``: two runs side by side."""
+
+import argparse
+
+from manyheads.runner.commands import A_RUN
+from manyheads.runner.runs.difference import show_difference
+
+HELP = "what differs between two runs: config, code, machine, results"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument("first", metavar="run", help=A_RUN)
+    parser.add_argument("second", metavar="run", help="the other one's")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print what differs."""
+    show_difference(arguments.first, arguments.second)

@@ -1,0 +1,24 @@
+"""``python -m runner list``: the runs that there are."""
+
+import argparse
+
+from manyheads.runner.runs.listing import list_runs
+
+HELP = "list runs and jobs of sweeps: status, metric, what was set"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value|folder",
+        help="only runs with status=failed, model=resnet18, tags=baseline, ...; folders instead of outputs/",
+    )
+    parser.add_argument("--sort", metavar="KEY", help="a metric such as val_acc1, the best first; a column; a key")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a line for each run."""
+    list_runs(arguments.overrides, sort=arguments.sort, as_json=arguments.json)

@@ -1,0 +1,41 @@
+"""Going on with another run's checkpoint, in a run that may have other epochs than that one."""
+
+from typing import Any
+
+from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.loop.trainer import Settings, Trainer
+from manyheads.runner.run.errors import ConfigurationError
+
+
+def move_in(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -> None:
+    """Fit the restored progress to this run. Raises ConfigurationError where it can't be, or nothing is left to train.
+
+    The best checkpoint of then becomes this run's where it is still there; else the search for the best begins anew.
+    """
+    progress, updates, source = trainer.progress, trainer.train.updates, state["source"]
+    try:
+        progress.move_to(updates, before=state.get("epoch_updates"))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{source} is from the middle of epoch {progress.epoch + 1}, and {error}: the rest would be other samples. "
+            "Set data.batch_size to what it was there, or checkpoint.resume to a checkpoint from an epoch's end."
+        ) from None
+    waits_for_evaluation = progress.epoch_step == updates
+    if progress.step >= trainer.settings.last_step and not waits_for_evaluation:
+        key, value = _limit(trainer.settings, updates)
+        raise ConfigurationError(
+            f"nothing is left to train: {source} is at epoch {progress.epoch}, step {progress.step}, and {key}={value} "
+            f"asks for no more. Set {key} to more."
+        )
+    parallel = trainer.update.parallel
+    if checkpoints.enabled and not checkpoints.take_best(source, progress.best, copies=parallel.rank == 0):
+        progress.best = None
+
+
+def _limit(settings: Settings, updates: int) -> tuple[str, int]:
+    """The key that ends the run, and its value."""
+    if settings.last_step < settings.total_steps:
+        return "trainer.stop_after", settings.last_step
+    if settings.total_steps < settings.epochs * updates:
+        return "trainer.max_steps", settings.total_steps
+    return "trainer.epochs", settings.epochs

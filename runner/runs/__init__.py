@@ -1,0 +1,1 @@
+"""Looking after many runs: finding, listing, showing, comparing and removing them, without torch."""

@@ -1,0 +1,49 @@
+"""The YAML files of a thousand runs, read quickly: runs share most sections, so that each text is parsed once."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from manyheads.runner.report.load_run import flatten
+from manyheads.runner.run.data_files import parse_yaml, read_text
+from manyheads.runner.run.errors import printable
+from manyheads.runner.run.old_configs import with_options
+from manyheads.runner.run.run_folder import LOADER
+
+MOST_BYTES = 2**20
+_SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a key at the top; a list's items may stand as far left
+_ITEM = re.compile(r"^(?=- )", re.MULTILINE)
+
+
+def read_frozen(path: Path) -> dict[str, Any]:
+    """A run config with dotted keys, lists as values; empty where there is none that can be read."""
+    return {key: value for section in _parts(path, _SECTION, dict) for key, value in section.items()}
+
+
+def read_typed(path: Path) -> list[str]:
+    """What was typed, by Hydra's account in overrides.yaml; empty where there is none that can be read."""
+    return [printable(override) for items in _parts(path, _ITEM, list) for override in items]
+
+
+def _parts(path: Path, start: re.Pattern[str], kind: type) -> Iterator[Any]:
+    """What the parts of a file hold; where they are not YAML each by itself, the whole of it."""
+    try:
+        text = read_text(path, most=MOST_BYTES)
+        try:
+            found = [_parsed(part) for part in start.split(text) if part]
+        except yaml.YAMLError:  # such as of an alias for what stands in another part
+            found = [_parsed(text)]
+    except Exception:  # YAML's constructors raise anything
+        return
+    yield from (part for part in found if isinstance(part, kind))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Any:
+    """Shared between all who ask: to be read only."""
+    content = parse_yaml(text, LOADER)
+    return flatten(with_options(content)) if isinstance(content, dict) else content
