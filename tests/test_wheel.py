@@ -72,7 +72,9 @@ class Installed:
         scheme = {"base": str(folder), "platbase": str(folder)}
         self.packages = Path(sysconfig.get_path("purelib", "venv", vars=scheme))
         install = ["-m", "pip", "--python", str(self.python), "install", "--no-deps", "--no-index", str(wheel)]
-        done = subprocess.run([sys.executable, *install], capture_output=True, text=True)
+        # Without the path on which the checkout is: pip would call that one installed.
+        plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run([sys.executable, *install], env=plain, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         here = [path for path in sys.path if {"site-packages", "dist-packages"} & {*Path(path).parts}]
         (self.packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in here))

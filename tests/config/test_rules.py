@@ -3,7 +3,7 @@ import math
 import pytest
 import yaml
 
-from manyheads.runner.config.lookup import CONF, SECTIONS, options, read_option
+from manyheads.runner.config.lookup import ABOUT, CONF, SECTIONS, options, read_option
 from manyheads.runner.config.rules import RULES, rules_of
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.option.rules import (
@@ -119,7 +119,7 @@ def test_every_target_is_the_dotted_name_of_a_class(target):
 
 
 def test_every_rule_is_of_a_key_that_exists():
-    known = {f"{section}.{key}" for section, key, _ in DEFAULTS} | {"seed"}
+    known = {f"{section}.{key}" for section, key, _ in DEFAULTS} | {"seed", *ABOUT}
     assert set(RULES) - known == set()
 
 

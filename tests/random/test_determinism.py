@@ -18,6 +18,9 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import ALONE, attempt, small, train, weights
 
 OTHER_VALUES = {
+    "name": "another",
+    "notes": "'any text'",
+    "tags": "[a,b]",
     "data.num_workers": "2",
     "data.fingerprint": "none",
     "trainer.log_every": "3",
@@ -88,8 +91,9 @@ def test_a_run_that_was_cut_can_be_gone_on_with(tmp_path, step):
     cut = tmp_path / "cut" / "checkpoints" / "last.pt"
     digest(tmp_path / "cut", f"trainer.stop_after={step}")
     config = small(f"checkpoint.resume={cut}")
-    run = attempt(tmp_path / "rest", config, state=complete(cut) | {"tables": {}})
-    run.train(seed=config["seed"], state=complete(cut) | {"tables": {}})
+    state = complete(cut) | {"tables": {}, "is_elsewhere": True}
+    run = attempt(tmp_path / "rest", config, state=state)
+    run.train(seed=config["seed"], state=state)
     assert weights_sha256(weights(run.trainer)) == digest(tmp_path / "whole")
 
 
