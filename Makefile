@@ -13,12 +13,12 @@ run: $(STAMP)
 horovod: $(STAMP)
 	$(BIN)/python -m runner install-horovod --mpi-if-possible
 
-# Two workers share the cores, so that threads which wait do not spin.
+# Several workers share the cores, so that threads which wait do not spin.
 test test-tail test-quick: export OMP_WAIT_POLICY = passive
 
-# What a change must pass; file by file, since the tests of a file share runs.
+# What a change must pass; file by file, since the tests of a file share runs. Three at once, since many wait.
 test: horovod
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not tail"
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not tail"
 
 # With every combination of launchers, ranks, signals and options.
 test-all: test test-tail

@@ -33,9 +33,12 @@ def starts_horovod(launcher: str) -> bool:
 
 
 def freeze(path: Path, *overrides: str) -> RunFolder:
-    """A run folder that holds the frozen config of these overrides."""
+    """A run folder that holds the frozen config of these overrides, with one thread per rank.
+
+    With the same number everywhere ranks are forked from the same warm process, which takes seconds to start.
+    """
     folder = RunFolder(path)
-    folder.write_config(config(*overrides))
+    folder.write_config(config("launcher.threads_per_rank=1", *overrides))
     return folder
 
 

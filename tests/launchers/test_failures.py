@@ -88,7 +88,7 @@ def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, paren
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("strategy", ["single", "ddp"])
+@pytest.mark.parametrize("strategy", tailed(["single", "ddp"], always=["single"]))
 def test_loader_processes_without_shared_memory(tmp_path: Path, strategy: str) -> None:
     """Where a container's /dev/shm is small, the sentence comes at once, and nothing hangs."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"]).returncode:

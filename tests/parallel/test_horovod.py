@@ -1,7 +1,6 @@
 """The real Horovod, its ranks started by the real horovodrun: what its options do, and that its ranks agree."""
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -44,7 +43,9 @@ class Trained:
             folder.mkdir()
             worker = (sys.executable, "-m", "tests.parallel.horovod_ranks", str(folder), controller)
             options = ("-np", str(ranks), f"--{controller}", "--network-interfaces", "lo")
-            done = execute(sys.executable, "-m", "horovod.runner.launch", *options, *worker, cwd=ROOT, timeout=240)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("OMP_NUM_THREADS", "1")
+                done = execute(sys.executable, "-m", "horovod.runner.launch", *options, *worker, cwd=ROOT, timeout=240)
             assert done.code == 0, done.out + done.err
             self._results[ranks, controller] = json.loads((folder / "results.json").read_text())
         return self._results[ranks, controller]
@@ -52,7 +53,6 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     return Trained(tmp_path_factory.mktemp("horovod"))
 
 

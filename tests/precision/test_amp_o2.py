@@ -252,6 +252,7 @@ def test_torchvision_models_take_steps(tmp_path, model):
 
 
 @pytest.mark.slow
+@pytest.mark.tail
 def test_compiled_it_trains_as_well(tmp_path):
     shared = (*O2, "trainer.max_steps=4", "optimizer.lr=0.01")
     plain, compiled = (

@@ -217,6 +217,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestTheRecordedCode:
     """It is a commit and changes that were never committed; today's is another."""
 
+    @pytest.mark.tail
     def test_todays_code_makes_another_run(self, clone):
         done = in_tree(clone, "-m", "manyheads.runner", "reproduce", "past")
         assert done.code == 3, done.err
