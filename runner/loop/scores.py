@@ -36,6 +36,7 @@ class Scores:
         self._named += [{name: f"{metric.name}.{name}" for name in metric.shapes} for metric in added]
         pairs = list(zip(self.metrics, self._named, strict=True))
         self.shapes = {named[name]: shape for metric, named in pairs for name, shape in metric.shapes.items()}
+        self._none = torch.zeros(sum(map(math.prod, self.shapes.values())), dtype=torch.float64)
         self.monitor = f"val_{task.monitor}" if monitor == "auto" else monitor
         columns = self.names("val")
         if len({*columns}) < len(columns):
@@ -66,6 +67,8 @@ class Scores:
 
     def flatten(self, sums: Mapping[str, Tensor]) -> Tensor:
         """All statistics in a row, (n,) float64, in an order that is the same on all ranks; zeros for absent ones."""
+        if not sums:
+            return self._none
         parts = [
             sums[name].to(torch.float64).reshape(-1) if name in sums else torch.zeros(math.prod(shape)).double()
             for name, shape in self.shapes.items()

@@ -19,7 +19,7 @@ from manyheads.runner.runs.summary import Summary, summaries
 HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
-    *("gpu.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks"),
+    *("gpu.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code", "model.json"),
 }
 IN_SWEEP = {LEDGER, "multirun.yaml", "run.log"}
 _ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves

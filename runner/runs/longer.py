@@ -25,12 +25,12 @@ def go_on(folder: RunFolder, overrides: list[str]) -> int:
     typed = split_typed(overrides)[1]
     config = folder.read_config()
     if other := next((each for each in typed if each.lstrip("+").startswith(START)), None):
-        raise ConfigurationError(f"{other}: `resume` goes on from the run's own last checkpoint. Leave it out.")
+        raise ConfigurationError(f"{other}: `resume` continues from the run's own last checkpoint. Leave it out.")
     if is_locked(folder.config):
         raise ConfigurationError(f"{folder} is being run by another process. Wait for it, or end it.")
     if not folder.last_checkpoint.is_file():
         raise ConfigurationError(
-            f"{folder} has no checkpoint to go on from: {folder.last_checkpoint.name} is not there. Start it anew: "
+            f"{folder} has no checkpoint to resume from: {folder.last_checkpoint.name} is not there. Start it anew: "
             f"{called.command('train', '--config-path', folder.path, '--config-name', 'run', *typed)}"
         )
     result = folder.read_result() or {}

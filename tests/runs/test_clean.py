@@ -203,3 +203,9 @@ class TestAttacks:
         (outputs / "b" / "run.yaml").write_text("steps: [compile, test]\n")
         assert gone(outputs, Rules(keep_best=0)) == []
         assert (outputs / "b" / "run.yaml").exists()
+
+
+def test_all_that_a_real_run_leaves_is_known(tmp_path, finished_run):
+    shutil.copytree(finished_run.path, tmp_path / "run")
+    found, staying = going(tmp_path, Rules(keep_best=0))
+    assert ([each.path.name for each in found], staying) == (["run"], [])

@@ -51,10 +51,10 @@ def test_by_epochs(tmp_path, monkeypatch, epochs, is_more):
 
 def test_what_cannot_be_gone_on_with_is_refused(finished_run, tmp_path):
     folder = RunFolder(shutil.copytree(finished_run.path, tmp_path / "copy"))
-    with pytest.raises(ConfigurationError, match="goes on from the run's own last checkpoint"):
+    with pytest.raises(ConfigurationError, match="continues from the run's own last checkpoint"):
         go_on(folder, ["trainer.max_steps=4", "checkpoint.resume=/other.pt"])
     with folder.locked(), pytest.raises(ConfigurationError, match="by another process"):
         go_on(folder, ["trainer.max_steps=4"])
     folder.last_checkpoint.unlink()
-    with pytest.raises(ConfigurationError, match="no checkpoint to go on from.*Start it anew: python run.py"):
+    with pytest.raises(ConfigurationError, match="no checkpoint to resume from.*Start it anew: python run.py"):
         go_on(folder, ["trainer.max_steps=4"])

@@ -99,7 +99,7 @@ class TestTheUsersWord:
 
     def test_going_on_with_it(self, resume, resume_here, here, theirs):
         assert_refused(resume_here("theirs", "trust=[other]"), here, REFUSED)
-        assert_refused(resume_here("theirs", "seed=2"), here, "has no checkpoint to go on from")
+        assert_refused(resume_here("theirs", "seed=2"), here, "has no checkpoint to resume from")
         (here / "theirs" / "checkpoints").mkdir()
         (here / "theirs" / "checkpoints" / "last.pt").touch()
         done = resume("theirs", "trainer.epochs=9")
