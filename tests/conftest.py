@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -137,6 +138,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "gpu" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+
+
+@contextmanager
+def held(folder: RunFolder) -> Iterator[subprocess.Popen]:
+    """Another process works on the run meanwhile."""
+    code = (
+        "import sys; from manyheads.runner.run.run_folder import RunFolder\n"
+        "with RunFolder(sys.argv[1]).locked(): print('locked', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        yield holder
 
 
 @pytest.fixture

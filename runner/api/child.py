@@ -23,10 +23,10 @@ class Ended(NamedTuple):
     def check(self, failure: Failure | None = None) -> None:
         """Raises ConfigurationError or RunFailed as the command did. failure: what the run left of it, if anything."""
         if self.code == ConfigurationError.exit_code:
-            raise ConfigurationError(self.error or "it was refused; see above why")
+            raise ConfigurationError(self.error or "it was refused; see its output above")
         if self.code:
             raise RunFailed(
-                failure or Failure(exit_code=self.code, type="Ended", message=self.error or "see above why")
+                failure or Failure(exit_code=self.code, type="Ended", message=self.error or "see its output above")
             )
 
 

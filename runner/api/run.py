@@ -1,6 +1,5 @@
 """``manyheads.run``: one run from Python."""
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,12 +8,10 @@ from typing import Any
 
 from manyheads.runner.api.child import call
 from manyheads.runner.config.arguments import CommandLine, quoted
+from manyheads.runner.config.new_folder import RUN_DIR, named_folder, new_folder
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import RunFolder
-
-DIR = "hydra.run.dir="
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Result:
         run = RunFolder(folder)
         config, result = run.read_config(), run.read_result()
         if result is None:
-            raise ConfigurationError(f"{run} has not ended: {run.result.name} is not there.")
+            raise ConfigurationError(f"{run} has not finished: it has no {run.result.name}.")
         return cls(run.path, str(result.get("status")), result.get("metrics") or {}, config)
 
 
@@ -47,10 +44,10 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
     line = as_typed(overrides, conf)
     if line.flags.multirun:
         raise ConfigurationError("manyheads.run is for a single run. Use manyheads.sweep, without -m.")
-    named = [each.removeprefix(DIR).strip("'\"") for each in line.overrides if each.startswith(DIR)]
-    folder = RunFolder(named[-1] if named else fresh_folder(Path("outputs") / time.strftime("%Y-%m-%d/%H-%M-%S")))
+    folder = RunFolder(new_folder(line.overrides))
+    line = line if named_folder(line.overrides) else line.adding(f"{RUN_DIR}{quoted(folder.path)}")
     try:
-        ended = call("train", *(line if named else line.adding(f"{DIR}{quoted(folder.path)}")).arguments)
+        ended = call("train", *line.arguments)
     finally:
         with suppress(OSError):  # it holds a run, unless that was refused
             folder.path.rmdir()

@@ -1,6 +1,5 @@
 """``manyheads.sweep``: a sweep from Python."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,11 +11,9 @@ import yaml
 from manyheads.runner.api.child import call
 from manyheads.runner.api.run import as_typed
 from manyheads.runner.config.arguments import quoted
-from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.config.new_folder import SWEEP_DIR, named_folder, new_folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-
-DIR = "hydra.sweep.dir="
 
 
 @dataclass(frozen=True)
@@ -79,13 +76,12 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
     conf: a folder of configs of your own, as --config-dir.
 
     A job that fails is a row with that status. Raises ConfigurationError for a sweep that is refused as a whole, and
-    KeyboardInterrupt for one that was stopped; ``manyheads resume`` goes on with that.
+    KeyboardInterrupt for one that was stopped; ``manyheads resume`` continues it.
     """
     line = as_typed(overrides, conf)
-    named = [each.removeprefix(DIR).strip("'\"") for each in line.overrides if each.startswith(DIR)]
-    folder = Path(named[-1]) if named else fresh_folder(Path("outputs/sweeps") / time.strftime("%Y-%m-%d/%H-%M-%S"))
+    folder = new_folder(line.overrides, SWEEP_DIR)
+    line = line if named_folder(line.overrides, SWEEP_DIR) else line.adding(f"{SWEEP_DIR}{quoted(folder.resolve())}")
     try:
-        line = line if named else line.adding(f"{DIR}{quoted(folder.resolve())}")
         ended = call("train", "-m", *line.arguments)
     finally:
         with suppress(OSError):  # it holds jobs, unless the sweep was refused

@@ -62,6 +62,6 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
     for file in changed_files(folder):
-        print(f"{file} is not as it was when this run was started; its copy is {kept(folder, file)}", file=sys.stderr)
+        print(f"{file} has changed since this run was started; its copy is {kept(folder, file)}", file=sys.stderr)
     with log_file(folder.log) if folder.path.is_dir() else nullcontext():
         launch(folder)

@@ -1,13 +1,13 @@
 """``python -m runner trust``: make a project, or somebody else's run, one's own, after showing what it could run."""
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from manyheads.runner.provenance.kept_files import take_over_copies
+from manyheads.runner.run.ask import is_confirmed
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json, refuse_links
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.ledger import Ledger
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = _runs(folder)
     for line in _of_runs(runs) if runs else _of_configs(own_project(folder)):
         print(printable(line))
-    if not arguments.yes and not _is_confirmed():
+    if not arguments.yes and not is_confirmed("Make it your own?"):
         print("nothing has changed")
         return 1
     try:
@@ -48,12 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"what you trust cannot be written: {error}.") from None
     print(f"{printable(folder if runs else own_project(folder))} is your own from now on")
     return 0
-
-
-def _is_confirmed() -> bool:
-    if not sys.stdin.isatty():
-        raise ConfigurationError("there is no terminal to ask on. Read the above, and add --yes.")
-    return input("Make it your own? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _runs(folder: Path) -> list[RunFolder]:

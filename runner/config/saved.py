@@ -1,12 +1,17 @@
 """A saved run config as something that Hydra can compose again: options and keys are set over it as over conf/."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig
 
-from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, option_of
+from manyheads.runner.config.arguments import CommandLine, searching
+from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of
+from manyheads.runner.config.project import with_project
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.old_configs import renewed
@@ -50,3 +55,15 @@ def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
     rest = {key: value for key, value in saved.items() if key not in GROUPS}
     sections = {name: {**base[name], **saved.get(name, {})} for name in SECTIONS if name != "loss"}
     store.store(name=NAME, node={"defaults": defaults, **base, **rest, **sections, "hydra": base["hydra"]})
+
+
+def composed(config: dict[str, Any], overrides: Iterable[str], *, chosen: set[str]) -> tuple[DictConfig, Folders]:
+    """A saved config with overrides, as Hydra composes it here, and where options were looked up.
+
+    chosen: as for ``offer``. Raises what Hydra raises, and ConfigurationError as ``offer`` does.
+    """
+    offer(config, chosen=chosen)
+    folders = with_project(CommandLine(())).folders
+    path = [searching(folders[1:])] if folders[1:] else []
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(NAME, [*overrides, *path]), folders

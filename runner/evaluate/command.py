@@ -3,18 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-
 from manyheads.launchers.launch import launch
 from manyheads.runner.config import saved
-from manyheads.runner.config.arguments import CommandLine, quoted, searching
+from manyheads.runner.config.arguments import CommandLine, quoted
 from manyheads.runner.config.freeze import freeze
-from manyheads.runner.config.lookup import CONF
-from manyheads.runner.config.project import with_project
+from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.record import record
-from manyheads.runner.reproduce.rerun import RUN_DIR, new_folder
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
@@ -40,12 +36,8 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
     plain = [*_start(config, weights), *(each for each in line.overrides if not each.startswith(RUN_DIR))]
     own = (*files, *typed_values(plain))
     trust = None if past.is_own() else Trust(trusted_packages(packages), own, past.path)
-    saved.offer(config, chosen=line.chosen)
-    folders = with_project(CommandLine(())).folders
-    path_of_project = [searching(folders[1:])] if folders[1:] else []
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose(saved.NAME, [*plain, *path_of_project])
-    folder = new_folder(typed)
+    composed, folders = saved.composed(config, plain, chosen=line.chosen)
+    folder = RunFolder(new_folder(typed))
     try:
         frozen = freeze(folder, composed, trust=trust, folders=folders)
     except ConfigurationError:

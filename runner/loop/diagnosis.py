@@ -35,7 +35,7 @@ SHOWN = 5  # samples
 
 @contextmanager
 def memory_explained(config: dict[str, Any]) -> Iterator[None]:
-    """An error for want of memory says meanwhile what would need less."""
+    """Meanwhile an out-of-memory error is told with what would take less memory."""
     try:
         yield
     except Exception as error:
@@ -99,7 +99,7 @@ def _model(said: str, batch: Batch, config: dict[str, Any]) -> str:
         remedy = "Set data.drop_last=true or another data.batch_size, so that no rank has a single sample."
     else:
         size = config["data"].get("image_size")
-        remedy = "Set model= to one for such inputs" + (f", or data.image_size (now {size})." if size else ".")
+        remedy = "Set model= to one that takes such inputs" + (f", or data.image_size (now {size})." if size else ".")
     return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {said}. {remedy}"
 
 

@@ -25,7 +25,7 @@ def move_in(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -
         key, value = _limit(trainer.settings, updates)
         raise ConfigurationError(
             f"nothing is left to train: {source} is at epoch {progress.epoch}, step {progress.step}, and {key}={value} "
-            f"asks for no more. Set {key} to more."
+            f"asks for no more. Increase {key}."
         )
     parallel = trainer.update.parallel
     if checkpoints.enabled and not checkpoints.take_best(source, progress.best, copies=parallel.rank == 0):

@@ -1,4 +1,4 @@
-"""Where a run was started, so that the user's packages are found there when it goes on from elsewhere."""
+"""Where a run was started, so that the user's packages are found there when it is resumed from another directory."""
 
 import os
 from contextlib import suppress

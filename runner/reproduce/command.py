@@ -3,15 +3,13 @@
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.config import saved
-from manyheads.runner.config.arguments import CommandLine, searching
+from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.lookup import CONF
-from manyheads.runner.config.project import with_project
+from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.directory import find_where_started
@@ -21,7 +19,7 @@ from manyheads.runner.report.rounding import Pair
 from manyheads.runner.reproduce.differences import Difference, differences, overridden, show
 from manyheads.runner.reproduce.recorded import Past, read_past
 from manyheads.runner.reproduce.replay import windows
-from manyheads.runner.reproduce.rerun import RUN_DIR, Program, new_folder, recorded_program
+from manyheads.runner.reproduce.rerun import Program, recorded_program
 from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -48,7 +46,7 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     with recorded_program(past, overrides) if code else nullcontext(Program(past.folder.config)) as program:
         found = _differences(past, overrides, None if code else _composed(past, line, copies, trust), trust)
         show(found)
-        folder = new_folder(overrides)
+        folder = RunFolder(new_folder(overrides))
         plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *copies]
         if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
             with suppress(OSError):  # it holds what is left of the run, unless that was refused
@@ -89,12 +87,9 @@ def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None
 
 def _composed(past: Past, line: CommandLine, copies: list[str], trust: Trust) -> dict[str, Any]:
     """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
-    saved.offer(past.config, chosen=line.chosen)
-    folders = with_project(CommandLine(())).folders
-    path = [searching(folders[1:])] if folders[1:] else []
     own = Trust(trust.packages, (*trust.own, *typed_values(copies)))
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return checked(compose(saved.NAME, [*line.overrides, *copies, *path]), trust=own, folders=folders)
+    config, folders = saved.composed(past.config, [*line.overrides, *copies], chosen=line.chosen)
+    return checked(config, trust=own, folders=folders)
 
 
 def _verdict(past: Past, folder: RunFolder, program: Program, overrides: list[str]) -> Verdict:

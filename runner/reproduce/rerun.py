@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,14 +16,10 @@ from manyheads.runner.provenance.code_state import ROOT, checkout, is_in_history
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError, Interrupted
-from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.door import refuse_untrusted_run
 from manyheads.runner.trust.own import is_own_code, split_typed
-
-RUN_DIR = "hydra.run.dir="
 
 
 @dataclass(frozen=True)
@@ -68,14 +63,6 @@ class Program:
         """Where Python looks for modules: its own first, although another copy of them may be installed."""
         own = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
         return os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
-
-
-def new_folder(overrides: list[str]) -> RunFolder:
-    """A new run's, as its own process would choose it by these overrides; made, unless they name it."""
-    named = [override.removeprefix(RUN_DIR) for override in overrides if override.startswith(RUN_DIR)]
-    if named:
-        return RunFolder(named[-1].strip("'\""))
-    return RunFolder(fresh_folder(Path("outputs") / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
 
 
 @contextmanager

@@ -6,8 +6,9 @@ from typing import Any
 import yaml
 
 from manyheads.runner.config.arguments import quoted
+from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.provenance.directory import find_where_started
-from manyheads.runner.reproduce.rerun import RUN_DIR, Program, new_folder
+from manyheads.runner.reproduce.rerun import Program
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
@@ -37,10 +38,10 @@ def go_on(folder: RunFolder, overrides: list[str]) -> int:
     if result.get("status") == "completed" and not _asks_for_more(config, result, typed):
         raise ConfigurationError(
             f"{folder} is complete: {result.get('epochs', 0)} epochs, {result.get('steps', 0)} steps; with "
-            f"{' '.join(typed)} nothing is left to train. Ask for more: {command(folder, config)}"
+            f"{' '.join(typed)} nothing is left to train. To train longer: {command(folder, config)}"
         )
     find_where_started(folder)
-    new = new_folder(overrides)
+    new = RunFolder(new_folder(overrides))
     start = ("checkpoint.load=null", f"checkpoint.resume={quoted(folder.last_checkpoint)}")
     rest = [each for each in overrides if not each.startswith(RUN_DIR)]
     code = Program(folder.config).run(new.path, *rest, *start)

@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from manyheads.runner.run.ask import is_confirmed
 from manyheads.runner.run.data_files import opened_folder
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.ledger import Ledger
@@ -26,9 +26,9 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
         print("nothing to remove")
         return 0
     show([("frees", "folder", "why"), *((readable(one.size), _name(one), printable(one.why)) for one in found)])
-    what = "checkpoints of so many runs" if rules.checkpoints else "folders, with all that is in them"
-    print(f"in all {readable(sum(one.size for one in found))}: {len(found)} {what}")
-    if not yes and not _is_confirmed():
+    what = "runs, of which only checkpoints go" if rules.checkpoints else "folders with everything in them"
+    print(f"{readable(sum(one.size for one in found))} in total: {len(found)} {what}")
+    if not yes and not is_confirmed("Remove them?"):
         print("nothing was removed")
         return 1
     for one in found:
@@ -52,7 +52,7 @@ def remove(one: Going, *, top: Path) -> None:
                 locks.enter_context(run.folder.locked())
             status = summary(run.folder).status
             if status not in (run.status, "running") and run.result:  # by then the lock is this process's own
-                raise ConfigurationError(f"{run.folder} is {status} by now. Look again.")
+                raise ConfigurationError(f"{run.folder} is {status} now. Run clean again.")
         for path in one.files:
             with opened_folder(path) as folder:  # a link in the place of checkpoints/ is not followed
                 os.unlink(path.name, dir_fd=folder)
@@ -76,9 +76,3 @@ def _name(one: Going) -> str:
 
 def _few(files: Sequence[Path]) -> list[Path]:
     return [*files[:3], *([Path("...")] if len(files) > 3 else [])]
-
-
-def _is_confirmed() -> bool:
-    if not sys.stdin.isatty():
-        raise ConfigurationError("there is no terminal to ask on. Read the above, and add --yes.")
-    return input("Remove that? [y/N] ").strip().lower() in ("y", "yes")

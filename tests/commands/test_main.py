@@ -2,13 +2,12 @@
 
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 from manyheads.runner.run.run_folder import RunFolder
-from tests.conftest import execute
+from tests.conftest import execute, held
 
 
 @pytest.fixture
@@ -70,15 +69,7 @@ def test_a_run_that_is_running_is_refused(command, finished_run, tmp_path):
     folder = RunFolder(tmp_path / "copy")
     shutil.copytree(finished_run.path, folder.path)
     folder.result.unlink()
-    code = (
-        "import sys; from manyheads.runner.run.run_folder import RunFolder\n"
-        "with RunFolder(sys.argv[1]).locked(): print('locked', flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with holder:
-        assert holder.stdout.readline() == "locked\n"
+    with held(folder) as holder:
         before = contents(folder)
         done = command("resume", str(folder.path))
         assert contents(folder) == before

@@ -32,7 +32,7 @@ def test_it_counts_once_it_is_trusted(here, capsys):
     line = CommandLine(("seed=1",))
     assert with_project(line) == line
     assert capsys.readouterr().err == (
-        "conf is there and was not read. If it is your own, say so once: python -m runner trust .\n"
+        "conf was not read, since you have not said that it is yours. If it is, say so once: python -m runner trust .\n"
     )
     trust_project(here)
     found = with_project(line)

@@ -47,11 +47,11 @@ def test_another_batch_goes_on_at_the_epoch_s_boundary(tmp_path, short, batch, u
 
 
 def test_with_nothing_left_to_train_it_is_refused(tmp_path, short):
-    with pytest.raises(ConfigurationError, match=r"nothing is left.*trainer\.epochs=2.*Set trainer\.epochs"):
+    with pytest.raises(ConfigurationError, match=r"nothing is left.*trainer\.epochs=2.*Increase trainer\.epochs"):
         go_on(tmp_path / "a", short.last_checkpoint)
     with pytest.raises(ConfigurationError, match="nothing is left"):
         go_on(tmp_path / "b", short.last_checkpoint, "data.batch_size=32")
-    with pytest.raises(ConfigurationError, match=r"nothing is left.*Set trainer\.max_steps"):
+    with pytest.raises(ConfigurationError, match=r"nothing is left.*Increase trainer\.max_steps"):
         go_on(tmp_path / "c", short.last_checkpoint, "trainer.epochs=9", "trainer.max_steps=40")
     assert not RunFolder(tmp_path / "b").result.exists()
 

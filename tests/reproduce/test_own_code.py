@@ -100,7 +100,7 @@ def test_resuming_elsewhere(past, tmp_path):
         file.write_text(NET)
     assert done.code == 0, done.err
     assert folder.read_result()["status"] == "completed"
-    assert f"{file} is not as it was when this run was started" in done.err
+    assert f"{file} has changed since this run was started" in done.err
 
 
 @pytest.mark.tail

@@ -11,6 +11,7 @@ import pytest
 
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import held
 
 CONFIG = {"seed": 1, "trainer": {"clip_norm": float("inf"), "max_steps": None}, "data": {"root": "/ä/ö"}}
 
@@ -45,15 +46,7 @@ def test_a_folder_without_run_is_refused(tmp_path, act):
 
 
 def test_only_one_process_at_a_time(folder):
-    code = (
-        "import sys; from manyheads.runner.run.run_folder import RunFolder\n"
-        "with RunFolder(sys.argv[1]).locked(): print('locked', flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with holder:
-        assert holder.stdout.readline() == "locked\n"
+    with held(folder) as holder:
         with pytest.raises(ConfigurationError, match="is being run by another process"), folder.locked():
             pytest.fail("two at a time")
         holder.stdin.close()

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 
 import pytest
@@ -12,6 +10,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.runs.listing import duration, list_runs
 from manyheads.runner.runs.summary import summaries
+from tests.conftest import held
 from tests.runs.folders import write_run
 
 
@@ -93,15 +92,7 @@ def test_a_run_without_result_runs_only_while_its_process_lives(outputs):
     folder = write_run(outputs / "a", status=None)
     folder.logs.mkdir()
     folder.heartbeat.write_bytes(bytes(32))  # as SIGKILL leaves it
-    code = (
-        "import sys; from manyheads.runner.run.run_folder import RunFolder\n"
-        "with RunFolder(sys.argv[1]).locked(): print('locked', flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with holder:
-        assert holder.stdout.readline() == "locked\n"
+    with held(folder) as holder:
         assert [run.status for run in summaries(outputs)] == ["running"]
         holder.kill()
         holder.wait()

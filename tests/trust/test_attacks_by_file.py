@@ -94,7 +94,7 @@ def test_an_untrusted_conf_in_the_working_directory_is_not_read(run_here, here, 
     done = run_here("experiment=x")
     assert done.code == 2
     assert "experiment=x: there is no such option" in done.err
-    assert done.err.startswith("conf is there and was not read")
+    assert done.err.startswith("conf was not read, since you have not said that it is yours")
     assert not (here / "imported").exists()
 
 
