@@ -22,6 +22,7 @@ SHOWN = 8  # names of weights in a message
 # Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
 KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
+PARTS_OF_BEST = ("version", "model", "progress")  # to use or to start from; an optimizer's state is often twice as large
 
 
 class Checkpoints:
@@ -41,13 +42,14 @@ class Checkpoints:
         return self._every_epochs > 0 and epoch % self._every_epochs == 0
 
     def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
-        """Write last.pt and, with ``best``, give it the name best.pt as well."""
+        """Write last.pt and, with ``best``, its weights to best.pt as well."""
         folder = self._folder.checkpoints
         folder.mkdir(exist_ok=True)
+        state = {"version": VERSION, **state}
         with whole_file(self._folder.last_checkpoint) as file:
-            torch.save({"version": VERSION, **state}, file)
+            torch.save(state, file)
         if best:
-            also_named(self._folder.last_checkpoint, self._folder.best_checkpoint)
+            self._save_best(state)
         if self._keep:
             also_named(self._folder.last_checkpoint, folder / f"step_{step:08}.pt")
             for old in sorted(folder.glob("step_*.pt"))[: -self._keep]:
@@ -75,9 +77,12 @@ class Checkpoints:
             return False
         if copies:
             self._folder.checkpoints.mkdir(exist_ok=True)
-            with whole_file(self._folder.best_checkpoint) as file:
-                torch.save(state, file)
+            self._save_best(state)
         return True
+
+    def _save_best(self, state: dict[str, Any]) -> None:
+        with whole_file(self._folder.best_checkpoint) as file:
+            torch.save({part: state[part] for part in PARTS_OF_BEST}, file)
 
 
 def load(path: str | Path) -> dict[str, Any]:
@@ -103,7 +108,10 @@ def complete(path: str | Path) -> dict[str, Any]:
     """A checkpoint that has all that a run needs to go on, and its ``source``. Raises ConfigurationError."""
     state = load(path)
     if missing := set(PARTS) - set(state):
-        raise ConfigurationError(f"the checkpoint {path} can't be gone on from: it lacks {', '.join(sorted(missing))}.")
+        raise ConfigurationError(
+            f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set checkpoint.resume to a "
+            "last.pt or step_*.pt, which have them, or start anew with its weights by checkpoint.load."
+        )
     return {**state, "source": str(path)}
 
 

@@ -65,10 +65,6 @@ def _starts(past: Past) -> list[tuple[int, Path]]:
         for path in past.folder.checkpoints.glob("step_*.pt")
         if (match := re.fullmatch(r"step_(\d+)\.pt", path.name))
     }
-    if past.result["best"] and past.folder.best_checkpoint.exists():
-        by_epoch = dict(zip(past.epochs["epoch"], past.epochs["step"], strict=False))
-        if step := by_epoch.get(past.result["best"]["epoch"]):
-            found[int(step)] = past.folder.best_checkpoint
     steps = sorted(step for step in found if step < last)
     chosen = steps if len(steps) <= MOST else [steps[0], steps[len(steps) // 2], steps[-1]]
     return [(step, found[step]) for step in chosen]

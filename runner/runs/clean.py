@@ -108,7 +108,7 @@ def _checkpoint_files(folder: RunFolder) -> list[Path]:
 
 
 def _freed(files: Sequence[Path], kept: Sequence[Path]) -> int:
-    """What no other name holds: best.pt is often last.pt by another name."""
+    """Bytes that no other name holds: the newest step_*.pt is last.pt by another name."""
     held = {path.stat().st_ino for path in kept}
     sizes = {(status := path.stat()).st_ino: status.st_size for path in files}
     return sum(size for inode, size in sizes.items() if inode not in held)

@@ -41,9 +41,9 @@ def test_last_best_and_keep(folder):
     checkpoints = Checkpoints(folder, every=1, keep=2)
     assert checkpoints.last() is None
     for step in range(1, 6):
-        checkpoints.save({**WHOLE, "mark": step}, step=step, best=step == 3)
-    assert checkpoints.last()["mark"] == 5
-    assert load(folder.best_checkpoint)["mark"] == 3
+        checkpoints.save({**WHOLE, "model": step}, step=step, best=step == 3)
+    assert checkpoints.last()["model"] == 5
+    assert load(folder.best_checkpoint) == {"version": 1, "model": 3, "progress": WHOLE["progress"]}
     names = sorted(path.name for path in folder.checkpoints.iterdir())
     assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
 
