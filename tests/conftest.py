@@ -3,6 +3,7 @@
 import logging
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,11 @@ from tests import apex_library, zygote
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
 FAST = ("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.device=cpu", "trainer.log_every=1")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C works as in a terminal although a shell ignores it in what it runs in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)
