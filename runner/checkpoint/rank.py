@@ -22,7 +22,11 @@ SHOWN = 8  # names of weights in a message
 # Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
 KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
-PARTS_OF_BEST = ("version", "model", "progress")  # to use or to start from; an optimizer's state is often twice as large
+PARTS_OF_BEST = (
+    "version",
+    "model",
+    "progress",
+)  # an optimizer's state is often twice the weights
 
 
 class Checkpoints:
@@ -109,8 +113,8 @@ def complete(path: str | Path) -> dict[str, Any]:
     state = load(path)
     if missing := set(PARTS) - set(state):
         raise ConfigurationError(
-            f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set checkpoint.resume to a "
-            "last.pt or step_*.pt, which have them, or start anew with its weights by checkpoint.load."
+            f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set checkpoint.resume "
+            "to a last.pt or step_*.pt, which have them, or start anew with its weights by checkpoint.load."
         )
     return {**state, "source": str(path)}
 

@@ -61,7 +61,8 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
         return
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
-    for file in changed_files(folder):
-        print(f"{file} has changed since this run was started; its copy is {kept(folder, file)}", file=sys.stderr)
+    for file in changed_files(folder, folder.read_config()).values():
+        copy = kept(folder, file.path)
+        print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     with log_file(folder.log) if folder.path.is_dir() else nullcontext():
         launch(folder)

@@ -10,6 +10,7 @@ from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.directory import find_where_started
+from manyheads.runner.provenance.kept_files import copies, overrides_of
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.log_file import log_file
@@ -33,7 +34,8 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
     find_where_started(past)
     which, weights = chosen(past, which)
     line, files = offer_files(CommandLine(tuple(typed)))
-    plain = [*_start(config, weights), *(each for each in line.overrides if not each.startswith(RUN_DIR))]
+    set_anew = [each for each in line.overrides if not each.startswith(RUN_DIR)]
+    plain = [*_start(config, weights), *overrides_of(copies(past, config, chosen=line.chosen)), *set_anew]
     own = (*files, *typed_values(plain))
     trust = None if past.is_own() else Trust(trusted_packages(packages), own, past.path)
     composed, folders = saved.composed(config, plain, chosen=line.chosen)

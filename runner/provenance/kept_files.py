@@ -4,14 +4,19 @@ Each is sealed together with its run, so that nothing else can take its place; t
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.config.arguments import quoted
+from manyheads.runner.run import called
 from manyheads.runner.run.data_files import read_bytes, read_json
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.locate import files_named
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_own, sealed, take_over
+from manyheads.runner.run.source_file import SourceFile
 
 
 def keep_files(folder: RunFolder, config: dict[str, Any]) -> None:
@@ -43,21 +48,48 @@ def take_over_copies(folder: RunFolder, config: dict[str, Any]) -> None:
             take_over(_name(folder, path), read_bytes(kept(folder, path)))
 
 
-def is_unchanged(path: Path, digest: object) -> bool:
-    """Whether the file itself is there as it was recorded. ``digest``: the record's, of ``own_code``."""
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
-
-
-def changed_files(folder: RunFolder) -> list[Path]:
-    """The files that a run was started with, and that are not the same now."""
+def changed_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, SourceFile]:
+    """By key the files that a run was started with, and that are not the same now."""
     try:
         digests = read_json(folder.provenance).get("own_code")
     except OSError:  # it was planned, and never started
-        return []
+        return {}
     recorded = digests if isinstance(digests, dict) else {}
-    paths = {file.path for file in files_named(folder.read_config()).values()}
-    return sorted(path for path in paths if not is_unchanged(path, recorded.get(str(path))))
+    return {key: file for key, file in files_named(config).items() if not _is_as_in(recorded, file.path)}
+
+
+def copies(folder: RunFolder, config: dict[str, Any], *, chosen: Iterable[str] = ()) -> dict[str, str]:
+    """By key the copies to use in the place of files that have changed, or are not there any more; tells of each.
+
+    chosen: keys and groups for which something else is used. There are none of somebody else's run, whose files are
+    looked at as everything else in it. Raises ConfigurationError where a copy is not the one that was recorded.
+    """
+    if not folder.is_own():
+        return {}
+    found = {}
+    for key, file in changed_files(folder, config).items():
+        if {key, key.partition(".")[0]} & set(chosen):
+            continue
+        how = "has changed since the run" if file.path.is_file() else "no longer exists"
+        copy = kept(folder, file.path)
+        if not is_own_copy(folder, file.path):
+            raise ConfigurationError(
+                f"{file.path} {how}, and its copy {copy} is missing or not yours. Put the file back; or look at the "
+                f"copy, and make it your own: {called.command('trust', folder)}"
+            )
+        print(f"{file.path} {how}: its copy {copy} is used", flush=True)
+        found[key] = f"{copy}:{file.name}"
+    return found
+
+
+def overrides_of(copies: dict[str, str]) -> list[str]:
+    """What one would type to use them."""
+    return [f"{key}={quoted(target)}" for key, target in copies.items()]
 
 
 def _name(folder: RunFolder, path: Path) -> str:
     return f"{hashlib.sha256(folder.config_content()).hexdigest()} {path}"
+
+
+def _is_as_in(recorded: dict[str, object], path: Path) -> bool:
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == recorded.get(str(path))

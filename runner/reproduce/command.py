@@ -13,6 +13,7 @@ from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.directory import find_where_started
+from manyheads.runner.provenance.kept_files import copies, overrides_of
 from manyheads.runner.provenance.record import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
@@ -42,12 +43,12 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     trust = Trust(trusted_packages(packages), own)
     end = last_step(past, steps)
     find_where_started(past.folder)
-    copies = past.copies(typed)
+    replaced = overrides_of(copies(past.folder, past.config, chosen=line.chosen))
     with recorded_program(past, overrides) if code else nullcontext(Program(past.folder.config)) as program:
-        found = _differences(past, overrides, None if code else _composed(past, line, copies, trust), trust)
+        found = _differences(past, overrides, None if code else _composed(past, line, replaced, trust), trust)
         show(found)
         folder = RunFolder(new_folder(overrides))
-        plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *copies]
+        plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *replaced]
         if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
             with suppress(OSError):  # it holds what is left of the run, unless that was refused
                 folder.path.rmdir()
@@ -85,10 +86,10 @@ def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 
-def _composed(past: Past, line: CommandLine, copies: list[str], trust: Trust) -> dict[str, Any]:
+def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust) -> dict[str, Any]:
     """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
-    own = Trust(trust.packages, (*trust.own, *typed_values(copies)))
-    config, folders = saved.composed(past.config, [*line.overrides, *copies], chosen=line.chosen)
+    own = Trust(trust.packages, (*trust.own, *typed_values(replaced)))
+    config, folders = saved.composed(past.config, [*line.overrides, *replaced], chosen=line.chosen)
     return checked(config, trust=own, folders=folders)
 
 

@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.arguments import quoted
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.provenance.kept_files import is_own_copy, is_unchanged, kept
 from manyheads.runner.provenance.record import FORMAT
 from manyheads.runner.report.load_run import Columns, read_columns
 from manyheads.runner.run import called, kinds
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.locate import files_named
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import unsealed
 
@@ -34,33 +31,6 @@ class Past:
         """What differed from the commit."""
         path = self.folder.code_diff
         return unsealed(read_bytes(path, most=MOST_TABLE_BYTES)) if path.exists() else b""
-
-    def copies(self, overrides: list[str]) -> list[str]:
-        """Overrides that put copies in the place of recorded files which have changed, or are not there any more.
-
-        overrides: what is chosen instead, and needs none. Of somebody else's run there are none, whose files are looked
-        at as everything else in it. Raises ConfigurationError where the copy is not the one that the user has recorded.
-        """
-        if not self.folder.is_own():
-            return []
-        chosen = {override.partition("=")[0].lstrip("+~") for override in overrides}
-        found = []
-        for key, file in files_named(self.config).items():
-            if {key, key.partition(".")[0]} & chosen or is_unchanged(file.path, self._digest(file.path)):
-                continue
-            how = "has changed since the run" if file.path.is_file() else "is not there"
-            copy = kept(self.folder, file.path)
-            if not is_own_copy(self.folder, file.path):
-                raise ConfigurationError(
-                    f"{file.path} {how}, and {copy} is not there, or not yours. Put the file back; or look at the "
-                    f"copy, and make it your own: {called.command('trust', self.folder)}"
-                )
-            print(f"{file.path} {how}: its copy {copy} is used", flush=True)
-            found.append(f"{key}={quoted(f'{copy}:{file.name}')}")
-        return found
-
-    def _digest(self, path: Path) -> object:
-        return (self.provenance.get("own_code") or {}).get(str(path))
 
 
 def read_past(path: str | Path) -> Past:

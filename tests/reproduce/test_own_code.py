@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from manyheads.runner.reproduce.recorded import read_past
+import manyheads
+from manyheads.runner.provenance.kept_files import copies
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, RUN, Done, execute
@@ -84,9 +86,18 @@ def test_a_file_that_has_changed_is_replaced_by_its_copy(recorded, past, tmp_pat
         assert done.code == 0, done.err
         assert f"{file} has changed since the run: its copy {past}/code{file} is used" in done.out
         assert "identical" in done.out
-        assert read_past(past).copies([f"model={file}:Net"]) == []  # today's file was asked for
+        assert copies(RunFolder(past), RunFolder(past).read_config(), chosen={"model"}) == {}  # today's was asked for
+        assert_its_weights_are_used_with_the_copy(past, tmp_path)
     finally:
         file.write_text(NET)
+
+
+def assert_its_weights_are_used_with_the_copy(past: Path, here: Path) -> None:
+    done = command("evaluate", "past", "--weights", "last", "hydra.run.dir=evaluated", cwd=here)
+    assert done.code == 0, done.err
+    scores = [RunFolder(path).read_result()["metrics"] for path in (past, here / "evaluated")]
+    assert scores[0]["val_loss"] == scores[1]["val_loss"]
+    assert manyheads.load(past).outputs(torch.ones(1, 3, 2, 2)).abs().sum() > 0
 
 
 def test_resuming_elsewhere(past, tmp_path):

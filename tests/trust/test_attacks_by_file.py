@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from manyheads.runner.provenance.directory import find_where_started
-from manyheads.runner.provenance.kept_files import is_own_copy
-from manyheads.runner.reproduce.recorded import read_past
+from manyheads.runner.provenance.kept_files import copies, is_own_copy
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
@@ -115,7 +114,7 @@ class TestCopies:
         (here / "mine.py").unlink()
         done = command_here("reproduce", "past")
         assert done.code == 2
-        assert "is not there, or not yours" in done.err
+        assert "is missing or not yours" in done.err
         assert not (here / "mark").exists()
 
     def test_one_of_another_run_of_his_own_is_not_run(self, past, run_here, command_here, here):
@@ -147,7 +146,7 @@ class TestCopies:
         assert f"model._target_={here}/mine.py:Net" in done.err
         done = command_here("trust", "past", "--yes")
         assert f"reproduce would run {copy}" in done.out
-        assert read_past("past").copies([]) == [f"model._target_='{copy}:Net'"]
+        assert copies(past, past.read_config()) == {"model._target_": f"{copy}:Net"}
         copy.write_bytes(copy.read_bytes() + b"#")
-        with pytest.raises(ConfigurationError, match="is not there, or not yours"):
-            read_past("past").copies([])
+        with pytest.raises(ConfigurationError, match="is missing or not yours"):
+            copies(past, past.read_config())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from manyheads.runner.checkpoint.rank import load as load_checkpoint
@@ -15,6 +16,7 @@ from manyheads.runner.checkpoint.rank import load_model
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.build import bare_model
 from manyheads.runner.provenance.directory import find_where_started
+from manyheads.runner.provenance.kept_files import copies
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import Description
@@ -110,13 +112,21 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
     config = folder.read_config()
     which, path = chosen(folder, which)
     description = description_of(folder, config)
-    model = bare_model(config, _Absent(description))
+    model = bare_model(_with_copies(folder, config), _Absent(description))
     content = load_checkpoint(path)
     load_model(model, content.get("model", content), path)
     result = folder.read_result() or {}
     metrics = result.get("best" if which == "best" else "metrics") or {}
     classes = description.classes
     return Trained(model.eval(), Preprocess(description), classes, config, metrics, description, folder.path, which)
+
+
+def _with_copies(folder: RunFolder, config: dict[str, Any]) -> dict[str, Any]:
+    """The config with the model's class as it was recorded, where its file has changed since."""
+    used = OmegaConf.create(config)
+    for key, target in copies(folder, {"model": config["model"]}).items():
+        OmegaConf.update(used, key, target)
+    return OmegaConf.to_container(used)  # type: ignore[return-value]
 
 
 class _Absent(Data):
