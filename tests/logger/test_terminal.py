@@ -1,6 +1,7 @@
 """What rank 0 shows on a terminal of any width, and elsewhere."""
 
 import re
+import sys
 
 import pytest
 from rich.cells import cell_len
@@ -26,6 +27,7 @@ def terminal(monkeypatch):
         monkeypatch.setenv("TERM", "xterm-256color")
         monkeypatch.setenv("COLUMNS", str(width or 80))
         monkeypatch.setenv("LINES", "25")
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
         return Terminal()
 
     return make
@@ -46,6 +48,16 @@ def show_a_run(shown: Terminal, *, speed: float = 123456.7) -> None:
     shown.table(
         "completed", {"best": "epoch 1: val loss 0.9876, accuracy 97.25% (top-5 100.00%)", "results": "x" * 150}
     )
+
+
+def test_where_colors_are_forced_there_is_no_live_line(terminal, capsys, monkeypatch):
+    shown = terminal(None)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("TTY_COMPATIBLE")
+    show_a_run(type(shown)())
+    output = capsys.readouterr().out
+    assert "\x1b[1m" in output
+    assert not re.search(r"\x1b\[[0-9;?]*[AKhl]", output)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -45,7 +45,8 @@ class Terminal(Display):
     def __init__(self, console: Console | None = None) -> None:
         # Folders may have brackets and colons.
         self._console = console or Console(highlight=False, markup=False, emoji=False)
-        self._live = self._console.is_terminal
+        # FORCE_COLOR, which notebooks and CI services set, asks for colors, and for no line that is overwritten.
+        self._live = self._console.is_interactive and self._console.file.isatty()
         self._shown = time.monotonic()
         self._progress: Progress | None = None
         self._fields: dict[str, Any] = {"phase": "", "loss": "", "metric": "", "speed": ""}
