@@ -49,6 +49,7 @@ class TestTheModel:
         assert of_photos.classes == ("cat", "coffee", "person")
         assert of_digits.classes == tuple("0123456789")
         assert of_photos.config == photo_run.folder.read_config()
+        assert repr(of_photos).endswith(f" with the best weights of {photo_run.folder.path}>")
         assert of_photos.metrics == photo_run.folder.read_result()["best"]
 
     def test_best_or_last_weights(self, tmp_path, photo_run):

@@ -58,6 +58,9 @@ class Trained:
     folder: Path
     which: str
 
+    def __repr__(self) -> str:
+        return f"<{type(self.model).__name__} with the {self.which} weights of {self.folder}>"
+
     def predict(self, images: Any) -> Any:
         """A Prediction for an image, or a list of them for a list, or for a batch (N, C, H, W).
 
