@@ -97,7 +97,7 @@ def load(path: str | Path) -> dict[str, Any]:
         if isinstance(state, dict) and "version" in state:  # one of ours
             _compare_checksums(path)
     except FileNotFoundError:
-        raise ConfigurationError(f"the checkpoint {path} is not there.") from None
+        raise ConfigurationError(f"the checkpoint {path} does not exist.") from None
     except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}") from None

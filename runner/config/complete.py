@@ -29,7 +29,7 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     for group in ORDER:
         if group != "data":  # which may take long to look through
             declared(group, config[group]).complete(config)
-    _check_batch(config)  # after what is not there: a sweep skips such a job, whatever its batch
+    _check_batch(config)  # after what is missing: a sweep skips such a job, whatever its batch
     _check_checkpoint(config)
     declared("data", config["data"]).complete(config)
     return config

@@ -38,7 +38,7 @@ def freeze(
     trust: what the user trusts of the config, None for his own; timeout: minutes, for a launcher that has none;
     folders: where Hydra found the config's options.
 
-    Raises ConfigurationError for what is wrong, Unavailable for what is right but not there on this machine.
+    Raises ConfigurationError for what is wrong, Unavailable for what is right but missing on this machine.
     """
     folder.refuse_second_run()
     frozen = checked(composed, trust=trust, timeout=timeout, folders=folders)

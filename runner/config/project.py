@@ -15,7 +15,7 @@ def with_project(line: CommandLine) -> CommandLine:
     """The command line with the conf/ of the working directory, if there is one, and it is the user's own.
 
     One that he does not trust yet is named on stderr, and nothing in it is read. Raises ConfigurationError for a
-    pyproject.toml that names a folder which is not there.
+    pyproject.toml that names a folder which does not exist.
     """
     here = Path.cwd()
     found = None if (here / ".names" / "manyheads").is_dir() else conf_of(here)  # none in a checkout of this project

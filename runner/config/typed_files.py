@@ -37,7 +37,7 @@ class Typed(NamedTuple):
 def offer_files(line: CommandLine) -> Typed:
     """Let Hydra find the files among the overrides as options. A bare file is a model.
 
-    Raises ConfigurationError for a file that is not there, or that does not define what is named.
+    Raises ConfigurationError for a file that does not exist, or that does not define what is named.
     """
     offered: dict[str, str] = {}  # targets by group and option
     rewritten = {each: _rewritten(each, line, offered) for each in line.overrides}

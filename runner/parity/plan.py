@@ -22,7 +22,7 @@ WHICH = "parallel"
 
 @dataclass(frozen=True)
 class Planned:
-    """One strategy's run. ``reason``: why it is not there on this machine, or nothing."""
+    """One strategy's run. ``reason``: why it cannot run on this machine, or nothing."""
 
     strategy: str
     config: DictConfig

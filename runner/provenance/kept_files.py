@@ -20,7 +20,7 @@ from manyheads.runner.run.source_file import SourceFile
 
 
 def keep_files(folder: RunFolder, config: dict[str, Any]) -> None:
-    """Copy them. One that is not there is left to the run's own error."""
+    """Copy them. One that does not exist is left to the run's own error."""
     for path in {file.path for file in files_named(config).values()}:
         if path.is_file():
             copy = kept(folder, path)
@@ -59,7 +59,7 @@ def changed_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, Source
 
 
 def copies(folder: RunFolder, config: dict[str, Any], *, chosen: Iterable[str] = ()) -> dict[str, str]:
-    """By key the copies to use in the place of files that have changed, or are not there any more; tells of each.
+    """By key the copies to use in the place of files that have changed, or no longer exist; tells of each.
 
     chosen: keys and groups for which something else is used. There are none of somebody else's run, whose files are
     looked at as everything else in it. Raises ConfigurationError where a copy is not the one that was recorded.

@@ -77,7 +77,7 @@ function showDifference() {
   const differing = keys.filter((key) => chosen[0][key] !== chosen[1][key]);
   const table = document.querySelector("#keys tbody");
   table.replaceChildren();
-  for (const cells of differing.map((key) => [key, ...chosen.map((config) => config[key] ?? "(not there)")])) {
+  for (const cells of differing.map((key) => [key, ...chosen.map((config) => config[key] ?? "(absent)")])) {
     const line = table.insertRow();
     for (const text of cells) line.insertCell().textContent = text;
   }

@@ -129,7 +129,7 @@ def _other_packages(then: dict[str, str], today: dict[str, str]) -> Iterator[tup
     changed = [name for name in sorted({*then, *today} - told) if then.get(name) != today.get(name)]
     if then and changed:
         for name in changed[:MOST_PACKAGES]:
-            yield name, then.get(name, "not there"), today.get(name, "not there"), False
+            yield name, then.get(name, "absent"), today.get(name, "absent"), False
         if len(changed) > MOST_PACKAGES:
             yield "other packages", "", f"{len(changed) - MOST_PACKAGES} more", False
 

@@ -109,7 +109,7 @@ class Ledger:
         try:
             text = read_text(self.path, most=MOST_BYTES)
         except FileNotFoundError:
-            raise ConfigurationError(f"{self.sweep} holds no sweep: {NAME} is not there.") from None
+            raise ConfigurationError(f"{self.sweep} holds no sweep: {NAME} does not exist.") from None
         try:
             lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         except (ValueError, RecursionError) as error:

@@ -102,7 +102,7 @@ class RunFolder:
         try:
             content = read_bytes(self.config)
         except (FileNotFoundError, NotADirectoryError):
-            raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.") from None
+            raise ConfigurationError(f"{self} holds no run: {self.config.name} does not exist.") from None
         digest, _, path = os.environ.get(CHECKED, "").partition(" ")
         expected = self._checked or (digest if path == str(self.path) else None)
         if expected not in (None, hashlib.sha256(content).hexdigest()):
@@ -136,7 +136,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Only one process at a time may work on a run. Raises ConfigurationError when another one does."""
         if not self.config.exists():
-            raise ConfigurationError(f"{self} holds no run: {self.config.name} is not there.")
+            raise ConfigurationError(f"{self} holds no run: {self.config.name} does not exist.")
         with exclusive(self.config, of=self):
             yield
 

@@ -48,7 +48,7 @@ def run_folder(path: str) -> RunFolder:
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder} is a sweep. Name one of its runs; `{called.command('list', folder)}` does.")
     if not folder.holds_run():
-        raise ConfigurationError(f"{folder} holds no run: {folder.config.name} is not there.")
+        raise ConfigurationError(f"{folder} holds no run: {folder.config.name} does not exist.")
     return folder
 
 

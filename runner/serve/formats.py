@@ -21,6 +21,6 @@ FORMATS = {
 
 
 def refuse_missing(name: str) -> None:
-    """Raises Unavailable, with the command to install them, for a format whose packages are not there."""
+    """Raises Unavailable, with the command to install them, for a format whose packages are missing."""
     if missing := [package for package in FORMATS[name].packages if find_spec(package) is None]:
         raise Unavailable(f"--format {name} needs {' and '.join(missing)}. Install: pip install {' '.join(missing)}")

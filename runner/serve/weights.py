@@ -19,7 +19,7 @@ def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
     found = [name for name in ([which] if which else paths) if paths[name].is_file()]
     if not found:
         raise ConfigurationError(
-            f"{folder} has no {which + ' ' if which else ''}weights: {paths[which or LAST]} is not there. Name a run "
+            f"{folder} has no {which + ' ' if which else ''}weights: {paths[which or LAST]} does not exist. Name a run "
             "that has been trained, with checkpoint.every other than 0."
         )
     return found[0], paths[found[0]]

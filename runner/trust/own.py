@@ -114,7 +114,7 @@ def own_project(folder: Path) -> Path:
 def conf_of(folder: Path) -> Path | None:
     """A project's folder of configs: what its pyproject.toml names as [tool.manyheads] conf, else its conf/.
 
-    Raises ConfigurationError for one that is named and not there.
+    Raises ConfigurationError for one that is named and does not exist.
     """
     try:
         content: Any = tomllib.loads(read_text(folder / "pyproject.toml", most=10**6))

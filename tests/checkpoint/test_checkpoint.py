@@ -191,7 +191,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path):
 
 
 def test_absent_newer_and_nameless_checkpoints_are_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"none\.pt is not there"):
+    with pytest.raises(ConfigurationError, match=r"none\.pt does not exist"):
         load(tmp_path / "none.pt")
     torch.save({"version": 99}, tmp_path / "newer.pt")
     with pytest.raises(ConfigurationError, match="newer version"):

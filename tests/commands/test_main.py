@@ -48,7 +48,7 @@ def test_resuming_a_complete_run_changes_nothing(command, finished_run):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "holds no run: run.yaml is not there"),
+        (None, "holds no run: run.yaml does not exist"),
         ("", "run.yaml cannot be read"),
         ("a: [", "run.yaml cannot be read"),
         ("text", "run.yaml cannot be read"),

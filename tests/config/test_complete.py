@@ -163,8 +163,8 @@ GOOD = {"cat": ["1.jpg"], "dog": ["1.PNG"]}
 @pytest.mark.parametrize(
     ("train", "val", "message"),
     [
-        ({}, {}, r"^data\.root=\S+: the folder \S+/train is not there"),
-        (GOOD, {}, r"the folder \S+/val is not there"),
+        ({}, {}, r"^data\.root=\S+: the folder \S+/train does not exist"),
+        (GOOD, {}, r"the folder \S+/val does not exist"),
         (GOOD, {"cat": ["1.jpg"]}, r"must hold the same class folders, but differ in dog\."),
         (GOOD, {**GOOD, "emu": ["1.jpg"]}, r"must hold the same class folders, but differ in emu\."),
         ({"cat": [], "dog": ["1.jpg"]}, GOOD, r"the class folder \S+/train/cat holds no image"),

@@ -134,12 +134,12 @@ def test_what_the_parent_refuses(own_photos):
     with pytest.raises(ConfigurationError, match=r"must hold the same class folders, but differ in cat"):
         check(own_photos)
     shutil.rmtree(own_photos / "val")
-    with pytest.raises(ConfigurationError, match=rf"{own_photos}/val is not there.*Set data\.root"):
+    with pytest.raises(ConfigurationError, match=rf"{own_photos}/val does not exist.*Set data\.root"):
         check(own_photos)
     (own_photos / "val").mkdir()
     with pytest.raises(ConfigurationError, match=rf"{own_photos}/val holds no class folder"):
         check(own_photos)
-    with pytest.raises(ConfigurationError, match=r"nowhere/train is not there"):
+    with pytest.raises(ConfigurationError, match=r"nowhere/train does not exist"):
         check(own_photos / "nowhere")
     with pytest.raises(ConfigurationError, match=r"data\.root is not set"):
         config("data=imagefolder")

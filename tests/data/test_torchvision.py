@@ -114,7 +114,7 @@ def test_augmentation_is_chosen_by_the_option(name_and_root):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_missing_files_are_refused_by_the_parent_when_nothing_may_be_downloaded(name, tmp_path):
-    message = rf"data={name}: {tmp_path}/{KNOWN[name].evidence} is not there.*Copy the files.*set data\.root"
+    message = rf"data={name}: {tmp_path}/{KNOWN[name].evidence} does not exist.*Copy the files.*set data\.root"
     with pytest.raises(ConfigurationError, match=message):
         section(name, tmp_path)
 

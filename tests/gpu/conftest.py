@@ -66,7 +66,7 @@ def words(item: pytest.Item) -> str:
 
 
 def obstacle(item: pytest.Item) -> str | None:
-    """Why a test can't run on this machine: no GPU, or ``needs``, pairs of group and option, that are not there."""
+    """Why a test can't run on this machine: no GPU, or ``needs``, pairs of group and option, that are missing."""
     if not hardware.gpu_names():
         return "no GPU"
     mark = item.get_closest_marker("gpu")

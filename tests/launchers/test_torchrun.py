@@ -52,12 +52,12 @@ def test_the_agent_says_which_rank_failed(tmp_path: Path, capfd, how: str, code:
 
 @pytest.mark.processes
 def test_agent_and_ranks_stand_apart(tmp_path: Path, parent) -> None:
-    """All from the terminal, ranks from other machines too; the agent's store listens on every interface."""
+    """All from the terminal, ranks from other machines too, as the agent's store."""
     running = parent(tmp_path, *ENDLESS, f"hydra.run.dir={tmp_path}")
     running.wait_for_step(10)
     below = running.ranks() + [agent(running.process.pid)]
     assert len({os.getpgid(p.pid) for p in below} - {os.getpgid(running.process.pid)}) == 3
-    sockets = [c for p in running.ranks() for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    sockets = [c for p in below for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip.removeprefix("::ffff:") for c in sockets} == {"127.0.0.1"}
     running.process.send_signal(signal.SIGTERM)
     assert running.end()[0] == 143

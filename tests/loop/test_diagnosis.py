@@ -65,7 +65,7 @@ class Pictures(torch.utils.data.Dataset):
 
 
 class Absent(Pictures):
-    """Reads an index that is not there."""
+    """Reads an index that does not exist."""
 
     def __init__(self, split: str, root: str):
         with open(f"{root}/index.txt"):
@@ -99,7 +99,7 @@ MISTAKES = {
     ),
     "folder": (
         (*FITS, "data=custom", f"data._target_={HERE}.Absent", "data.root=/nowhere"),
-        "/nowhere/index.txt is not there. Set the key that names it, such as data.root.",
+        "/nowhere/index.txt does not exist. Set the key that names it, such as data.root.",
     ),
 }
 

@@ -129,6 +129,7 @@ def test_a_broken_model_is_found_with_its_cause(compare, tmp_path, overrides, ca
 
 
 @pytest.mark.processes
+@pytest.mark.tail
 def test_horovod_does_not_hide_a_buffer_that_depends_on_the_rank(compare):
     done = compare("parallel=dp,horovod", *model("Ranked", "+model.what=buffer"))
     assert done.code == 3, done.out + done.err

@@ -25,7 +25,7 @@ ARGUMENTS = (
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
-        pytest.fail(f"Chromium and its driver are not there: {INSTALL}")
+        pytest.fail(f"Chromium and its driver are missing: {INSTALL}")
     options = ChromeOptions()
     options.binary_location = chromium
     for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):

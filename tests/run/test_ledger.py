@@ -69,7 +69,7 @@ def test_what_is_no_ledger(ledger, content, text):
 
 def test_a_folder_without_one(tmp_path):
     assert not Ledger(tmp_path).exists()
-    with pytest.raises(ConfigurationError, match=r"ledger\.jsonl is not there"):
+    with pytest.raises(ConfigurationError, match=r"ledger\.jsonl does not exist"):
         Ledger(tmp_path).entries()
 
 

@@ -66,13 +66,13 @@ def test_a_failure_counts_whatever_rank_0_wrote(folder, known):
 
 
 def test_a_configuration_error(folder):
-    finish(folder, CONFIG, 1.0, ConfigurationError("data.root=/x is not there"))
+    finish(folder, CONFIG, 1.0, ConfigurationError("data.root=/x does not exist"))
     assert written(folder)["status"] == "failed"
     assert written(folder)["error"] == {
         "rank": None,
         "exit_code": 2,
         "type": "ConfigurationError",
-        "message": "data.root=/x is not there",
+        "message": "data.root=/x does not exist",
         "traceback": "",
     }
 

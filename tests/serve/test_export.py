@@ -127,7 +127,7 @@ def test_a_model_that_cannot_be_traced_is_said(tmp_path, trained):
     unknown = replace(trained, description=replace(trained.description, shape=None))
     with pytest.raises(ConfigurationError, match="takes more than one tensor"):
         export(unknown, "torch_export", tmp_path / "model")
-    with pytest.raises(ConfigurationError, match="the folder .* is not there"):
+    with pytest.raises(ConfigurationError, match="the folder .* does not exist"):
         export(trained, "torch_export", tmp_path / "no" / "model")
     assert not list(tmp_path.iterdir())
 

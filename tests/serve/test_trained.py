@@ -60,7 +60,7 @@ class TestTheModel:
         assert (last.which, last.metrics) == ("last", folder.read_result()["metrics"])
         folder.best_checkpoint.unlink()
         assert manyheads.load(folder.path).which == "last"
-        with pytest.raises(ConfigurationError, match=r"has no best weights: .*best\.pt is not there"):
+        with pytest.raises(ConfigurationError, match=r"has no best weights: .*best\.pt does not exist"):
             manyheads.load(folder.path, which="best")
         with pytest.raises(ConfigurationError, match="worst: there are no such weights. Allowed: best, last"):
             manyheads.load(folder.path, which="worst")
@@ -81,10 +81,10 @@ class TestTheModel:
             assert torch.equal(loaded, trained[name].float())
 
     def test_no_run_and_no_weights(self, tmp_path):
-        with pytest.raises(ConfigurationError, match=r"holds no run: run\.yaml is not there"):
+        with pytest.raises(ConfigurationError, match=r"holds no run: run\.yaml does not exist"):
             manyheads.load(tmp_path)
         run = train(tmp_path / "run", small("trainer.max_steps=1", "checkpoint.every=0"))
-        with pytest.raises(ConfigurationError, match=r"has no weights: .*last\.pt is not there.*checkpoint\.every"):
+        with pytest.raises(ConfigurationError, match=r"has no weights: .*last\.pt does not exist.*checkpoint\.every"):
             manyheads.load(run.folder.path)
 
 

@@ -93,7 +93,7 @@ def listening(pid: int) -> set[str]:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", ["torchrun", tail("spawn")])
+@pytest.mark.parametrize("launcher", ["spawn", tail("torchrun")])  # which tests/launchers/test_torchrun.py looks at
 def test_a_run_on_one_machine_listens_on_loopback_only(tmp_path, launcher):
     two = ("parallel=ddp", "launcher.nproc_per_node=2", f"launcher={launcher}", "trainer.max_steps=null")
     overrides = (*FAST, *two, "trainer.epochs=1000", f"hydra.run.dir={tmp_path / 'run'}")

@@ -50,7 +50,7 @@ def path() -> Path:
     file = folder / "datasets" / "data" / "digits.csv.gz"
     if not spec or not file.is_file():
         raise ConfigurationError(
-            f"data=digits: {file} is not there; it comes with scikit-learn. Install it: pip install scikit-learn."
+            f"data=digits: {file} does not exist; it comes with scikit-learn. Install it: pip install scikit-learn."
         )
     return file
 

@@ -62,7 +62,7 @@ def class_names(folder: Path) -> list[str]:
     """The class folders below ``folder``. Raises ConfigurationError when there are none."""
     if not folder.is_dir():
         raise ConfigurationError(
-            f"data.root={folder.parent}: the folder {folder} is not there. Expected: {folder.name}/<class>/<images>. "
+            f"data.root={folder.parent}: the folder {folder} does not exist. Expected: {folder.name}/<class>/<images>. "
             "Set data.root to the folder that holds train/ and val/."
         )
     names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())

@@ -93,4 +93,4 @@ def build_loaders(
 
 def _missing(target: str, error: FileNotFoundError) -> str:
     name = error.filename if error.filename is not None else error
-    return f"data._target_={target}: {name} is not there. Set the key that names it, such as data.root."
+    return f"data._target_={target}: {name} does not exist. Set the key that names it, such as data.root."

@@ -72,7 +72,7 @@ def evidence(name: str, root: Path) -> Path:
 def missing(name: str, root: Path, reason: str) -> ConfigurationError:
     """The error that names the path and the remedy."""
     file = evidence(name, root)
-    fault = "cannot be read" if file.exists() else "is not there and could not be downloaded"
+    fault = "cannot be read" if file.exists() else "does not exist and could not be downloaded"
     return ConfigurationError(
         f"data={name}: {file} {fault} ({reason}). Copy the files there from a machine that has them, set data.root "
         "to a folder that does, or try data=digits, which needs none."

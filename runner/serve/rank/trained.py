@@ -106,7 +106,7 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
     which: "best" or "last" weights; the best are the default, where there are some. trust: packages whose code may run,
     for a run of somebody else's (docs/security.md). Weights are read as data.
 
-    Raises ConfigurationError for a folder without a run or weights, for untrusted code, for a class that is not there.
+    Raises ConfigurationError for a folder without a run or weights, untrusted code, or a missing class.
     """
     folder = RunFolder(run)
     packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")
@@ -133,7 +133,7 @@ def _with_copies(folder: RunFolder, config: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Absent(Data):
-    """What a model is told of data that is not there."""
+    """What a model is told of data that is absent."""
 
     def __init__(self, description: Description):
         self.num_classes, self.image_size = description.num_classes, description.image_size

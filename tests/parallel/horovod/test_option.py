@@ -114,19 +114,19 @@ def test_without_open_mpi_gloo_is_left(machine):
 )
 def test_without_horovod_what_needs_it_is_refused(machine, overrides, named):
     """What was asked for is named, not the launcher that it brings."""
-    machine((), reason="it is not there. Build it")
-    with pytest.raises(ConfigurationError, match=rf"^{named}: it is not there\. Build it\.$"):
+    machine((), reason="it is not installed. Build it")
+    with pytest.raises(ConfigurationError, match=rf"^{named}: it is not installed\. Build it\.$"):
         composed(*overrides)
 
 
 def test_without_horovod_it_is_refused_under_mpirun(machine):
-    machine((), reason="it is not there. Build it")
-    with pytest.raises(ConfigurationError, match=r"^parallel=horovod: it is not there\. Build it\.$"):
+    machine((), reason="it is not installed. Build it")
+    with pytest.raises(ConfigurationError, match=r"^parallel=horovod: it is not installed\. Build it\.$"):
         composed("parallel=horovod", "launcher=mpirun")
 
 
 def test_ddp_under_mpirun_needs_no_horovod(machine):
-    machine((), reason="it is not there")
+    machine((), reason="it is not installed")
     assert composed("parallel=ddp", "launcher=mpirun")["launcher"]["name"] == "mpirun"
 
 

@@ -35,7 +35,7 @@ def export(trained: Trained, format: str, out: Path) -> float:
     """
     refuse_missing(format)
     if not out.parent.is_dir():
-        raise ConfigurationError(f"--out {out}: the folder {out.parent} is not there. Make it, or name another file.")
+        raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist. Make it, or name another file.")
     served = Served(trained).eval()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"model{FORMATS[format].suffix}"
