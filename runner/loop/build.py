@@ -26,7 +26,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.locate import instantiate, instantiate_named, locate
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.scheduler.rank.build import build_schedule
 from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
 from manyheads.runner.task.rank.build import build_task
 
@@ -130,14 +130,12 @@ def _assemble(
     entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
     train, evaluation = build_loaders(config, data, task, parallel, entrance)
     settings = build_settings(config["trainer"], train.updates)
-    schedule: Schedule = instantiate(
-        "scheduler", config["scheduler"], optimizer, updates_per_epoch=train.updates, total_updates=settings.total_steps
-    )
+    updates = {"updates_per_epoch": train.updates, "total_updates": settings.total_steps}
     update = Update(
         model=model,
         scores=scores,
         optimizer=optimizer,
-        schedule=schedule,
+        schedule=build_schedule(config["scheduler"], optimizer, **updates),
         parallel=parallel,
         precision=precision,
         clip_norm=config["trainer"]["clip_norm"],

@@ -71,6 +71,7 @@ class Session:
         trainer = self.trainer
         self.load(state)
         trainer.progress = Progress.from_state(state["progress"])
+        self.update.schedule.load_state_dict(state["scheduler"])
         if len(state["rng"]) == self.parallel.world_size:
             set_state(state["rng"][self.parallel.rank])
         else:  # other ranks than before: new streams, the same in every such attempt
@@ -109,7 +110,7 @@ class Session:
             state = {
                 **learned,
                 "epoch_updates": trainer.train.updates,
-                "scheduler": {"step": progress.step},  # learning rates are a function of the update's number
+                "scheduler": {"step": progress.step, **self.update.schedule.state_dict()},
                 "progress": progress.state_dict(),
                 "rng": rng,
                 "tables": trainer.reporter.recorder.position(),

@@ -153,6 +153,7 @@ class Trainer:
         slowest = torch.tensor([progress.seconds], dtype=torch.float64, device=parallel.device)
         seconds = parallel.reduce(slowest, "max").item()
         row, is_best = self.reporter.epoch(progress, seconds, measured)
+        self.update.schedule.evaluated(row[self.update.scores.monitor], self.update.scores.direction)
         for callback in self.callbacks:
             callback.on_epoch(row)
         progress.end_epoch(seconds, evaluation=measured.get("val_seconds", 0.0))

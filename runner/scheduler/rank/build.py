@@ -1,0 +1,37 @@
+"""The schedule of a run: one of ours, one of the user's own, or one of torch's."""
+
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import arguments_of, call, locate, signature
+from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.scheduler.rank.of_torch import OfTorch
+
+WARMUP = {"warmup_epochs", "warmup_steps"}
+
+
+def build_schedule(section: dict[str, Any], optimizer: Optimizer, **updates: int) -> Schedule:
+    """The schedule that the config's section describes. ``updates``: updates_per_epoch and total_updates.
+
+    Raises ConfigurationError for a class that is no schedule, and for arguments that it refuses.
+    """
+    target = section["_target_"]
+    kind, options = locate("scheduler", target), arguments_of("scheduler", section)
+    if isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau):
+        raise ConfigurationError(f"scheduler._target_={target} needs a metric. Set scheduler=plateau, the same.")
+    interval = options.pop("interval", "update")
+    if isinstance(kind, type) and issubclass(kind, LRScheduler):
+        warmup = {name: options.pop(name) for name in WARMUP & options.keys()}
+        return OfTorch(optimizer, kind, options, interval=interval, **warmup, **updates)
+    if "interval" in signature(kind).parameters:
+        options["interval"] = interval
+    made = call("scheduler", target, kind, optimizer, **options, **updates)
+    if not isinstance(made, Schedule):
+        raise ConfigurationError(
+            f"scheduler._target_={target} makes no schedule. Derive the class from {Schedule.__module__}.Schedule, or "
+            "name one of torch.optim.lr_scheduler."
+        )
+    return made
