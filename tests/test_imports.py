@@ -51,7 +51,11 @@ def test_importing_a_torch_free_module_imports_no_torch():
 
 def test_a_data_option_says_which_samples_without_torch(tmp_path):
     photos = str(save_photos(tmp_path))
-    sections = [{**read_option("data", name), "root": photos} for name in options("data") if name != "custom"]
+    (tmp_path / "text.txt").write_text("some words " * 2000)
+    roots = {"text": str(tmp_path / "text.txt")}
+    sections = [
+        {**read_option("data", name), "root": roots.get(name, photos)} for name in options("data") if name != "custom"
+    ]
     code = (
         "import inspect, sys\n"
         "from manyheads.runner.run.locate import locate\n"

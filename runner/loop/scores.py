@@ -12,6 +12,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.base.rank import Task
 
 Statistics = dict[str, Tensor]  # float64 on the CPU, by name
+LOSS = ("loss", "counted")  # sums that every metric is given, whatever it names
 
 
 class Observed(NamedTuple):
@@ -93,7 +94,8 @@ class Scores:
     def of(self, prefix: str, sums: Any) -> dict[str, float | None]:
         """The values of ``names`` from Sums; None where nothing was measured."""
         loss = sums.loss / sums.counted if sums.counted else None
-        values = [self._value(*pair, sums.statistics) for pair in zip(self.metrics, self._named, strict=True)]
+        of_loss = {name: torch.tensor(getattr(sums, name), dtype=torch.float64) for name in LOSS}
+        values = [self._value(*pair, sums.statistics, of_loss) for pair in zip(self.metrics, self._named, strict=True)]
         return dict(zip(self.names(prefix), [loss, *values], strict=True))
 
     @property
@@ -141,7 +143,7 @@ class Scores:
         return ""
 
     @staticmethod
-    def _value(metric: Metric, named: dict[str, str], statistics: Statistics) -> float | None:
+    def _value(metric: Metric, named: dict[str, str], statistics: Statistics, of_loss: Statistics) -> float | None:
         if any(full not in statistics for full in named.values()):
             return None
-        return metric.value({name: statistics[full] for name, full in named.items()})
+        return metric.value({**of_loss, **{name: statistics[full] for name, full in named.items()}})

@@ -158,8 +158,16 @@ class Session:
             "weights_sha256": weights_sha256(weights),
             "corrupt_samples": progress.corrupt,
             "skipped_steps": progress.skipped,
+            **self._digests(),
             **findings,
         }
+
+    def _digests(self) -> dict[str, dict[str, str]]:
+        """The sha256 of the samples of each split, where the data set knows it."""
+        loaders = {"train": self.trainer.train, "val": self.trainer.evaluation.loader}
+        found = {name: getattr(loader.batches.dataset, "digest", None) for name, loader in loaders.items()}
+        known = {name: digest for name, digest in found.items() if digest is not None}
+        return {"data_sha256": known} if known else {}
 
     def weights(self) -> dict[str, Tensor]:
         """What was trained, of the whole model, on every rank, under the user's own names."""

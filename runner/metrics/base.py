@@ -31,7 +31,10 @@ class Metric:
         raise NotImplementedError
 
     def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
-        """The metric of these statistics, which are float64 on the CPU; None where nothing was measured."""
+        """The metric of these statistics, which are float64 on the CPU; None where nothing was measured.
+
+        Besides them there is "loss", the sum of the run's loss, and "counted", what it is averaged over.
+        """
         raise NotImplementedError
 
     def text(self, value: float) -> str:

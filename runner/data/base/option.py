@@ -70,6 +70,19 @@ class TorchvisionFiles:
     augment: str
 
 
+@dataclass(frozen=True)
+class TokenBlocks:
+    """A text, cut into samples of ``block_size`` tokens.
+
+    tokens: (N,), of any unsigned or signed kind; may be mapped into memory. ``digest``: their sha256, of all splits
+    that are read from one file.
+    """
+
+    tokens: "np.ndarray"
+    block_size: int
+    digest: str
+
+
 class Dataset(Protocol):
     """Map-style samples, put together by ``collate_fn(samples)`` where the data set has one, else by torch's own.
 
@@ -121,6 +134,6 @@ class Data:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
 
-    def split(self, *, train: bool) -> ImageArrays | ImageFiles | TorchvisionFiles | Dataset:
+    def split(self, *, train: bool) -> ImageArrays | ImageFiles | TorchvisionFiles | TokenBlocks | Dataset:
         """The samples of one split. Raises ConfigurationError."""
         raise NotImplementedError

@@ -5,12 +5,13 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.data.base.option import Data, Dataset, ImageArrays, ImageFiles, TorchvisionFiles
+from manyheads.runner.data.base.option import Data, Dataset, ImageArrays, ImageFiles, TokenBlocks, TorchvisionFiles
 from manyheads.runner.data.custom.option import Custom
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
+from manyheads.runner.data.rank.token_blocks import Blocks
 from manyheads.runner.data.torchvision import rank as torchvision_files
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
@@ -55,7 +56,7 @@ def build_dataset(data: Data, *, train: bool) -> Dataset:
             train=samples.train,
             classes=samples.classes,
         )
-    return samples
+    return Blocks(samples) if isinstance(samples, TokenBlocks) else samples
 
 
 def build_loaders(

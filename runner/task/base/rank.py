@@ -1,12 +1,13 @@
 """What a batch means: the model's inputs, the loss and how many it is over, and what is measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.runner.metrics.base import Metric
+from manyheads.runner.run.errors import ConfigurationError
 
 
 class Task(nn.Module):
@@ -64,3 +65,16 @@ class Task(nn.Module):
     def counts_samples(self) -> bool:
         """Whether the loss is over samples, whose number in the global batch all ranks know."""
         return type(self).count is Task.count
+
+
+def logits_of(outputs: Any) -> Tensor:
+    """The logits of what a model returned: itself, or what is called so in a dict or data class."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+    if isinstance(found, Tensor):
+        return found
+    raise ConfigurationError(
+        f"the model returns {type(outputs).__name__}, in which there are no logits. Let it return a tensor, or a dict "
+        "or data class that has logits; or write a task of your own (task=custom)."
+    )

@@ -1,0 +1,92 @@
+"""task=language_model: a class for each token; batches are (tokens, labels), both (samples, tokens)."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from manyheads.runner.metrics.base import Metric
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.task.base.rank import Task, logits_of
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.base.option import Data
+
+
+class Perplexity(Metric):
+    """exp of the mean cross-entropy of a token, in nats. ``is_loss``: the run's loss is that cross-entropy."""
+
+    direction = "min"
+
+    def __init__(self, name: str = "perplexity", *, is_loss: bool = False, **names: str):
+        super().__init__(name, **{"short": "ppl", **names})
+        self.parts = ("loss", "counted") if is_loss else ("nats", "tokens")
+        self.shapes = {} if is_loss else {"nats": (), "tokens": ()}
+
+    def value(self, sums: Mapping[str, Tensor]) -> float | None:
+        nats, tokens = (float(sums[name]) for name in self.parts)
+        if not tokens:
+            return None
+        try:
+            return math.exp(nats / tokens)
+        except OverflowError:
+            return math.inf
+
+
+class LanguageModel(Task):
+    """The loss is over the tokens of the global batch whose label is not the loss's ``ignore_index``.
+
+    The model returns logits (samples, tokens, vocabulary), or a dict or data class that has ``logits``. A batch is
+    (tokens, labels), or a dict with "labels", whose other entries the model takes as keywords. Labels are the next
+    tokens: the data shifts them, the task does not.
+    """
+
+    monitor = "perplexity"
+
+    def __init__(self, *, loss: nn.Module, data: "Data | None" = None):
+        super().__init__()
+        if not isinstance(loss, nn.CrossEntropyLoss):
+            raise ConfigurationError(
+                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is none of task=language_model's. "
+                "Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a task of your own."
+            )
+        loss.reduction = "sum"  # a mean of nothing, where a micro-batch is all padding, would be no number
+        self.criterion, self.ignored = loss, loss.ignore_index
+        self.vocabulary = None if data is None else data.num_classes
+        self.is_plain = loss.weight is None and not loss.label_smoothing
+        self.metrics = (Perplexity(is_loss=self.is_plain),)
+
+    def inputs(self, batch: Any) -> Any:
+        if isinstance(batch, Mapping):
+            return {name: value for name, value in batch.items() if name != "labels"}
+        return batch[0]
+
+    def count(self, batch: Any) -> int:
+        return int((_labels(batch) != self.ignored).sum())
+
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        logits, labels = logits_of(outputs), _labels(batch)
+        if logits.ndim != 3 or logits.shape[:2] != labels.shape:
+            raise ConfigurationError(
+                f"the model gives outputs of shape {tuple(logits.shape)} for labels of shape {tuple(labels.shape)}. "
+                "task=language_model wants (samples, tokens, vocabulary). Set model= to a language model."
+            )
+        if self.vocabulary is not None and logits.shape[2] < self.vocabulary:
+            raise ConfigurationError(
+                f"the model knows {logits.shape[2]} tokens, where the data has {self.vocabulary}. Let its class take "
+                "num_classes, which is the size of the vocabulary, or set its own key for that."
+            )
+        return self.criterion(logits.flatten(0, 1), labels.flatten())
+
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        if self.is_plain:
+            return {}
+        logits, labels = logits_of(outputs).flatten(0, 1), _labels(batch).flatten()
+        nats = cross_entropy(logits, labels, ignore_index=self.ignored, reduction="sum")
+        return {"nats": nats, "tokens": (labels != self.ignored).sum()}
+
+
+def _labels(batch: Any) -> Tensor:
+    return batch["labels"] if isinstance(batch, Mapping) else batch[1]

@@ -1,0 +1,133 @@
+"""Texts as blocks of tokens: which files, which split, made once."""
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.runner.data.rank.build import build_data, build_dataset
+from manyheads.runner.data.text import tokens as module
+from manyheads.runner.data.text.corpus import split_of, standard_library
+from manyheads.runner.run.errors import ConfigurationError
+from tests.in_process import config
+
+
+class Words:
+    """A tokenizer of one's own: each word is a token, by its first letter."""
+
+    vocab_size = 27
+    eos_token_id = 0
+
+    def encode(self, text: str) -> list[int]:
+        return [1 + "abcdefghijklmnopqrstuvwxyz".index(word[0]) for word in text.split()]
+
+
+class Strange(Words):
+    vocab_size = 3
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch):
+    """Twenty texts of five words."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "texts").mkdir()
+    for number in range(20):
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"a b c d {'efgh'[number % 4]} ")
+    return tmp_path / "texts"
+
+
+def dataset(*overrides: str, train: bool = True):
+    return build_dataset(build_data(config("data=text", *overrides)["data"]), train=train)
+
+
+def section(root, *overrides: str):
+    return (f"data.root={root}", "data.block_size=4", *overrides)
+
+
+def test_labels_are_the_tokens_one_further_on(texts):
+    (texts / "one.md").write_bytes(bytes(range(1, 51)))
+    found = dataset(*section(texts / "one.md", "data.val_fraction=0.2", "data.test_fraction=0.2"))
+    assert len(found) == 7  # of 30 bytes
+    tokens, labels = found.batch(np.array([0, 6]), None)
+    assert tokens.tolist() == [[1, 2, 3, 4], [25, 26, 27, 28]]
+    assert labels.tolist() == [[2, 3, 4, 5], [26, 27, 28, 29]]
+    assert tokens.dtype == torch.int64
+    validation = dataset(*section(texts / "one.md", "data.val_fraction=0.2", "data.test_fraction=0.2"), train=False)
+    assert validation[0][0].tolist() == [31, 32, 33, 34]
+
+
+def test_files_are_in_one_split_each_by_their_names(texts):
+    options = {"val_fraction": 0.3, "test_fraction": 0.1}
+    files = {path.name: path for path in texts.iterdir()}
+    splits = [set(split_of(files, split, **options)) for split in ("train", "val", "test")]
+    assert set.union(*splits) == set(files)
+    assert sum(map(len, splits)) == 20
+    assert all(splits)
+    fewer = {name: files[name] for name in sorted(files)[::2]}
+    assert set(split_of(fewer, "val", **options)) == splits[1] & set(fewer)
+
+
+def test_folders_of_the_splits_names_are_the_splits(tmp_path):
+    files = dict.fromkeys(("train/a.txt", "train/b.txt", "val/a.txt", "test/c.txt"), tmp_path)
+    found = [list(split_of(files, s, val_fraction=0.1, test_fraction=0.1)) for s in ("train", "val", "test")]
+    assert found == [["train/a.txt", "train/b.txt"], ["val/a.txt"], ["test/c.txt"]]
+
+
+def test_tokens_are_made_once_and_mapped_into_memory(texts, monkeypatch):
+    first = dataset(*section(texts))
+    assert isinstance(first.tokens, np.memmap)
+    made = module._made
+    monkeypatch.setattr(module, "_made", lambda *_: pytest.fail("made again"))
+    again = dataset(*section(texts))
+    assert again.digest == first.digest
+    assert np.array_equal(again.tokens, first.tokens)
+    monkeypatch.setattr(module, "_made", made)
+    for path in texts.iterdir():
+        path.write_text(path.read_text().upper())
+    assert dataset(*section(texts)).digest != first.digest
+
+
+def test_without_a_cache_they_are_in_memory(texts, monkeypatch):
+    kept = dataset(*section(texts))
+    monkeypatch.setattr(module, "user_folder", lambda _: None)
+    found = dataset(*section(texts))
+    assert found.digest == kept.digest
+    assert not isinstance(found.tokens, np.memmap)
+
+
+def test_a_tokenizer_of_ones_own(texts):
+    data = build_data(config("data=text", *section(texts, f"+data.tokenizer._target_={__name__}.Words"))["data"])
+    assert data.num_classes == 27
+    tokens, labels = build_dataset(data, train=True)[0]
+    assert tokens.tolist() == [1, 2, 3, 4]
+    assert labels[-1] >= 5
+    assert build_dataset(data, train=True)[1][0][1] == 0  # between two texts
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data.pattern=*.md"], r"no file there matches data.pattern=\*.md"),
+        (["data.val_fraction=0.6", "data.test_fraction=0.4"], "leave nothing to train on"),
+        (["data.block_size=5000"], "the train split has .* tokens"),
+        ([f"+data.tokenizer._target_={__name__}.Strange"], "says that it has 3"),
+        (["+data.tokenizer._target_=fractions.Fraction"], "neither vocab_size nor get_vocab_size"),
+    ],
+)
+def test_mistakes_are_told(texts, overrides, message):
+    with pytest.raises(ConfigurationError, match=message):
+        dataset(*[each for each in section(texts) if each.split("=")[0] != overrides[0].split("=")[0]], *overrides)
+
+
+def test_a_text_that_is_no_utf_8_is_named(texts):
+    for path in texts.iterdir():
+        path.write_bytes(b"\xff\xfe")
+    assert len(dataset(*section(texts)))
+    with pytest.raises(ConfigurationError, match=r"\d\.txt is not in UTF-8 .* at byte 0"):
+        dataset(*section(texts, f"+data.tokenizer._target_={__name__}.Words"))
+
+
+def test_the_standard_library_has_no_tests_and_nothing_of_the_machine():
+    files = standard_library()
+    assert "asyncio/tasks.py" in files
+    assert len(files) > 300
+    assert not [name for name in files if "test" in name.split("/") or "sysconfigdata" in name]
