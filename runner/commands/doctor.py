@@ -147,9 +147,9 @@ def note(group: str, option: str, folders: Folders = OWN) -> str:
 
 def list_models() -> None:
     """Print every name that model=torchvision takes."""
-    from manyheads.runner.model.torchvision.rank import names
+    from manyheads.runner.model.torchvision.rank import names, segmentation_names
 
-    print("\n".join(names()))
+    print("\n".join([*names(), *segmentation_names()]))
 
 
 def _horovod() -> str:

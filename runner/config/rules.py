@@ -1,13 +1,14 @@
 """Which values the keys that every run has may take; those of an option stand with what it declares."""
 
 from manyheads.runner.checkpoint.every import EVERY
-from manyheads.runner.option.rules import TEXT, Rule, choice, is_whole, list_of, number, whole
+from manyheads.runner.option.rules import AUTO, CLASS, TEXT, Rule, choice, either, is_whole, list_of, number, whole
 
 RULES: dict[str, Rule] = {
     "seed": whole(0),
     "name": TEXT,
     "tags": list_of(TEXT),
     "notes": TEXT,
+    "loss._target_": either(AUTO, CLASS),
     "trainer.epochs": whole(1),
     "trainer.max_steps": whole(1),
     "trainer.stop_after": whole(1),

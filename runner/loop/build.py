@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from manyheads.runner.data.base.option import Data
-from manyheads.runner.data.rank.build import build_data, build_loaders
-from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.build import Loaders, build_data, build_loaders
+from manyheads.runner.data.rank.loader import Entrance
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
-from manyheads.runner.metrics.base import Metric
+from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.model.rank.build import Built, built_model
 from manyheads.runner.optimizer.rank import build_optimizer
 from manyheads.runner.parallel.base.rank import Parallel
@@ -24,7 +24,7 @@ from manyheads.runner.random.rank.determinism import set_deterministic
 from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.locate import instantiate, instantiate_named, locate
+from manyheads.runner.run.locate import instantiate, locate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank.build import build_schedule
 from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
@@ -77,7 +77,7 @@ def build(
     except BaseException:
         precision.close()
         raise
-    train, evaluation = loaders
+    train, evaluation = loaders.train, loaders.val
     samples = train.samples, evaluation.samples
     rows = header(config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.num_classes)
     reporter.display.header(rows | weights(config, built))
@@ -88,6 +88,7 @@ def build(
         update=update,
         train=train,
         evaluation=evaluation,
+        test=loaders.test,
         settings=settings,
         reporter=reporter,
         heartbeat=heartbeat,
@@ -109,7 +110,7 @@ def _built(config: Config, data: Data, dtype: torch.dtype) -> Built:
 
 def _assemble(
     config: Config, parallel: Parallel, precision: Precision, data: Data, model: nn.Module
-) -> tuple[Update, tuple[Loader, Loader], Settings]:
+) -> tuple[Update, Loaders, Settings]:
     """The update, the loaders of training and evaluation, and the loop's settings."""
     channels_last = config["trainer"]["channels_last"]
     model = precision.convert(model)
@@ -124,13 +125,12 @@ def _assemble(
     if (mode := config["trainer"]["compile"]) != "none":
         model.compile(mode=mode)  # in place, so that the weights keep their names
     task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
-    metrics = {name: {"name": name, **section} for name, section in config["metrics"].items()}
-    added = instantiate_named("metrics", metrics, Metric)
-    scores = Scores(task, [*added.values()], monitor=config["checkpoint"]["monitor"])
+    added = build_metrics(config["metrics"], task, config["model"]["num_classes"] or data.num_classes)
+    scores = Scores(task, added, monitor=config["checkpoint"]["monitor"])
     entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
-    train, evaluation = build_loaders(config, data, task, parallel, entrance)
-    settings = build_settings(config["trainer"], train.updates)
-    updates = {"updates_per_epoch": train.updates, "total_updates": settings.total_steps}
+    loaders = build_loaders(config, data, task, parallel, entrance)
+    settings = build_settings(config["trainer"], loaders.train.updates)
+    updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
     update = Update(
         model=model,
         scores=scores,
@@ -141,7 +141,7 @@ def _assemble(
         clip_norm=config["trainer"]["clip_norm"],
         on_nan=config["trainer"]["on_nan"],
     )
-    return update, (train, evaluation), settings
+    return update, loaders, settings
 
 
 def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:

@@ -10,6 +10,7 @@ from torch import nn
 from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.loop.collected import CollectedScores
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
@@ -36,14 +37,15 @@ class Evaluation:
         self.update, self.loader, self.callbacks = update, loader, callbacks
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
 
-    def run(self) -> tuple[dict[str, Any], int] | None:
-        """The row's val_ columns and the number of unreadable samples; None when asked to stop meanwhile."""
+    def run(self, split: str = "val") -> tuple[dict[str, Any], int] | None:
+        """The split's columns and the number of unreadable samples; None when asked to stop meanwhile."""
         started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
         parallel.share_buffers(update.model)
         model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)
+        collected = CollectedScores(parallel, update.scores) if update.scores.collected else None
         with torch.no_grad():
             for number, batch in enumerate(self.loader.epoch(0), 1):
-                if (batch.count or parallel.evaluates_together) and (passed := self._pass(model, batch)):
+                if (batch.count or parallel.evaluates_together) and (passed := self._pass(model, batch, collected)):
                     meter.add(passed)
                 meter.note_corrupt(len(batch.corrupt))
                 self.reporter.note_corrupt(batch.corrupt)
@@ -56,13 +58,21 @@ class Evaluation:
                     self.stop.hear(flags)
                     if self.stop.signal is not None and not is_last:
                         return None
-        scores = update.scores.of("val", total)
-        columns = {"val_seconds": time.perf_counter() - started, **scores, "val_samples": int(total.count)}
+        scores = update.scores.of(split, total)
+        if collected is not None:
+            scores |= {f"{split}_{name}": value for name, value in collected.values().items()}
+        columns = {
+            f"{split}_seconds": time.perf_counter() - started,
+            **scores,
+            f"{split}_samples": int(total.count),
+        }
         return columns, int(total.corrupt)
 
-    def _pass(self, model: nn.Module, batch: Batch) -> Passed | None:
+    def _pass(self, model: nn.Module, batch: Batch, collected: CollectedScores | None) -> Passed | None:
         def look(outputs: Any) -> None:
+            if collected is not None and batch.ids:
+                collected.add(outputs, batch.content, batch.ids)
             for callback in self.callbacks:
                 callback.on_evaluation_batch(outputs, batch.content, batch.ids)
 
-        return self.update.evaluate(model, batch, on_outputs=look if self.callbacks else None)
+        return self.update.evaluate(model, batch, on_outputs=look if self.callbacks or collected else None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.runner.metrics.base import Metric
+from manyheads.runner.metrics.base import Collected, Metric
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.base.rank import Task
 
@@ -30,12 +30,15 @@ class Scores:
     """
 
     def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
-        self.task, self.added = task, added
+        self.task, self.added = task, [metric for metric in added if not metric.is_collected]
         self.metrics = [*task.metrics, *added]
+        self.collected = [metric for metric in self.metrics if isinstance(metric, Collected)]
         # Each metric's statistics by its own names for them: a task's share theirs, of others each has its own.
         self._named = [{name: name for name in metric.shapes} for metric in task.metrics]
         self._named += [{name: f"{metric.name}.{name}" for name in metric.shapes} for metric in added]
         pairs = list(zip(self.metrics, self._named, strict=True))
+        self._of_evaluation = pairs
+        self._of_training = [pair for pair in pairs if not pair[0].is_collected]
         self.shapes = {named[name]: shape for metric, named in pairs for name, shape in metric.shapes.items()}
         self._none = torch.zeros(sum(map(math.prod, self.shapes.values())), dtype=torch.float64)
         self.monitor = f"val_{task.monitor}" if monitor == "auto" else monitor
@@ -88,15 +91,19 @@ class Scores:
     # -- columns -------------------------------------------------------------------------------------
 
     def names(self, prefix: str) -> list[str]:
-        """The columns of one split: its loss, then its metrics."""
-        return [f"{prefix}_loss", *(f"{prefix}_{metric.name}" for metric in self.metrics)]
+        """The columns of one split: its loss, then its metrics; of training those that sums can tell."""
+        return [f"{prefix}_loss", *(f"{prefix}_{metric.name}" for metric, _ in self._pairs(prefix))]
 
     def of(self, prefix: str, sums: Any) -> dict[str, float | None]:
         """The values of ``names`` from Sums; None where nothing was measured."""
         loss = sums.loss / sums.counted if sums.counted else None
         of_loss = {name: torch.tensor(getattr(sums, name), dtype=torch.float64) for name in LOSS}
-        values = [self._value(*pair, sums.statistics, of_loss) for pair in zip(self.metrics, self._named, strict=True)]
+        values = [self._value(*pair, sums.statistics, of_loss) for pair in self._pairs(prefix)]
         return dict(zip(self.names(prefix), [loss, *values], strict=True))
+
+    def _pairs(self, prefix: str) -> list[tuple[Metric, dict[str, str]]]:
+        """The metrics of a split, each with the full names of its statistics."""
+        return self._of_training if prefix == "train" else self._of_evaluation
 
     @property
     def direction(self) -> str:
@@ -127,12 +134,12 @@ class Scores:
         """Loss and first metric of a split, for an epoch's line; empty where it was not measured."""
         if row[f"{split}_loss"] is None:
             return ""
-        value = row[f"{split}_{self.metrics[0].name}"] if self.metrics else None
+        value = row.get(f"{split}_{self.metrics[0].name}") if self.metrics else None
         return f"{row[f'{split}_loss']:.4f}" + ("" if value is None else f" {self.metrics[0].text(value)}")
 
     def sentence(self, row: dict[str, Any]) -> str:
-        """Loss and all metrics of the split that was evaluated, or else trained on; empty where neither was."""
-        for split in ("val", "train"):
+        """Loss and all metrics of the split that was tested, evaluated or trained on; empty where none was."""
+        for split in ("test", "val", "train"):
             if row.get(f"{split}_loss") is not None:
                 found = [
                     (m, row[f"{split}_{m.name}"]) for m in self.metrics if row.get(f"{split}_{m.name}") is not None

@@ -51,6 +51,7 @@ class Trainer:
         update: Update,
         train: Loader,
         evaluation: Loader,
+        test: Loader | None = None,
         settings: Settings,
         reporter: Reporter,
         heartbeat: Heartbeat,
@@ -63,14 +64,9 @@ class Trainer:
         self.progress = Progress()
         self.stop = Stop(heartbeat)
         self.windows = LogWindows(parallel=update.parallel, scores=update.scores, breakdown=update.breakdown)
-        self.evaluation = Evaluation(
-            update=update,
-            loader=evaluation,
-            reporter=reporter,
-            heartbeat=heartbeat,
-            stop=self.stop,
-            callbacks=callbacks,
-        )
+        watch: dict[str, Any] = {"reporter": reporter, "heartbeat": heartbeat, "stop": self.stop}
+        self.evaluation = Evaluation(update=update, loader=evaluation, callbacks=callbacks, **watch)
+        self.test = None if test is None else Evaluation(update=update, loader=test, callbacks=callbacks, **watch)
 
     # -- the run -------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.structure import tensors_in
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.base.rank import Parallel, Passed, call
@@ -103,6 +104,8 @@ class Update:
             )
         observed = self.scores.observe(outputs, batch.content) if batch.count else None
         scale = batch.counted if self.is_mean else 1
+        if not batch.counted:  # a mean over nothing is no number
+            loss = torch.zeros_like(loss)
         return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
 
     def prime(self, example: Callable[[], Batch]) -> None:
@@ -167,6 +170,8 @@ class MicroSteps:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
         loss = self._update.scores.task.loss(outputs, batch.content)
         passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
+        if self._total is not None and not batch.counted and self._update.is_mean:
+            loss = nothing(outputs)
         return (loss if self._total is None and weight == 1 else loss * weight), passed
 
     def _weight(self, batch: Batch) -> float | Tensor:
@@ -180,3 +185,9 @@ class MicroSteps:
         parallel = self._update.parallel
         own = sum(batch.counted for batch in batches) * parallel.counts_samples
         return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]
+
+
+def nothing(outputs: Any) -> Tensor:
+    """0, of which the gradients are 0: what a micro-batch adds of which nothing counts. A mean over it is no number."""
+    tensors = [t for t in tensors_in(outputs) if t.ndim and t.requires_grad]
+    return torch.stack([t.sum() for t in tensors]).sum() * 0

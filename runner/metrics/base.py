@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 Direction = Literal["max", "min"]
@@ -18,6 +19,7 @@ class Metric:
 
     direction: Direction = "max"
     shapes: Mapping[str, tuple[int, ...]] = {}
+    is_collected = False
 
     def __init__(self, name: str, *, label: str = "", short: str = "", unit: str = ""):
         self.name, self.label, self.unit = name, label or name, unit
@@ -48,6 +50,35 @@ class Metric:
     def describe(self) -> dict[str, str]:
         """What result.json says of it, so that a report can name and order runs by it."""
         return {"direction": self.direction, "label": self.label, "unit": self.unit}
+
+
+class Collected(Metric):
+    """A metric of an evaluation that no sums can tell, such as the area under a curve: it needs each sample's scores.
+
+    They are kept by the ids of the samples in each rank's memory, 4 bytes for each class, and brought together a few
+    classes at a time: ``at_most`` megabytes on each rank, beyond which the run ends and says so.
+    """
+
+    is_collected = True
+
+    def __init__(self, name: str, *, at_most: float = 1024, **names: str):
+        super().__init__(name, **names)
+        self.at_most = at_most
+
+    def of_class(self, scores: "np.ndarray", is_it: "np.ndarray") -> float | None:
+        """Of one class: its score of each sample, and which samples are of it, (N,) bool; None where it has no value.
+
+        Samples come in the order of their ids, whatever rank has seen them.
+        """
+        raise NotImplementedError
+
+    def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
+        return None  # while training, where nothing is kept
+
+    def over_classes(self, values: list[float | None]) -> float | None:
+        """From ``of_class`` of each class to the metric: the mean over those that have a value."""
+        found = [value for value in values if value is not None]
+        return sum(found) / len(found) if found else None
 
 
 class Share(Metric):

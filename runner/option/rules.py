@@ -73,10 +73,10 @@ def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:
 
     Null itself is allowed where it is the default.
     """
-    if key in ("_target_", "_option_"):
-        return CLASS
     if key in rules:
         return rules[key] if default is not None else either(rules[key], NULL)
+    if key in ("_target_", "_option_"):
+        return CLASS
     if isinstance(default, bool):
         return BOOLEAN
     if is_number(default):

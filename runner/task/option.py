@@ -10,12 +10,27 @@ class TaskOption(Option):
     """What a batch means.
 
     ``measures``: the names of its loss and metrics; None where only the ranks can tell, which then check the monitor.
+    ``loss``: the class that loss._target_=auto stands for; None where the model computes the loss, so that there is
+    nothing to choose.
     """
 
     has_own_class = True
     measures: ClassVar[tuple[str, ...] | None] = None
+    loss: ClassVar[str | None] = "torch.nn.CrossEntropyLoss"
 
     def complete(self, config: dict[str, Any]) -> None:
+        if config["loss"]["_target_"] == "auto":
+            config["loss"]["_target_"] = self.loss or "auto"
+        elif self.loss is None:
+            raise ConfigurationError(
+                f"loss._target_={config['loss']['_target_']}: with task={self.section['name']} the model computes its "
+                "own loss. Set it to auto."
+            )
+        if self.loss is None and config["trainer"]["label_smoothing"]:
+            raise ConfigurationError(
+                f"trainer.label_smoothing={config['trainer']['label_smoothing']}: with task={self.section['name']} the "
+                "model computes its own loss. Set it to 0."
+            )
         monitor = config["checkpoint"]["monitor"]
         if self.measures is None or monitor == "auto":
             return

@@ -74,7 +74,13 @@ def test_every_group_is_a_folder_with_options(group):
 
 
 def test_every_folder_is_a_group():
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, "logger", "tuned", "experiment"}
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {
+        *GROUPS,
+        "logger",
+        "metrics",
+        "tuned",
+        "experiment",
+    }
 
 
 def test_what_an_older_config_lacks_gets_its_default():

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from manyheads.runner.data.base.partition import Partition
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import TEXT, choice, whole
+from manyheads.runner.option.rules import TEXT, Rule, choice, number, whole
 from manyheads.runner.run.locate import locate
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
+
+
+OBJECTS = Rule(
+    "a list, each {_target_: <class>, ...}",
+    lambda v: isinstance(v, list) and all(isinstance(each, dict) and "_target_" in each for each in v),
+)
 
 
 class CorruptSample(Exception):
@@ -29,7 +36,8 @@ class CorruptSample(Exception):
 class ImageArrays:
     """Images that fit into memory, enlarged or reduced to squares of ``image_size`` pixels.
 
-    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64. ``augment``: "none", or "crop_flip": shifted by up to
+    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task takes, such as masks
+    (N, H, W). ``augment``: "none", or "crop_flip": shifted by up to
     an eighth of a side, mirrored half the time. ``classes``: their names, where they have some.
     """
 
@@ -68,6 +76,14 @@ class TorchvisionFiles:
     download: bool
     image_size: int
     augment: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers, and what is to be predicted. features: (N, F) float32; targets: (N,)."""
+
+    features: "np.ndarray"
+    targets: "np.ndarray"
 
 
 @dataclass(frozen=True)
@@ -111,11 +127,18 @@ class DataOption(Option):
         "num_workers": whole(0),
         "on_corrupt": choice("error", "skip"),
         "fingerprint": choice("sizes", "contents", "none"),
+        "val_fraction": number(above=0, below=1),
+        "folds": whole(2),
+        "fold": whole(0),
+        "split_seed": whole(0),
+        "transform": OBJECTS,
+        "val_transform": OBJECTS,
     }
 
     def complete(self, config: dict[str, Any]) -> None:
         if (target := self.section["_target_"]).startswith("manyheads."):
             locate("data", target)  # which imports no torch: a class that does not exist is refused at once
+        Partition.of(self.section)
         if self.section.get("root"):
             self.section["root"] = os.path.abspath(os.path.expanduser(self.section["root"]))
 
@@ -124,8 +147,11 @@ class DataOption(Option):
         return {"root": Path(self.section["root"])} if self.section.get("root") else {}
 
 
+Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Dataset
+
+
 class Data:
-    """One data option: two splits of samples.
+    """One data option: samples to train on, to validate on, and maybe to test on.
 
     ``num_classes``: None where samples have no classes; ``mean`` and ``std``: of each channel, for images in 0..1.
     """
@@ -134,6 +160,10 @@ class Data:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
 
-    def split(self, *, train: bool) -> ImageArrays | ImageFiles | TorchvisionFiles | TokenBlocks | Dataset:
+    def split(self, *, train: bool) -> Samples:
         """The samples of one split. Raises ConfigurationError."""
         raise NotImplementedError
+
+    def test(self) -> Samples | None:
+        """Samples for trainer.test alone; None where there are no such. Raises ConfigurationError."""
+        return None

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from manyheads.runner.data.base.option import Data, Dataset
@@ -9,9 +10,9 @@ from manyheads.runner.run.locate import call
 
 
 class Custom(Data):
-    """``build`` is the user's class; it is called with split="train" and split="val", and the option's further keys.
+    """``build`` is the user's class, called with split="train" and "val", and with "test" for trainer.test.
 
-    uint8 images are scaled to 0..1; float images are taken as they are.
+    It is given the option's further keys. uint8 images are scaled to 0..1; float images are taken as they are.
     """
 
     mean = (0.0,)
@@ -21,6 +22,7 @@ class Custom(Data):
         if root is not None and "root" in inspect.signature(build).parameters:
             options["root"] = root
         target = f"{build.__module__}.{build.__qualname__}"
+        self._test = partial(call, "data", target, build, split="test", **options)
         self._splits = {
             train: call("data", target, build, split="train" if train else "val", **options) for train in (True, False)
         }
@@ -29,3 +31,6 @@ class Custom(Data):
 
     def split(self, *, train: bool) -> Dataset:
         return self._splits[train]
+
+    def test(self) -> Dataset:
+        return self._test()

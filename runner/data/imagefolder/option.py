@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.data.base.option import Data, DataOption, ImageFiles
+from manyheads.runner.data.base.partition import Partition
 from manyheads.runner.data.imagefolder.index import listed
 from manyheads.runner.data.imagefolder.listing import EXTENSIONS, Paths
 from manyheads.runner.run.errors import ConfigurationError
@@ -21,18 +22,22 @@ class ImageFolderOption(DataOption):
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
         root = Path(self.section["root"])
-        train, val = (class_names(root / split) for split in SPLITS.values())
-        if train != val:
-            differing = ", ".join(sorted(set(train) ^ set(val)))
-            raise ConfigurationError(
-                f"data.root={root}: train/ and val/ must hold the same class folders, but differ in {differing}."
-            )
-        for split in SPLITS.values():
+        train = class_names(root / "train")
+        is_drawn = Partition.of(self.section) is not None
+        tests = config["trainer"]["test"]
+        splits = ["train", *(["val"] if tests or not is_drawn else []), *(["test"] if tests and not is_drawn else [])]
+        for split in splits[1:]:
+            if differing := sorted({*train} ^ {*class_names(root / split)}):
+                raise ConfigurationError(
+                    f"data.root={root}: train/ and {split}/ must hold the same class folders, but differ in "
+                    f"{', '.join(differing)}."
+                )
+        for split in splits:
             counts = listed(root / split, train).counts  # the ranks will find it in the cache
             if empty := [name for name, count in zip(train, counts, strict=True) if not count]:
                 raise ConfigurationError(
                     f"data.root={root}: the class folder {root / split / empty[0]} holds no image. Fill it, or "
-                    f"remove it from train/ and val/. Allowed: {', '.join(EXTENSIONS)}."
+                    f"remove it from {' and '.join(f'{each}/' for each in splits)}. Allowed: {', '.join(EXTENSIONS)}."
                 )
 
     def sources(self) -> dict[str, Path]:
@@ -51,7 +56,13 @@ class ImageFolder(Data):
         self.num_classes = len(self.classes)
 
     def split(self, *, train: bool) -> ImageFiles:
-        folder = self.root / SPLITS[train]
+        return self._files(SPLITS[train], train=train)
+
+    def test(self) -> ImageFiles:
+        return self._files("test", train=False)
+
+    def _files(self, split: str, *, train: bool) -> ImageFiles:
+        folder = self.root / split
         listing = listed(folder, self.classes)
         targets = listing.targets()
         paths = Paths(folder, self.classes, listing, targets)

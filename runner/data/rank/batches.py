@@ -29,7 +29,7 @@ class Batch:
     weight: float
     corrupt: list[str] = field(default_factory=list)
     inputs: Any = None
-    counted: int = 0
+    counted: float = 0
     ids: Sequence[int] = ()
 
     def pin_memory(self) -> "Batch":

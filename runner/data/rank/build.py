@@ -1,18 +1,15 @@
 """The data of a run and its loaders, from the config's section."""
 
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
-
-from manyheads.runner.data.base.option import Data, Dataset, ImageArrays, ImageFiles, TokenBlocks, TorchvisionFiles
+from manyheads.runner.data.base.option import Data, Dataset
+from manyheads.runner.data.base.partition import KEYS
 from manyheads.runner.data.custom.option import Custom
 from manyheads.runner.data.rank.batches import Batches
-from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
-from manyheads.runner.data.rank.token_blocks import Blocks
-from manyheads.runner.data.torchvision import rank as torchvision_files
+from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import arguments_of, call, locate
@@ -22,10 +19,20 @@ from manyheads.runner.task.base.rank import Task
 LOADING = ("batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
 
 
+class Loaders(NamedTuple):
+    """``test``: None unless the run tests its best weights at the end."""
+
+    train: Loader
+    val: Loader
+    test: Loader | None = None
+
+
 def build_data(section: dict[str, Any]) -> Data:
     """The data option; a class of the user's own is wrapped in ``Custom``."""
     kind = locate("data", section["_target_"])
-    options, name = arguments_of("data", section, without=(*LOADING, "name")), section["name"]
+    drawn = KEYS if "folds" in section else ()  # data that splits itself, as texts do, takes its own keys
+    options = arguments_of("data", section, without=(*LOADING, *drawn, *TRANSFORMS, "name"))
+    name = section["name"]
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
             return call("data", section["_target_"], Custom, kind, **options)
@@ -37,34 +44,16 @@ def build_data(section: dict[str, Any]) -> Data:
 
 
 def build_dataset(data: Data, *, train: bool) -> Dataset:
-    """The samples of one split as a rank loads them. Raises ConfigurationError."""
-    samples = data.split(train=train)
-    if isinstance(samples, TorchvisionFiles):
-        samples = torchvision_files.read(samples)
-    if isinstance(samples, ImageArrays):
-        images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
-        return InMemory(
-            images, targets, image_size=samples.image_size, augment=samples.augment, classes=samples.classes
-        )
-    if isinstance(samples, ImageFiles):
-        from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which takes its time
-
-        return Photos(
-            samples.paths,
-            samples.targets,
-            image_size=samples.image_size,
-            train=samples.train,
-            classes=samples.classes,
-        )
-    return Blocks(samples) if isinstance(samples, TokenBlocks) else samples
+    """The option's own samples of one split, as a rank loads them. Raises ConfigurationError."""
+    return as_dataset(data.split(train=train))
 
 
-def build_loaders(
-    config: dict[str, Any], data: Data, task: Task, parallel: Parallel, entrance: Entrance
-) -> tuple[Loader, Loader]:
+def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Parallel, entrance: Entrance) -> Loaders:
     """Training and evaluation batches of this rank. Raises ConfigurationError."""
     section, seed = config["data"], config["seed"]
-    train, evaluation = build_dataset(data, train=True), build_dataset(data, train=False)
+    train, *evaluated = (build_split(data, split, section) for split in ("train", "val"))
+    if config["trainer"].get("test") and not config["trainer"]["evaluate_only"]:
+        evaluated.append(build_split(data, "test", section))
     share: dict[str, Any] = {
         "batch_size": section["batch_size"],
         "rank": parallel.data_rank,
@@ -85,11 +74,12 @@ def build_loaders(
     # Images in memory are never corrupt, so that their options have no such key.
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
     place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": section["num_workers"]}
-    in_order = EvaluationSampler(len(evaluation), fill=parallel.evaluates_together, **share)
-    return (
-        Loader(Batches(train, replace_corrupt=True, **loading), order, **place),
-        Loader(Batches(evaluation, replace_corrupt=False, fill=in_order.fill, **loading), in_order, **place),
-    )
+    in_orders = [EvaluationSampler(len(each), fill=parallel.evaluates_together, **share) for each in evaluated]
+    evaluation = [
+        Loader(Batches(each, replace_corrupt=False, fill=in_order.fill, **loading), in_order, **place)
+        for each, in_order in zip(evaluated, in_orders, strict=True)
+    ]
+    return Loaders(Loader(Batches(train, replace_corrupt=True, **loading), order, **place), *evaluation)
 
 
 def _missing(target: str, error: FileNotFoundError) -> str:

@@ -100,7 +100,7 @@ class Loader:
         if batch.content is None:
             return batch
         if batch.count:
-            batch.counted = batch.count if self._counts_samples else int(self.task.count(batch.content))
+            batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
         if self.entrance.device.type != "cpu":  # else it is there already
             batch.content = map_tensors(self._move, batch.content)
         inputs = self.task.inputs(batch.content)

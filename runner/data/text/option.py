@@ -80,6 +80,9 @@ class Text(Data):
     def split(self, *, train: bool) -> TokenBlocks:
         return self._blocks("train" if train else "val")
 
+    def test(self) -> TokenBlocks:
+        return self._blocks("test")
+
     def _blocks(self, split: str) -> TokenBlocks:
         if len(self.files) == 1:
             row, digest = tokens(self.files, self.tokenizer)

@@ -1,4 +1,4 @@
-"""model=torchvision and its recommended names: any classification model of torchvision.models.
+"""model=torchvision and its recommended names: the classification and segmentation models of torchvision.models.
 
 Source: https://pytorch.org/vision/stable/models.html.
 """
@@ -32,6 +32,11 @@ def names() -> list[str]:
     return models.list_models(module=torchvision.models)
 
 
+def segmentation_names() -> list[str]:
+    """All of its segmentation models."""
+    return models.list_models(module=torchvision.models.segmentation)
+
+
 def torchvision_model(
     *, name: str, num_classes: int, image_size: int | None, weights: str | None = None, is_filled: bool = False
 ) -> nn.Module:
@@ -40,10 +45,12 @@ def torchvision_model(
     ``weights``: None for random ones, or an entry of its weights enum, whose full name becomes the model's attribute
     ``began_with``. ``is_filled``: it is built for these weights, but gets others. Raises ConfigurationError.
     """
+    if name in segmentation_names():
+        return _segmentation_model(name, num_classes, weights, is_filled=is_filled)
     if name not in names():
         raise ConfigurationError(
-            f"model.name={name}: torchvision {torchvision.__version__} has no such classification model."
-            f"{nearest(name, names())} `{called.command('doctor')} --models` lists them."
+            f"model.name={name}: torchvision {torchvision.__version__} has no such model."
+            f"{nearest(name, [*names(), *segmentation_names()])} `{called.command('doctor')} --models` lists them."
         )
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
@@ -59,6 +66,20 @@ def torchvision_model(
         ) from None
     if entry is not None and not is_filled:
         load_weights(model, _state(entry, weights), str(weights))
+        model.began_with = str(entry)
+    return model
+
+
+def _segmentation_model(name: str, num_classes: int, weights: str | None, *, is_filled: bool) -> nn.Module:
+    """With its auxiliary head, where it has one: outputs are dicts. Weights of other classes leave out the heads."""
+    has_aux = not name.startswith("lraspp")
+    options: dict[str, Any] = {"aux_loss": True} if has_aux else {}
+    entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
+    model = models.get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)
+    if entry is not None and not is_filled:
+        own = model.state_dict()
+        state = {k: v for k, v in _state(entry, weights).items() if k in own and own[k].shape == v.shape}
+        model.load_state_dict(state, strict=False)
         model.began_with = str(entry)
     return model
 

@@ -33,10 +33,10 @@ class Task(nn.Module):
         """What the model is called with: a dict as keywords, a tuple or list as several arguments, else one."""
         return batch[0]
 
-    def count(self, batch: Any) -> int:
+    def count(self, batch: Any) -> float:
         """How many the loss is averaged over. Override it where that is not the number of samples, but of tokens, say.
 
-        ``batch``: in host memory.
+        ``batch``: in host memory. Where samples have weights, it is the sum of these.
         """
         raise NotImplementedError
 
@@ -47,6 +47,17 @@ class Task(nn.Module):
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
         """Sums over a batch for ``metrics``, by name, each of the shape that its metric names; without gradients."""
         return {}
+
+    def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        """What metrics compare, without gradients: scores (N, classes) or values (N,), and as many targets.
+
+        Targets are class numbers (N,), below 0 for what is left out, or 0 and 1 for each class, (N, classes), or
+        values. One task for many metrics: who has this can take all of conf/metrics that are of its kind.
+        """
+        raise ConfigurationError(
+            f"task={type(self).__name__} does not say which scores metrics are to compare. Give it a method "
+            "scored(outputs, batch), or leave those metrics out."
+        )
 
     # -- many small batches at once ------------------------------------------------------------------
 
@@ -78,3 +89,37 @@ def logits_of(outputs: Any) -> Tensor:
         f"the model returns {type(outputs).__name__}, in which there are no logits. Let it return a tensor, or a dict "
         "or data class that has logits; or write a task of your own (task=custom)."
     )
+
+
+def reduction_of(loss: nn.Module) -> str:
+    """Whether it returns a mean or a sum, as torch's own losses say. Raises ConfigurationError where it doesn't say."""
+    reduction = getattr(loss, "reduction", None)
+    if reduction in ("mean", "sum"):
+        return reduction
+    kind = f"{type(loss).__module__}.{type(loss).__qualname__}"
+    raise ConfigurationError(
+        f"loss._target_={kind} does not say whether it returns the mean or the sum over a batch: its attribute "
+        f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum."
+    )
+
+
+def weights_of(loss: nn.Module) -> Tensor | None:
+    """The classes' weights, by whose sum the mean of such a loss divides, in host memory; None where it has none."""
+    weights = getattr(loss, "weight", None) if isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss)) else None
+    return None if weights is None else weights.detach().double().cpu()
+
+
+def counted(labels: Tensor, ignored: int, weights: Tensor | None = None) -> float:
+    """How many labels are not the ignored one, or the sum of their classes' weights."""
+    kept = labels != ignored
+    return int(kept.sum()) if weights is None else float(weights[labels[kept]].sum())
+
+
+def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:
+    """Raises ConfigurationError for shapes that a loss would broadcast, to something that nobody wants."""
+    if values.shape != targets.shape:
+        raise ConfigurationError(
+            f"the model gives outputs of shape {tuple(values.shape)} for targets of shape {tuple(targets.shape)}. "
+            f"task={task} wants them alike. Set model= to one with as many outputs, such as model.num_classes="
+            f"{targets.shape[1] if targets.ndim > 1 else 1}."
+        )

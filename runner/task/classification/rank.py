@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from manyheads.runner.metrics.base import Share
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.base.rank import Task, counted, reduction_of, weights_of
 
 if TYPE_CHECKING:
     from manyheads.runner.data.base.option import Data
@@ -45,14 +45,15 @@ class Classification(Task):
         self.criterion = loss
         self.reduction = reduction_of(loss) if reduction == "auto" else reduction
         self.ignored = getattr(loss, "ignore_index", -1)
+        self.class_weights = weights_of(loss) if self.reduction == "mean" else None
         self.outputs = None if isinstance(loss, ONE_BY_ONE) else "logits"
 
     @property
     def counts_samples(self) -> bool:
-        return self.ignored < 0  # no class has such a number
+        return self.ignored < 0 and self.class_weights is None  # no class has such a number
 
-    def count(self, batch: Any) -> int:
-        return int((batch[1] != self.ignored).sum())
+    def count(self, batch: Any) -> float:
+        return counted(batch[1], self.ignored, self.class_weights)
 
     def loss(self, outputs: Tensor, batch: Any) -> Tensor:
         if outputs.ndim == 2 and self.classes not in (None, outputs.shape[1]):
@@ -61,6 +62,10 @@ class Classification(Task):
                 "classes. Let its class take num_classes, as the models here do, or set its own key for that."
             )
         return self.criterion(outputs, batch[1])
+
+    def scored(self, outputs: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+        targets = batch[1]
+        return outputs, targets if self.ignored < 0 else targets.masked_fill(targets == self.ignored, -1)
 
     def observe(self, outputs: Tensor, batch: Any) -> Scored:
         # Many batches are counted by few operations, which is what small models ask for.
@@ -73,18 +78,6 @@ class Classification(Task):
         targets = torch.cat([each.targets for each in found])
         places = top_places(torch.cat([each.logits for each in found]), targets)
         return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
-
-
-def reduction_of(loss: nn.Module) -> str:
-    """Whether it returns a mean or a sum, as torch's own losses say. Raises ConfigurationError where it doesn't say."""
-    reduction = getattr(loss, "reduction", None)
-    if reduction in ("mean", "sum"):
-        return reduction
-    kind = f"{type(loss).__module__}.{type(loss).__qualname__}"
-    raise ConfigurationError(
-        f"loss._target_={kind} does not say whether it returns the mean or the sum over a batch: its attribute "
-        f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum."
-    )
 
 
 def top_places(logits: Tensor, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from manyheads.runner.metrics.base import Metric
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.base.rank import Task, logits_of
+from manyheads.runner.task.base.rank import Task, counted, logits_of, weights_of
 
 if TYPE_CHECKING:
     from manyheads.runner.data.base.option import Data
@@ -53,7 +53,7 @@ class LanguageModel(Task):
                 "Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a task of your own."
             )
         loss.reduction = "sum"  # a mean of nothing, where a micro-batch is all padding, would be no number
-        self.criterion, self.ignored = loss, loss.ignore_index
+        self.criterion, self.ignored, self.class_weights = loss, loss.ignore_index, weights_of(loss)
         self.vocabulary = None if data is None else data.num_classes
         self.is_plain = loss.weight is None and not loss.label_smoothing
         self.metrics = (Perplexity(is_loss=self.is_plain),)
@@ -63,8 +63,8 @@ class LanguageModel(Task):
             return {name: value for name, value in batch.items() if name != "labels"}
         return batch[0]
 
-    def count(self, batch: Any) -> int:
-        return int((_labels(batch) != self.ignored).sum())
+    def count(self, batch: Any) -> float:
+        return counted(_labels(batch), self.ignored, self.class_weights)
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         logits, labels = logits_of(outputs), _labels(batch)
@@ -79,6 +79,10 @@ class LanguageModel(Task):
                 "num_classes, which is the size of the vocabulary, or set its own key for that."
             )
         return self.criterion(logits.flatten(0, 1), labels.flatten())
+
+    def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        labels = _labels(batch).flatten()
+        return logits_of(outputs).flatten(0, 1), labels.masked_fill(labels == self.ignored, -1)
 
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
         if self.is_plain:

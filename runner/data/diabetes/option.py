@@ -1,0 +1,55 @@
+"""data=diabetes: how 442 patients' diabetes had progressed after a year, from ten measurements.
+
+Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_diabetes.html.
+"""
+
+import gzip
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.data.base.option import Data, DataOption, Table
+from manyheads.runner.run.errors import ConfigurationError
+
+FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
+
+
+class DiabetesOption(DataOption):
+    """The files that scikit-learn brings along."""
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        paths()
+
+    def sources(self) -> dict[str, Path]:
+        return paths()
+
+
+class Diabetes(Data):
+    """Features and targets less their mean over the training samples, in units of their standard deviation.
+
+    Every fifth patient validates.
+    """
+
+    num_features = 10
+
+    def split(self, *, train: bool) -> Table:
+        import numpy as np
+
+        found = [np.loadtxt(gzip.open(path, "rt")) for path in paths().values()]  # noqa: SIM115
+        validates = np.arange(len(found[0])) % 5 == 4
+        features, values = ((v - v[~validates].mean(0)) / v[~validates].std(0) for v in found)
+        chosen = validates != train
+        return Table(features[chosen].astype(np.float32), values[chosen].astype(np.float32))
+
+
+def paths() -> dict[str, Path]:
+    """scikit-learn's own files, found without the seconds that importing it takes. Raises ConfigurationError."""
+    spec = importlib.util.find_spec("sklearn")
+    folder = Path(spec.origin).parent / "datasets" / "data" if spec and spec.origin else Path()
+    found = {name: folder / name for name in FILES}
+    if missing := [path for path in found.values() if not path.is_file()]:
+        raise ConfigurationError(
+            f"data=diabetes: {missing[0]} is not there; it comes with scikit-learn. pip install scikit-learn."
+        )
+    return found

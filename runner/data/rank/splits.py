@@ -1,0 +1,123 @@
+"""From a data option and a split's name to the samples that a rank loads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from manyheads.runner.data.base.option import (
+    Data,
+    Dataset,
+    ImageArrays,
+    ImageFiles,
+    Samples,
+    Table,
+    TokenBlocks,
+    TorchvisionFiles,
+)
+from manyheads.runner.data.base.partition import Chosen, Partition
+from manyheads.runner.data.rank.in_memory import InMemory
+from manyheads.runner.data.rank.table import Rows
+from manyheads.runner.data.rank.token_blocks import Blocks
+from manyheads.runner.data.torchvision import rank as torchvision_files
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import arguments_of
+
+TRANSFORMS = ("transform", "val_transform")
+
+
+def build_split(data: Data, split: str, section: dict[str, Any]) -> Dataset:
+    """The samples of "train", "val" or "test", drawn and transformed as the data section says.
+
+    Raises ConfigurationError.
+    """
+    dataset = as_dataset(_samples(data, split, Partition.of(section), section["name"]))
+    name = "transform" if split == "train" else "val_transform"
+    if not section.get(name):
+        return dataset
+    from manyheads.runner.data.rank.transformed import Transformed  # imports torchvision, which takes its time
+
+    return Transformed(dataset, arguments_of("data", {name: section[name]})[name])
+
+
+def as_dataset(samples: Samples) -> Dataset:
+    """What an option gives, as a data set. Raises ConfigurationError."""
+    if isinstance(samples, TorchvisionFiles):
+        samples = torchvision_files.read(samples)
+    if isinstance(samples, ImageArrays):
+        images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
+        return InMemory(
+            images, targets, image_size=samples.image_size, augment=samples.augment, classes=samples.classes
+        )
+    if isinstance(samples, ImageFiles):
+        from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which takes its time
+
+        return Photos(
+            samples.paths,
+            samples.targets,
+            image_size=samples.image_size,
+            train=samples.train,
+            classes=samples.classes,
+        )
+    if isinstance(samples, Table):
+        return Rows(samples)
+    return Blocks(samples) if isinstance(samples, TokenBlocks) else samples
+
+
+def _samples(data: Data, split: str, partition: Partition | None, name: str) -> Samples:
+    if partition is None or split == "test":
+        # Where the validation samples were drawn from the training samples, the option's own ones are still unseen.
+        found = data.split(train=split == "train") if split != "test" or partition else data.test()
+        if found is None:
+            raise ConfigurationError(
+                f"trainer.test=true: data={name} has no samples to test on. Set data.val_fraction, say to 0.1: "
+                "validation samples are drawn from the training samples then, and its own ones test."
+            )
+        return found
+    samples = data.split(train=True)
+    if isinstance(samples, TorchvisionFiles):
+        samples = torchvision_files.read(samples)
+    return _chosen(samples, partition, train=split == "train")
+
+
+def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
+    """Those of the training samples that train, or that validate, which are not augmented then."""
+    if isinstance(samples, ImageArrays):
+        chosen = partition.indices(len(samples.images), train=train)
+        augment = samples.augment if train else "none"
+        return replace(samples, images=samples.images[chosen], targets=samples.targets[chosen], augment=augment)
+    if isinstance(samples, ImageFiles):
+        chosen = partition.indices(len(samples.paths), train=train)
+        paths, targets = Chosen(samples.paths, chosen), Chosen(samples.targets, chosen)
+        return replace(samples, paths=paths, targets=targets, train=train)
+    if isinstance(samples, Table):
+        chosen = partition.indices(len(samples.features), train=train)
+        return Table(samples.features[chosen], samples.targets[chosen])
+    assert not isinstance(samples, (TokenBlocks, TorchvisionFiles))
+    return Subset(samples, partition.indices(len(samples), train=train))
+
+
+class Subset:
+    """Some samples of a data set of the user's own, which keeps all else that it declares."""
+
+    def __init__(self, dataset: Dataset, chosen: np.ndarray):
+        self.dataset, self.chosen = dataset, chosen
+        if hasattr(dataset, "batch"):
+            self.batch = self._batch
+
+    def __getattr__(self, name: str) -> Any:
+        """Its classes, collate_fn, ...."""
+        if name in ("batch", "dataset"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[int(self.chosen[index])]
+
+    def _batch(self, indices: Sequence[int], keys: np.ndarray) -> Any:
+        return self.dataset.batch(self.chosen[indices], keys)  # type: ignore[attr-defined]

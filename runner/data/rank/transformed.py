@@ -1,0 +1,45 @@
+"""Samples behind transforms of the user's, such as torchvision's, each sample's drawn by (seed, epoch, sample) alone.
+
+``Batches`` seeds torch's, Python's and NumPy's generators for each sample before it is read, so that a transform may
+draw from any of them: the same on any number of ranks and loader processes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+from torchvision import tv_tensors
+
+from manyheads.runner.data.base.option import Dataset
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class Transformed:
+    """Items are (image, target); a target that is a mask of the image's size is moved and flipped with it."""
+
+    def __init__(self, dataset: Dataset, transforms: Sequence[Callable[..., Any]]):
+        self.dataset, self.transforms = dataset, transforms
+        if unfit := [each for each in transforms if not callable(each)]:
+            raise ConfigurationError(f"data.transform: {unfit[0]!r} cannot be called. Give each a _target_.")
+
+    def __getattr__(self, name: str) -> Any:
+        """Its classes, preprocess, collate_fn, ...; ``batch`` would go past the transforms."""
+        if name in ("batch", "dataset"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        image, target, *rest = self.dataset[index]
+        is_image = isinstance(image, Tensor) and image.ndim == 3
+        is_mask = is_image and isinstance(target, Tensor) and target.shape == image.shape[1:]
+        if not is_mask:
+            for transform in self.transforms:
+                image = transform(image)
+            return image, target, *rest
+        image, target = tv_tensors.Image(image), tv_tensors.Mask(target)
+        for transform in self.transforms:
+            image, target = transform(image, target)
+        return image.as_subclass(Tensor), target.as_subclass(Tensor), *rest

@@ -1,0 +1,75 @@
+"""Each sample's scores in an evaluation, for the metrics that sums cannot tell."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.run.errors import ConfigurationError
+
+AT_ONCE = 2**25  # bytes of scores that are brought together at a time
+
+
+class CollectedScores:
+    """This rank's share, by the ids of the samples; ``values`` brings all ranks' together."""
+
+    def __init__(self, parallel: Parallel, scores: Scores):
+        self._parallel, self._task, self._metrics = parallel, scores.task, scores.collected
+        self._parts: list[tuple[Sequence[int], np.ndarray, np.ndarray]] = []
+        self._bytes = 0
+
+    def add(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        """A batch's. Raises ConfigurationError where there are not as many scores as samples, or too many."""
+        scores, targets = self._task.scored(outputs, batch)
+        if len(scores) != len(ids):
+            raise ConfigurationError(
+                f"metrics: {self._metrics[0].name} is of samples, and this task scores {len(scores) // len(ids)} parts "
+                "of each. Leave it out, or take a metric of sums such as f1."
+            )
+        part = ids, scores.detach().float().cpu().numpy(), targets.cpu().numpy()
+        self._parts.append(part)
+        self._bytes += part[1].nbytes + part[2].nbytes
+        least = min(self._metrics, key=lambda metric: metric.at_most)
+        if self._bytes > least.at_most * 2**20:
+            raise ConfigurationError(
+                f"metrics.{least.name}: the scores of this rank's samples take more than {least.at_most:g} MB. Set "
+                f"metrics.{least.name}.at_most higher, take more ranks, or leave it out."
+            )
+
+    def values(self) -> dict[str, float | None]:
+        """Of each metric, the same on all ranks. Some classes at a time, as many times on each rank."""
+        ids = np.concatenate([np.asarray(part[0], np.int64) for part in self._parts] or [np.zeros(0, np.int64)])
+        sizes = self._parallel.gather((len(ids), self._parts[0][1].shape[1] if self._parts else 0))
+        samples, classes = sum(size for size, _ in sizes), max(width for _, width in sizes)
+        step = max(1, AT_ONCE // max(1, 4 * samples))
+        found: dict[str, list[float | None]] = {metric.name: [] for metric in self._metrics}
+        for first in range(0, classes, step):
+            columns = slice(first, min(first + step, classes))
+            scores, is_it = self._together(ids, columns)
+            for column in range(scores.shape[1]):
+                for metric in self._metrics:
+                    found[metric.name].append(metric.of_class(scores[:, column], is_it[:, column]))
+        return {metric.name: metric.over_classes(found[metric.name]) for metric in self._metrics}
+
+    def _together(self, ids: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        """All ranks' scores of some classes, and which samples are of each, in the order of the samples' ids."""
+        width = columns.stop - columns.start
+        own = [scores[:, columns] for _, scores, _ in self._parts] or [np.zeros((0, width), np.float32)]
+        which = [_members(targets, columns) for *_, targets in self._parts] or [np.zeros((0, width), np.int8)]
+        ranks = self._parallel.gather((ids, np.concatenate(own), np.concatenate(which)))
+        order = np.concatenate([rank[0] for rank in ranks])
+        _, chosen = np.unique(order, return_index=True)  # each sample once
+        scores, members = (np.concatenate([rank[part] for rank in ranks])[chosen] for part in (1, 2))
+        kept = (members >= 0).all(1)
+        return scores[kept], members[kept] > 0
+
+
+def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
+    """1 where a sample is of a class, 0 where not, -1 where it is left out: (N, classes) int8."""
+    if targets.ndim == 2:
+        return (targets[:, columns] > 0.5).astype(np.int8)
+    found = (targets[:, None] == np.arange(columns.start, columns.stop)).astype(np.int8)
+    found[targets < 0] = -1
+    return found

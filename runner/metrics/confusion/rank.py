@@ -1,0 +1,108 @@
+"""Metrics of a confusion matrix, which is added up over batches and ranks: exact, in (classes, classes) numbers.
+
+Of classes that neither occur nor are predicted there is no value, as in scikit-learn.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.metrics.base import Metric
+from manyheads.runner.run.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from manyheads.runner.task.base.rank import Task
+
+
+def confusion(scores: Tensor, targets: Tensor, classes: int) -> Tensor:
+    """How often each class (row) was taken for each (column): (classes, classes) int64.
+
+    scores: (N, classes), of which the highest counts; targets: (N,), those below 0 are left out.
+    """
+    cells = torch.where(targets >= 0, targets * classes + scores.argmax(1), classes**2)
+    return torch.bincount(cells, minlength=classes**2 + 1)[: classes**2].view(classes, classes)
+
+
+class OfConfusion(Metric):
+    """Base of those here: a number for each class, and their mean, in percent."""
+
+    def __init__(self, name: str, *, num_classes: int | None, task: "Task | None" = None, **names: str):
+        super().__init__(name, unit="%", **names)
+        if num_classes is None:
+            raise ConfigurationError(
+                f"metrics.{name}: the number of classes is not known. Set metrics.{name}.num_classes."
+            )
+        self.classes, self.task = num_classes, task
+        self.shapes = {"confusion": (num_classes, num_classes)}
+
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        assert self.task is not None
+        scores, targets = self.task.scored(outputs, batch)
+        if targets.ndim != 1 or scores.ndim != 2 or scores.shape[1] != self.classes:
+            raise ConfigurationError(
+                f"metrics.{self.name} needs scores (N, {self.classes}) and class numbers (N,); the task gives "
+                f"{tuple(scores.shape)} and {tuple(targets.shape)}. Leave it out, or take a metric that fits."
+            )
+        return {"confusion": confusion(scores, targets, self.classes)}
+
+    def value(self, sums: Mapping[str, Tensor]) -> float | None:
+        matrix = sums["confusion"]
+        hits, rows, columns = matrix.diag(), matrix.sum(1), matrix.sum(0)
+        if not rows.sum():
+            return None
+        return 100 * float(self.of(hits, rows, columns))
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """The metric, (). hits: right ones of each class; rows: of it; columns: taken for it; all (classes,)."""
+        raise NotImplementedError
+
+
+class IoU(OfConfusion):
+    """Intersection over union, mean over classes; also called Jaccard index."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _mean(hits, rows + columns - hits)
+
+
+class F1(OfConfusion):
+    """Mean over classes (macro)."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _mean(2 * hits, rows + columns)
+
+
+class Precision(OfConfusion):
+    """Mean over classes that occur or are predicted (macro); 0 for one that is never predicted."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        known = (rows + columns) > 0
+        return _mean(hits[known], columns[known].clamp(min=1))
+
+
+class Recall(OfConfusion):
+    """Mean over classes that occur or are predicted (macro); 0 for one that never occurs."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        known = (rows + columns) > 0
+        return _mean(hits[known], rows[known].clamp(min=1))
+
+
+class BalancedAccuracy(OfConfusion):
+    """Mean over the classes that occur of the share that was found."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _mean(hits, rows)
+
+
+class PixelAccuracy(OfConfusion):
+    """The share of all that was right."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return hits.sum() / rows.sum()
+
+
+def _mean(part: Tensor, whole: Tensor) -> Tensor:
+    known = whole > 0
+    return (part[known] / whole[known]).mean()

@@ -1,0 +1,31 @@
+"""The metrics that the config's section ``metrics`` names."""
+
+from typing import TYPE_CHECKING, Any
+
+from manyheads.runner.metrics.base import Metric
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import arguments_of, call, locate, signature
+
+if TYPE_CHECKING:
+    from manyheads.runner.task.base.rank import Task
+
+
+def build_metrics(section: dict[str, dict[str, Any]], task: "Task", num_classes: int | None) -> list[Metric]:
+    """Each is given its name, and the task and the number of classes where its class takes them.
+
+    Raises ConfigurationError.
+    """
+    found = []
+    for name, entry in section.items():
+        group, target = f"metrics.{name}", entry["_target_"]
+        kind = locate(group, target)
+        accepts = signature(kind).parameters
+        known = {"task": task, "num_classes": num_classes}
+        given = {key: value for key, value in known.items() if key in accepts}
+        made = call(group, target, kind, **{"name": name, **given, **arguments_of(group, entry, without=())})
+        if not isinstance(made, Metric):
+            raise ConfigurationError(
+                f"{group}._target_={target} makes no Metric. Derive the class from {Metric.__module__}.Metric."
+            )
+        found.append(made)
+    return found

@@ -1,0 +1,13 @@
+"""What model=mlp declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.model.option import ModelOption
+from manyheads.runner.option.rules import whole
+
+
+class MLPOption(ModelOption):
+    """Linear layers."""
+
+    rules: ClassVar = {"width": whole(1), "depth": whole(0), "num_features": whole(1)}
+    treats_samples_alone = True

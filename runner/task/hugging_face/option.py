@@ -1,0 +1,20 @@
+"""What task=hugging_face declares."""
+
+from typing import Any, ClassVar
+
+from manyheads.runner.option.rules import choice
+from manyheads.runner.task.option import TaskOption
+
+OF_TOKENS = ("loss", "perplexity")
+MEASURES = {"samples": ("loss", "acc1", "acc5"), "tokens": OF_TOKENS, "next_tokens": OF_TOKENS}
+
+
+class HuggingFaceOption(TaskOption):
+    """The model's own loss."""
+
+    rules: ClassVar = {"loss_over": choice(*MEASURES)}
+    loss = None
+
+    def __init__(self, section: dict[str, Any]):
+        super().__init__(section)
+        self.measures = MEASURES.get(section.get("loss_over", ""))  # type: ignore[misc]

@@ -1,0 +1,16 @@
+"""What task=segmentation declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.option.rules import Rule, is_whole, number
+from manyheads.runner.task.option import TaskOption
+
+
+class SegmentationOption(TaskOption):
+    """Cross-entropy of pixels, and mean IoU."""
+
+    rules: ClassVar = {
+        "ignore_index": Rule("a whole number", is_whole),
+        "aux_weight": number(at_least=0),
+    }
+    measures = ("loss", "acc", "miou")

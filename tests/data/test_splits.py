@@ -1,0 +1,145 @@
+"""Validation samples drawn from the training samples, folds, test samples, and transforms by config."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.runner.data.base.partition import Partition
+from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.build import build_data
+from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.splits import build_split
+from manyheads.runner.run.errors import ConfigurationError
+from tests.data.conftest import save_photos
+from tests.in_process import config, rows, small, train
+
+FLIP = "torchvision.transforms.v2.RandomHorizontalFlip"
+NOISE = "torchvision.transforms.v2.ColorJitter"
+
+
+def splits(*overrides: str):
+    section = config(*overrides)["data"]
+    data = build_data(section)
+    return {split: build_split(data, split, section) for split in ("train", "val", "test")}
+
+
+def items(dataset):
+    return {tuple(np.asarray(dataset[index][0]).reshape(-1).tolist()) for index in range(len(dataset))}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["data=synthetic", "data.image_size=4", "data.train_samples=50", "data.val_samples=10"],
+        ["data=diabetes"],
+        ["data=custom", "data._target_=tests.task.zoo.Tables", "+data.size=50"],
+    ],
+)
+def test_a_drawn_split_shares_no_sample_and_its_own_one_tests(data):
+    whole = splits(*data, "data.val_fraction=0.2")
+    section = config(*data)["data"]
+    own = {split: build_split(build_data(section), split, section) for split in ("train", "val")}
+    assert items(whole["train"]) | items(whole["val"]) == items(own["train"])
+    assert not items(whole["train"]) & items(whole["val"])
+    assert len(whole["val"]) == round(0.2 * len(own["train"]))
+    assert items(whole["test"]) == items(own["val"])
+
+
+def test_folds_are_a_partition_that_the_run_s_seed_does_not_change():
+    parts = [Partition.of({"folds": 5, "fold": fold, "split_seed": 3}) for fold in range(5)]
+    chosen = [part.indices(33, train=False).tolist() for part in parts]
+    assert sorted(itertools.chain(*chosen)) == list(range(33))
+    assert all(sorted([*v, *p.indices(33, train=True)]) == list(range(33)) for v, p in zip(chosen, parts, strict=True))
+    other = Partition.of({"folds": 5, "fold": 0, "split_seed": 4})
+    assert other.indices(33, train=False).tolist() != chosen[0]
+
+
+def test_of_an_image_folder_the_part_that_validates_is_not_augmented(tmp_path):
+    root = save_photos(tmp_path)
+    found = splits("data=imagefolder", f"data.root={root}", "data.image_size=16", "data.folds=2", "data.fold=1")
+    assert found["train"].train
+    assert not found["val"].train
+    assert not {*found["train"].paths} & {*found["val"].paths}
+    assert sorted([*found["train"].paths, *found["val"].paths]) == sorted(map(str, (root / "train").rglob("*.jpg")))
+    assert all(
+        f"/{found['val'].classes[found['val'].targets[i]]}/" in path for i, path in enumerate(found["val"].paths)
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data.val_fraction=0.1", "data.folds=3", "data.fold=0"], "two ways to draw"),
+        (["data.folds=3"], "set both, fold from 0 to folds - 1"),
+        (["data.folds=3", "data.fold=3"], "set both, fold from 0 to folds - 1"),
+        (["data.val_fraction=1.5"], "data.val_fraction=1.5 is not allowed"),
+        (["data.transform=[{target: x}]"], "a list, each {_target_: <class>, ...}"),
+    ],
+)
+def test_mistakes_are_told(overrides, message):
+    with pytest.raises(ConfigurationError, match=message):
+        config(*overrides)
+
+
+def test_without_test_samples_the_error_says_how_to_get_some(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"data=synthetic has no samples to test on. Set data.val_fraction"):
+        train(tmp_path, small("trainer.test=true"))
+
+
+def test_the_best_weights_are_tested_once_at_the_end(tmp_path):
+    overrides = ("trainer.test=true", "data.val_fraction=0.25", "optimizer.lr=0.2")
+    run = train(tmp_path / "tested", small(*overrides))
+    other = train(tmp_path / "not", small(*overrides[1:]))
+    result, plain = run.folder.read_result(), other.folder.read_result()
+    assert result["weights_sha256"] == plain["weights_sha256"]
+    assert "test" not in plain
+    best = torch.load(run.folder.best_checkpoint)["model"]
+    model = run.update.model
+    model.load_state_dict(best)
+    right = sum(
+        int((model.eval()(batch.inputs).argmax(1) == batch.content[1]).sum())
+        for batch in run.trainer.test.loader.epoch(0)
+    )
+    assert result["test"]["test_samples"] == 37
+    assert result["test"]["test_acc1"] == pytest.approx(100 * right / 37)
+    assert result["test"]["checkpoint"] == "best.pt"
+    assert "test_loss" not in rows(run.folder.epochs)[0]
+
+
+def transformed(*, indices: list[int], epoch: int = 1):
+    entry = f"[{{_target_: {FLIP}}},{{_target_: {NOISE}, brightness: 0.5}}]"
+    section = small(f"data.transform={entry}")["data"]
+    samples = build_split(build_data(section), "train", section)
+    batches = Batches(samples, seed=1, on_corrupt="error", replace_corrupt=True)
+    return batches.fetch(Request(epoch, np.array(indices), len(indices), 1.0)).content[0]
+
+
+def test_transforms_are_drawn_by_seed_epoch_and_sample():
+    whole = transformed(indices=[*range(12)])
+    assert torch.equal(torch.cat([transformed(indices=[*range(5)]), transformed(indices=[*range(5, 12)])]), whole)
+    assert not torch.equal(transformed(indices=[*range(12)], epoch=2), whole)
+    assert whole.dtype == torch.uint8
+
+
+def test_any_number_of_loader_processes_gives_the_same(tmp_path):
+    entry = f"data.transform=[{{_target_: {FLIP}}}]"
+    runs = [
+        train(tmp_path / str(workers), small(entry, f"data.num_workers={workers}", "trainer.max_steps=5"))
+        for workers in (0, 2)
+    ]
+    digests = {run.folder.read_result()["weights_sha256"] for run in runs}
+    assert len(digests) == 1
+    plain = train(tmp_path / "plain", small("trainer.max_steps=5")).folder.read_result()
+    assert plain["weights_sha256"] not in digests
+
+
+def test_masks_are_moved_with_their_images():
+    section = config("data=shapes", "data.train_samples=4", f"data.transform=[{{_target_: {FLIP}, p: 1}}]")["data"]
+    data = build_data(section)
+    image, mask = build_split(data, "train", section)[1]
+    own, own_mask = build_split(data, "train", section | {"transform": []})[1]
+    assert torch.equal(image, own.flip(-1))
+    assert torch.equal(mask, own_mask.flip(-1))
+    assert type(mask) is torch.Tensor
