@@ -1,6 +1,6 @@
 """A callback: a user's own code at the turns of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class RunContext:
     """What a callback knows of its run. ``model``: the user's own, as it is trained; to be read, not called.
 
-    ``step``: updates that were made before, of a run that is resumed.
+    ``step``: updates that were made before, of a run that is resumed. ``task``: what a batch means; ``gather``: gives
+    a picklable value of each rank on every rank, for callbacks that every rank has.
     """
 
     folder: Path
@@ -22,6 +23,8 @@ class RunContext:
     rank: int
     world_size: int
     step: int
+    task: Any = None
+    gather: Callable[[Any], list[Any]] = lambda value: [value]
 
 
 class Callback:
@@ -44,6 +47,9 @@ class Callback:
 
     def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
         """A batch was evaluated. ``outputs``: the model's; ``ids``: indices of its samples in the data set."""
+
+    def on_evaluation(self, split: str, samples: Any) -> None:
+        """All of "val" or "test" was evaluated; not called where that was interrupted. ``samples``: its data set."""
 
     def on_checkpoint(self, path: Path) -> None:
         """A checkpoint was written."""

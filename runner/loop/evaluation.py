@@ -61,6 +61,8 @@ class Evaluation:
         scores = update.scores.of(split, total)
         if collected is not None:
             scores |= {f"{split}_{name}": value for name, value in collected.values().items()}
+        for callback in self.callbacks:
+            callback.on_evaluation(split, self.loader.batches.dataset)
         columns = {
             f"{split}_seconds": time.perf_counter() - started,
             **scores,

@@ -94,7 +94,18 @@ class Session:
         parallel, step = self.parallel, self.trainer.progress.step
         model, config = parallel.unwrap(self.update.model), self.folder.read_config() if self.trainer.callbacks else {}
         for callback in self.trainer.callbacks:
-            callback.on_start(RunContext(self.folder.path, config, model, parallel.rank, parallel.world_size, step))
+            callback.on_start(
+                RunContext(
+                    self.folder.path,
+                    config,
+                    model,
+                    parallel.rank,
+                    parallel.world_size,
+                    step,
+                    task=self.update.scores.task,
+                    gather=parallel.gather,
+                )
+            )
 
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
         """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""

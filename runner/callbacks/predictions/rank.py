@@ -1,0 +1,43 @@
+"""callbacks=predictions: what the model made of each sample of the last evaluation, in predictions.csv."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from manyheads.runner.callbacks.base import Callback, RunContext
+from manyheads.runner.callbacks.rank.samples import in_windows, judged, write_table
+
+
+class Predictions(Callback):
+    """A row for each sample in the data set's order: loss, target, prediction; of test samples predictions_test.csv.
+
+    Each rank keeps its own samples' rows, of which rank 0 writes some at a time.
+    """
+
+    every_rank = True
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self._ids: list[int] = []
+        self._rows: list[np.ndarray] = []
+
+    def on_start(self, run: RunContext) -> None:
+        self.run = run
+
+    def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        self.names, rows = judged(self.run.task, outputs, batch, ids)
+        self._ids += ids
+        self._rows.append(rows)
+
+    def on_evaluation(self, split: str, samples: Any) -> None:
+        ids, rows = self._ids, np.concatenate(self._rows) if self._rows else np.zeros((0, 0))
+        self._ids, self._rows = [], []
+        name = "predictions.csv" if split == "val" else f"predictions_{split}.csv"
+        windows = in_windows(self.run.gather, ids, rows)
+        names = next(filter(None, self.run.gather(self.names)), ())
+        if self.run.rank > 0:
+            for _ in windows:
+                pass
+            return
+        write_table(self.run.folder / name, names, windows, samples)

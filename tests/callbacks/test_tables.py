@@ -1,0 +1,100 @@
+"""Predictions, worst samples and the confusion matrix of an evaluation, on request."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import confusion_matrix
+
+from manyheads.launchers.launch import launch
+from manyheads.runner.callbacks.rank.samples import in_windows
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import small, train
+
+ALL = ("callbacks=[predictions,worst_samples,confusion_matrix]", "callbacks.worst_samples.count=5")
+
+
+def table(folder, name):
+    with open(folder.path / name, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("alone"), small(*ALL, "precision=fp64", "trainer.epochs=1"))
+
+
+def evaluated(run):
+    with torch.no_grad():
+        batches = list(run.trainer.evaluation.loader.epoch(0))
+        logits = torch.cat([run.update.model.eval()(batch.inputs) for batch in batches])
+    return logits, torch.cat([batch.content[1] for batch in batches])
+
+
+def test_every_sample_has_one_row_of_what_the_model_made_of_it(alone):
+    logits, targets = evaluated(alone)
+    rows = table(alone.folder, "predictions.csv")
+    assert [int(row["id"]) for row in rows] == list(range(37))
+    assert [int(row["target"]) for row in rows] == targets.tolist()
+    assert [int(row["prediction"]) for row in rows] == logits.argmax(1).tolist()
+    assert [float(row["probability"]) for row in rows] == pytest.approx(logits.softmax(1).amax(1).tolist(), rel=1e-8)
+
+
+def test_the_worst_come_first(alone):
+    losses = {int(row["id"]): float(row["loss"]) for row in table(alone.folder, "predictions.csv")}
+    worst = table(alone.folder, "worst_samples.csv")
+    assert [int(row["id"]) for row in worst] == sorted(losses, key=lambda number: -losses[number])[:5]
+
+
+def test_the_confusion_matrix_is_that_of_scikit_learn(alone):
+    logits, targets = evaluated(alone)
+    rows = list(csv.reader((alone.folder.path / "confusion_matrix.csv").read_text().splitlines()))
+    assert np.array(rows[1:])[:, 1:].astype(int).tolist() == confusion_matrix(targets, logits.argmax(1)).tolist()
+
+
+@pytest.mark.processes
+def test_ranks_write_the_same_tables(alone, tmp_path):
+    folder = RunFolder(tmp_path)
+    ranks = ("parallel=ddp", "launcher.nproc_per_node=2")
+    folder.write_config(small(*ALL, *ranks, "precision=fp64", "trainer.epochs=1"))
+    launch(folder)
+    for name in ("predictions.csv", "worst_samples.csv", "confusion_matrix.csv"):
+        for ours, theirs in zip(table(folder, name), table(alone.folder, name), strict=True):
+            assert {key: float(value) for key, value in ours.items()} == pytest.approx(
+                {key: float(value) for key, value in theirs.items()}, rel=1e-6
+            )
+
+
+def test_many_samples_come_some_at_a_time(monkeypatch):
+    monkeypatch.setattr("manyheads.runner.callbacks.rank.samples.WINDOW", 4)
+    ids = [9, 0, 3, 5, 1]
+    found = list(in_windows(lambda value: [value], ids, np.array(ids)[:, None] * 10.0))
+    assert [part.tolist() for part, _ in found] == [[0, 1, 3], [5], [9]]
+    assert [rows[:, 0].tolist() for _, rows in found] == [[0, 10, 30], [50], [90]]
+
+
+def test_of_values_and_of_several_labels(tmp_path):
+    more = ("data.num_workers=0", "data.batch_size=18", "data=custom", "model=custom")
+    of = {"regression": "Tables", "multilabel": "Labels"}
+    for task, data in of.items():
+        model = ("model._target_=tests.task.zoo.Linear", f"task={task}", f"data._target_=tests.task.zoo.{data}")
+        run = train(tmp_path / task, small("callbacks=[predictions]", *more, *model, "precision=fp64"))
+        assert len(table(run.folder, "predictions.csv")) == 29
+
+
+def test_of_parts_of_samples_there_is_no_row(tmp_path):
+    with pytest.raises(ConfigurationError, match="judges 1024 parts of each sample"):
+        train(
+            tmp_path,
+            small(
+                "callbacks=[predictions]",
+                "task=segmentation",
+                "data=shapes",
+                "model=custom",
+                "model._target_=tests.task.zoo.Segmenter",
+                "data.train_samples=64",
+                "trainer.epochs=1",
+            ),
+        )
