@@ -1,5 +1,6 @@
 """Why a strategy computes something else, in sentences, as far as what was found can tell."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,8 @@ def causes(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
             "The baseline's own loss or weights are not finite, so that nothing can be compared. Lower optimizer.lr."
         ]
     settings = list(_of_settings(outcome))
-    found = [*_of_initial(outcome), *_of_first_step(outcome, settings), *_of_unused(outcome, baseline)]
+    first = list(_of_first_step(outcome, settings)) or list(_of_cut(outcome, baseline))
+    found = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
     if outcome.findings["apart"] and not found:
         found.append(f"After a step the ranks' own weights are not the same: {_names(outcome.findings['apart'])}.")
     return found or [_unknown(outcome)]
@@ -62,7 +64,7 @@ def _of_first_step(outcome: Outcome, settings: list[str]) -> Iterator[str]:
     if culprit := findings["culprit"]:
         yield _of_module(culprit, outcome)
     elif findings["outputs_agree"] and findings["loss"]:
-        yield _of_loss(*findings["loss"], ranks=outcome.ranks or 1)
+        yield _of_loss(outcome, *findings["loss"])
     elif findings["outputs_agree"] and outcome.beyond("gradient"):
         ratio = findings["factor"]
         if settings:
@@ -71,6 +73,14 @@ def _of_first_step(outcome: Outcome, settings: list[str]) -> Iterator[str]:
             yield "Outputs and loss agree, the gradients don't: the exchange of gradients, or a backward pass, differs."
         else:
             yield f"Outputs and loss agree, but all gradients are {_times(ratio)} the baseline's."
+
+
+def _of_cut(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+    """Where the outputs can't be compared, as of samples that are padded to the longest of their share."""
+    whole, parts = baseline.get("cut") or (0.0, 0.0)
+    if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
+        ratio = parts / whole if whole else float("nan")
+        yield f"On one rank already, a batch in parts has {_times(ratio)} its loss as a whole: {_of_parts(outcome)}"
 
 
 def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
@@ -92,12 +102,24 @@ def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
     )
 
 
-def _of_loss(baseline: float, own: float, *, ranks: int) -> str:
-    ratio = own / baseline if baseline else float("nan")
-    text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's: it does not average over its batch."
+def _of_loss(outcome: Outcome, baseline: float, own: float) -> str:
+    ratio, ranks = own / baseline if baseline else float("nan"), outcome.ranks or 1
+    text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's:"
     if ranks > 1 and near(ratio, 1 / ranks):
-        return f"{text} It sums, or divides by something fixed. Set task.reduction=sum, or divide by the batch's size."
-    return f"{text} It may weight samples, or leave some out: divide by the number of samples."
+        return (
+            f"{text} it does not average over its batch. It sums, or divides by something fixed. Set "
+            "task.reduction=sum, or divide by the batch's size."
+        )
+    return f"{text} {_of_parts(outcome)}"
+
+
+def _of_parts(outcome: Outcome) -> str:
+    task = outcome.config.get("task", {})
+    name = str(task.get("_target_")).rpartition(".")[2] if task.get("name") == "custom" else task.get("name")
+    return (
+        f"what the task {name} computes depends on how a batch is cut. It may weight samples, or leave some out, or "
+        "average over tokens: let count(batch) of the task say over what, or divide by the number of samples."
+    )
 
 
 def _of_settings(outcome: Outcome) -> Iterator[str]:

@@ -74,13 +74,7 @@ def test_every_group_is_a_folder_with_options(group):
 
 
 def test_every_folder_is_a_group():
-    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {
-        *GROUPS,
-        "logger",
-        "metrics",
-        "tuned",
-        "experiment",
-    }
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *NAMED, "tuned", "experiment"}
 
 
 def test_what_an_older_config_lacks_gets_its_default():

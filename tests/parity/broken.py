@@ -6,6 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from manyheads.runner.task.base.rank import Task
+from tests.task.sentences import PADDING, NextWord
+
 
 class Plain(nn.Module):
     """Nothing wrong with it; what the others are made of."""
@@ -88,3 +91,13 @@ class MeanOfClasses(nn.Module):
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         losses = cross_entropy(logits, targets, reduction="none")
         return torch.stack([losses[targets == c].mean() for c in targets.unique()]).mean()
+
+
+class Careless(NextWord):
+    """A mean over words, of which it says that they are samples."""
+
+    reduction = "mean"
+    count = Task.count
+
+    def loss(self, outputs, batch):
+        return cross_entropy(outputs["logits"].flatten(0, 1), batch["labels"].flatten(), ignore_index=PADDING)

@@ -18,6 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, Done, execute
 from tests.in_process import SMALL
 from tests.launchers.conftest import descendants
+from tests.task.test_own_task import OWN
 
 TINY = tuple(override for override in SMALL if not override.startswith("model."))
 BROKEN = "tests.parity.broken"
@@ -126,6 +127,17 @@ def test_a_broken_model_is_found_with_its_cause(compare, tmp_path, overrides, ca
     how = "failed" if "no gradient" in cause else "different"
     assert f"{how}: ddp against single (tolerance 1e-09, 2 steps)" in done.out
     assert large_files(tmp_path) == []
+
+
+@pytest.mark.processes
+def test_a_task_whose_loss_depends_on_how_the_batch_is_cut_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ranks = ("parallel=ddp", "launcher.nproc_per_node=2", "trainer.device=cpu", "launcher.threads_per_rank=1")
+    code = exit_code(lambda: parity([*OWN, f"task._target_={BROKEN}.Careless", *ranks], steps="1"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert code == 3, said
+    assert "what the task Careless computes depends on how a batch is cut" in said
+    assert "let count(batch) of the task say over what" in said
 
 
 @pytest.mark.processes

@@ -31,7 +31,7 @@ class Diabetes(Data):
     Every fifth patient validates.
     """
 
-    num_features = 10
+    num_inputs = 10
 
     def split(self, *, train: bool) -> Table:
         import numpy as np

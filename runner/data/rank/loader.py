@@ -89,7 +89,11 @@ class Loader:
 
     def example(self) -> Batch:
         """A micro-batch of the first epoch, taken without moving anything on."""
-        return self._enter(_sound(self.batches.fetch(next(self.sampler.epoch(0)))))
+        return self.take(next(self.sampler.epoch(0)))
+
+    def take(self, request: Request) -> Batch:
+        """One micro-batch, which need not be any of an epoch's."""
+        return self._enter(_sound(self.batches.fetch(request)))
 
     def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         if self.entrance.device.type == "cuda":

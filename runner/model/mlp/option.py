@@ -9,5 +9,5 @@ from manyheads.runner.option.rules import whole
 class MLPOption(ModelOption):
     """Linear layers."""
 
-    rules: ClassVar = {"width": whole(1), "depth": whole(0), "num_features": whole(1)}
+    rules: ClassVar = {"width": whole(1), "depth": whole(0), "num_inputs": whole(1)}
     treats_samples_alone = True

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 class MLP(nn.Module):
     """``depth`` hidden layers of ``width`` units with ReLU. Takes (N, ...), returns (N, num_classes)."""
 
-    def __init__(self, *, num_features: int, num_classes: int = 1, width: int, depth: int):
+    def __init__(self, *, num_inputs: int, num_classes: int = 1, width: int, depth: int):
         super().__init__()
-        sizes = [num_features, *[width] * depth]
+        sizes = [num_inputs, *[width] * depth]
         hidden = [layer for pair in itertools.pairwise(sizes) for layer in (nn.Linear(*pair), nn.ReLU())]
         self.layers = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(sizes[-1], num_classes))
 

@@ -105,8 +105,8 @@ def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict
     for key, value in (("name", name), ("image_size", getattr(data, "image_size", None))):
         if key in accepts and target.startswith("manyheads.runner.model."):
             section[key] = value
-    if "num_features" in accepts and section.get("num_features") is None:
-        section["num_features"] = _features(data)
+    if "num_inputs" in accepts and section.get("num_inputs") is None:
+        section["num_inputs"] = _features(data)
     model = call("model", target, kind, **section, **(given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError(f"model._target_={target} makes no torch.nn.Module. Choose a model class.")
@@ -115,8 +115,8 @@ def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict
 
 def _features(data: Data) -> int:
     """How many numbers a sample has."""
-    if (found := getattr(data, "num_features", None)) is not None:
+    if (found := getattr(data, "num_inputs", None)) is not None:
         return found
     if (side := getattr(data, "image_size", None)) is not None:
         return 3 * side**2
-    raise ConfigurationError("model.num_features is not set, and the data set does not say it. Set it.")
+    raise ConfigurationError("model.num_inputs is not set, and the data set does not say it. Set it.")

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank import load, weights_sha256
 from manyheads.runner.loop.session import Session
+from manyheads.runner.parity.rank.cut import whole_and_parts
 from manyheads.runner.parity.rank.difference import differences, factor, unlike
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronised
 from manyheads.runner.parity.task import StepFiles, Task
@@ -47,6 +48,7 @@ class Baseline:
         self._files.folder.mkdir(exist_ok=True)
 
     def start(self, digests: Digests) -> None:
+        self._cut = whole_and_parts(self._session)
         torch.save({"state": self._session.learned(), "digests": digests}, self._files.start)
 
     def before(self, step: int) -> None:
@@ -65,7 +67,11 @@ class Baseline:
         torch.save(trace.samples(samples), self._files.trace)
 
     def findings(self) -> dict[str, Any]:
-        return {"unused": [name for name, used in self._gradients.items() if not used], "finite": self._finite}
+        return {
+            "unused": [name for name, used in self._gradients.items() if not used],
+            "finite": self._finite,
+            "cut": self._cut,
+        }
 
 
 class Compared:

@@ -112,7 +112,9 @@ def weights_of(loss: nn.Module) -> Tensor | None:
 def counted(labels: Tensor, ignored: int, weights: Tensor | None = None) -> float:
     """How many labels are not the ignored one, or the sum of their classes' weights."""
     kept = labels != ignored
-    return int(kept.sum()) if weights is None else float(weights[labels[kept]].sum())
+    if weights is None:
+        return int(kept.sum())
+    return float(weights[labels[kept].clamp(0, len(weights) - 1)].sum())  # the loss itself says what is no class
 
 
 def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:
