@@ -97,7 +97,7 @@ class Scores:
     def of(self, prefix: str, sums: Any) -> dict[str, float | None]:
         """The values of ``names`` from Sums; None where nothing was measured."""
         loss = sums.loss / sums.counted if sums.counted else None
-        of_loss = {name: torch.tensor(getattr(sums, name), dtype=torch.float64) for name in LOSS}
+        of_loss = {name: getattr(sums, name) for name in LOSS}
         values = [self._value(*pair, sums.statistics, of_loss) for pair in self._pairs(prefix)]
         return dict(zip(self.names(prefix), [loss, *values], strict=True))
 
@@ -150,7 +150,7 @@ class Scores:
         return ""
 
     @staticmethod
-    def _value(metric: Metric, named: dict[str, str], statistics: Statistics, of_loss: Statistics) -> float | None:
+    def _value(metric: Metric, named: dict[str, str], statistics: Statistics, of_loss: dict[str, Any]) -> float | None:
         if any(full not in statistics for full in named.values()):
             return None
         return metric.value({**of_loss, **{name: statistics[full] for name, full in named.items()}})

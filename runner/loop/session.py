@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.runner.callbacks.base import RunContext
-from manyheads.runner.checkpoint.rank import Checkpoints, load, load_model, load_optimizer, weights_sha256
+from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
@@ -15,6 +15,7 @@ from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import peak_memory_mb
 from manyheads.runner.loop.summary import summary
+from manyheads.runner.loop.tested import tested
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.random.rank.determinism import operations_named
@@ -46,7 +47,7 @@ class Session:
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
             self.start()
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
-            self.conclude(**self.tested())
+            self.conclude(**tested(self))
         finally:
             reporter.close()
 
@@ -58,36 +59,6 @@ class Session:
         if measured is not None:
             trainer.progress.metrics = measured
         self.conclude()
-
-    def tested(self) -> dict[str, Any]:
-        """What the best weights come to on the test samples, once, when training is complete; else nothing.
-
-        They are those of best.pt, or the last ones of a run that has none; afterwards the last ones are back.
-        """
-        trainer = self.trainer
-        if trainer.test is None or trainer.stop.signal is not None or trainer.is_cut:
-            return {}
-        best, last = self.folder.best_checkpoint, {name: w.clone() for name, w in self.weights().items()}
-        self.parallel.gather("rank 0 has written the best checkpoint")
-        has_best = best.is_file()
-        if has_best:
-            self._put(load(best)["model"], best)
-        found = trainer.test.run("test")
-        if has_best:
-            self._put(last, best)
-        if found is None:
-            return {}
-        columns, corrupt = found
-        trainer.progress.corrupt += corrupt
-        said = trainer.update.scores.sentence(columns)
-        trainer.reporter.display.say(f"{'best weights' if has_best else 'last weights'}, {said}")
-        return {"test": {**columns, "checkpoint": best.name if has_best else None}}
-
-    def _put(self, whole: dict[str, Tensor], source: Any) -> None:
-        """Weights of the whole model into this rank's part of it."""
-        model, weights = self.parallel.unwrap(self.update.model), self.parallel.split_tensors(whole)
-        load_model(model, weights, source)
-        self.update.precision.weights_loaded(model, weights)
 
     def start(self) -> None:
         """Tell the callbacks that the run begins, or is resumed."""
@@ -121,11 +92,17 @@ class Session:
     def load(self, state: dict[str, Any]) -> None:
         """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
         update, precision = self.update, self.update.precision
-        self._put(state["model"], state["source"])
+        self.put(state["model"], state["source"])
         load_optimizer(update.optimizer, self.parallel.split_optimizer(state["optimizer"]), state["source"])
         self.parallel.restored(update.model, update.optimizer)
         if state["precision"].keys() == precision.state_dict().keys():  # else it was of another precision
             precision.load_state_dict(state["precision"])
+
+    def put(self, whole: dict[str, Tensor], source: Any) -> None:
+        """Weights of the whole model into this rank's part of it."""
+        model, weights = self.parallel.unwrap(self.update.model), self.parallel.split_tensors(whole)
+        load_model(model, weights, source)
+        self.update.precision.weights_loaded(model, weights)
 
     def learned(self) -> dict[str, Any]:
         """All that updates have changed, but for how far they have come; of the whole model, on every rank."""

@@ -19,6 +19,8 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     if result["best"]:
         rows["best"] = f"epoch {result['best']['epoch']}: {_measured(scores, result['best'])}"
     rows["last" if result["best"] else "metrics"] = _measured(scores, result["metrics"])
+    if "test" in result:
+        rows["test"] = _measured(scores, result["test"])
     if result["samples_per_second"]:
         rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
     if any(result["time"].values()):
@@ -45,6 +47,6 @@ def shares(seconds: dict[str, float]) -> str:
 
 
 def _measured(scores: Scores, metrics: dict[str, Any]) -> str:
-    samples = metrics.get("val_samples")
+    samples = metrics.get("test_samples", metrics.get("val_samples"))
     parts = [scores.sentence(metrics), f"on {samples:,} samples" if samples is not None else ""]
     return ", ".join(filter(None, parts)) or "nothing measured"

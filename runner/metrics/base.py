@@ -35,7 +35,7 @@ class Metric:
     def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
         """The metric of these statistics, which are float64 on the CPU; None where nothing was measured.
 
-        Besides them there is "loss", the sum of the run's loss, and "counted", what it is averaged over.
+        Besides them there are the numbers "loss", the sum of the run's loss, and "counted", what it is averaged over.
         """
         raise NotImplementedError
 

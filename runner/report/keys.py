@@ -5,7 +5,7 @@ from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.report.run_set import Job, RunSet
+from manyheads.runner.report.run_set import FOLD, Job, RunSet
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
@@ -14,7 +14,7 @@ def swept_keys(run_set: RunSet) -> list[str]:
     """Keys in the order in which they were typed: those whose override differs; of loose runs, those that differ."""
     if run_set.folder is not None and any(job.overrides for job in run_set.jobs):
         names = dict.fromkeys(key for job in run_set.jobs for key in parsed(job.overrides))
-        return [key for key in names if len({value_of(job, key) for job in run_set.jobs}) > 1]
+        return [key for key in names if key != FOLD and len({value_of(job, key) for job in run_set.jobs}) > 1]
     return differing_keys(run_set.jobs)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from manyheads.runner.report.keys import parsed, value_of
 from manyheads.runner.report.measures import Measures, fold, measure
 from manyheads.runner.report.metric import ShownMetric, shown_metric
-from manyheads.runner.report.run_set import Job, RunSet
+from manyheads.runner.report.run_set import FOLD, Job, RunSet
 
 ORDER = ("running", "interrupted", "failed", "skipped", "pending")  # of what is said of a job, none of it completed
 
@@ -80,15 +80,15 @@ def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric)
 
 
 def _digest(completed: list[Job]) -> str | None:
-    by_seed: dict[object, set[str]] = {}
+    found: dict[tuple[object, object], set[str]] = {}
     for job in completed:
         if digest := job.run.result.get("weights_sha256"):
-            by_seed.setdefault(job.run.config.get("seed"), set()).add(str(digest))
-    if any(len(digests) > 1 for digests in by_seed.values()):
+            found.setdefault((job.run.config.get("seed"), job.run.config.get(FOLD)), set()).add(str(digest))
+    if any(len(digests) > 1 for digests in found.values()):
         return "differs"
-    if len(by_seed) > 1:
-        return f"one for each of {len(by_seed)} seeds"
-    return next((digest for digests in by_seed.values() for digest in digests), None)
+    if len(found) > 1:
+        return f"one for each of {len(found)} {'seeds' if len({fold for _, fold in found}) == 1 else 'folds'}"
+    return next((digest for digests in found.values() for digest in digests), None)
 
 
 def is_chosen(row: Row, wanted: dict[str, str]) -> bool:

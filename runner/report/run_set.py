@@ -10,6 +10,7 @@ from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
+FOLD = "data.fold"
 # Of steps.csv; of long runs reading numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
 
@@ -49,14 +50,28 @@ def gather(paths: list[str]) -> RunSet:
         raise ConfigurationError("Name the folder of a sweep, or of runs, such as outputs/sweeps/<date>/<time>.")
     found = [_one(Path(path)) for path in dict.fromkeys(paths)]
     if len(found) == 1:
-        return found[0]
+        return folded(found[0])
     several = [
         replace(job, number=f"{run_set.title}/{job.number}" if run_set.folder else job.number)
         for run_set in found
         for job in run_set.jobs
     ]
     notes = tuple(f"{run_set.title}: {note}" for run_set in found for note in run_set.notes)
-    return RunSet("several folders", None, tuple(several), any(run_set.active for run_set in found), notes)
+    return folded(RunSet("several folders", None, tuple(several), any(run_set.active for run_set in found), notes))
+
+
+def folded(run_set: RunSet) -> RunSet:
+    """The folds of one cross-validation as repeats of one job: jobs that differ in nothing typed but data.fold."""
+    first: dict[tuple[str, ...], list[str]] = {}
+    jobs = []
+    for job in run_set.jobs:
+        if job.run.config.get(FOLD) is None:
+            jobs.append(job)
+            continue
+        same = first.setdefault(tuple(each for each in job.overrides if not each.startswith(f"{FOLD}=")), [])
+        same.append(job.number)
+        jobs.append(replace(job, number=same[0], repeat=max(job.repeat, len(same))))
+    return replace(run_set, jobs=tuple(jobs))
 
 
 def _one(path: Path) -> RunSet:

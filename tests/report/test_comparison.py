@@ -116,3 +116,19 @@ def test_what_is_doubted_is_named_as_it_is_called(sweep: Sweep):
     folders = [sweep.job(f"parallel={name}", seconds=3.0 / n**2, ranks=n) for n, name in ((1, "single"), (2, "ddp"))]
     folders[1] = folders[1].rename(folders[1].with_name("With_Capitals"))
     assert any(f"Job {folders[1]}: more than" in note for note in compare(gather([*map(str, folders)])).notes)
+
+
+def test_folds_are_one_row_with_their_mean(sweep: Sweep):
+    for model, scores in (("small_cnn", (90.0, 94.0)), ("resnet18", (80.0, 84.0))):
+        for fold, score in enumerate(scores):
+            sweep.job(
+                f"model={model}",
+                f"data.fold={fold}",
+                config={"data.folds": 2},
+                result={"metrics": {"val_acc1": score}, "weights_sha256": f"{model}{fold}"},
+            )
+    comparison = sweep.compared()
+    assert [len(row.jobs) for row in comparison.rows] == [2, 2]
+    assert [row.values for row in comparison.rows] == [{"model": "small_cnn"}, {"model": "resnet18"}]
+    assert [row.measures.metric for row in comparison.rows] == [92.0, 82.0]
+    assert [row.digest for row in comparison.rows] == ["one for each of 2 folds"] * 2

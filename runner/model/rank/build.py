@@ -99,7 +99,12 @@ def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepts.values())
     count = classes or data.num_classes
     if "num_classes" in accepts and count is None and accepts["num_classes"].default is inspect.Parameter.empty:
-        raise ConfigurationError("data.num_classes is not set, and the data set has no num_classes. Set it.")
+        if "num_classes" in config["data"]:
+            raise ConfigurationError("data.num_classes is not set, and the data set has no num_classes. Set it.")
+        raise ConfigurationError(
+            f"data={config['data']['name']} has no classes, and model={name} wants to know how many outputs to give. "
+            "Set model.num_classes, to 1 for a single number, or choose another model, such as model=mlp."
+        )
     if ("num_classes" in accepts or takes_any or classes is not None) and count is not None:
         section["num_classes"] = count
     for key, value in (("name", name), ("image_size", getattr(data, "image_size", None))):

@@ -1,0 +1,31 @@
+"""The best weights on the test samples, once, when training is complete."""
+
+from typing import TYPE_CHECKING, Any
+
+from manyheads.runner.checkpoint.rank import load
+
+if TYPE_CHECKING:
+    from manyheads.runner.loop.session import Session
+
+
+def tested(session: "Session") -> dict[str, Any]:
+    """What result.json says of it: nothing where the run has no test samples, or was ended early.
+
+    The best weights are those of best.pt, or the last ones of a run without it; afterwards the last ones are back.
+    """
+    trainer, best = session.trainer, session.folder.best_checkpoint
+    if trainer.test is None or trainer.stop.signal is not None or trainer.is_cut:
+        return {}
+    session.parallel.gather("rank 0 has written best.pt")
+    has_best = best.is_file()
+    last = {name: weight.clone() for name, weight in session.weights().items()} if has_best else {}
+    if has_best:
+        session.put(load(best)["model"], best)
+    found = trainer.test.run("test")
+    if has_best:
+        session.put(last, best)
+    if found is None:
+        return {}
+    columns, corrupt = found
+    trainer.progress.corrupt += corrupt
+    return {"test": {**columns, "checkpoint": best.name if has_best else None}}
