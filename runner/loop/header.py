@@ -20,9 +20,9 @@ def header(
     *,
     parameters: int,
     samples: tuple[int, int],
-    classes: int | None,
+    classes: str,
 ) -> dict[str, str]:
-    """Names and texts. parameters: of the model; samples: of training and evaluation."""
+    """Names and texts. parameters: of the model; samples: of training and evaluation; classes: how many, in words."""
     batch_size, accumulation, shares = (
         config["data"]["batch_size"],
         config["trainer"]["grad_accumulation"],
@@ -36,7 +36,7 @@ def header(
         "run": str(folder),
         **about(config),
         "model": f"{config['model']['name']}, {parameters:,} parameters",
-        "data": f"{config['data']['name']}, {sizes}" + (f", {classes} classes" if classes else ""),
+        "data": f"{config['data']['name']}, {sizes}" + (f", {classes}" if classes else ""),
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",

@@ -160,6 +160,11 @@ class Data:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
 
+    @property
+    def classes_in_words(self) -> str:
+        """How many there are, for the run's header; empty where there are none."""
+        return f"{self.num_classes} classes" if self.num_classes else ""
+
     def split(self, *, train: bool) -> Samples:
         """The samples of one split. Raises ConfigurationError."""
         raise NotImplementedError

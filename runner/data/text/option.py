@@ -77,6 +77,10 @@ class Text(Data):
         """What the text is read from."""
         return below(self.root, self.pattern)
 
+    @property
+    def classes_in_words(self) -> str:
+        return f"{self.block_size} tokens each, of {self.num_classes}"
+
     def split(self, *, train: bool) -> TokenBlocks:
         return self._blocks("train" if train else "val")
 
