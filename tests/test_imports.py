@@ -65,7 +65,8 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
         "    assert data.split(train=True) and data.split(train=False)\n"
         f"    assert not {{*{BANNED!r}}} & set(sys.modules), section['name']\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
 
 

@@ -23,6 +23,10 @@ class CollectedScores:
     def add(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
         """A batch's. Raises ConfigurationError where there are not as many scores as samples, or too many."""
         scores, targets = self._task.scored(outputs, batch)
+        if scores.ndim != 2:
+            raise ConfigurationError(
+                f"metrics: {self._metrics[0].name} is of classes, and this task's outputs are values. Leave it out."
+            )
         if len(scores) != len(ids):
             raise ConfigurationError(
                 f"metrics: {self._metrics[0].name} is of samples, and this task scores {len(scores) // len(ids)} parts "

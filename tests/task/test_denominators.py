@@ -10,9 +10,11 @@ from torch.nn.functional import cross_entropy
 from manyheads.launchers.launch import launch
 from manyheads.runner.loop import build
 from manyheads.runner.random.rank.rng import permutation
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
-from tests.in_process import ALONE
+from manyheads.runner.task.hugging_face.option import HuggingFaceOption
+from tests.in_process import ALONE, small
 from tests.tail import tail
 from tests.task.denominators import OF_TRANSFORMERS, TASKS, config_of, configs, look
 from tests.task.language import Padded
@@ -111,3 +113,12 @@ def test_a_segmentation_s_mean_is_that_of_all_pixels(alone):
     aux = torch.nn.functional.interpolate(outputs["aux"], size=(6, 6), mode="bilinear")
     loss = sum(part * cross_entropy(each, masks, ignore_index=255) for part, each in ((1, outputs["out"]), (0.5, aux)))
     assert alone["segmentation, 1 micro-batches"]["losses"][0] == pytest.approx(float(loss.detach()), rel=1e-12)
+
+
+def test_a_mean_of_each_gpu_s_own_is_refused():
+    section = config_of(*OF_TRANSFORMERS)["task"]
+    config = {**config_of(*OF_TRANSFORMERS), "parallel": small("parallel=dp")["parallel"]}
+    on_gpus = {**config, "trainer": {**config["trainer"], "device": "cuda"}}
+    with pytest.raises(ConfigurationError, match=r"parallel=dp has a model on each GPU.*Set parallel=ddp"):
+        HuggingFaceOption(section).complete(on_gpus)
+    HuggingFaceOption(section).complete(config)

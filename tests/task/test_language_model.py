@@ -23,7 +23,8 @@ PADDED = (
 )
 
 
-def test_the_standard_library_is_learned(tmp_path):
+def test_the_standard_library_is_learned(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = train(tmp_path, small(*TEXT, "optimizer.lr=0.5", "trainer.epochs=2"))
     result = run.folder.read_result()
     first, *_, last = rows(run.folder.steps)

@@ -34,6 +34,8 @@ def below(root: Path, pattern: str) -> Files:
     """The files that match below ``root``, or ``root`` itself. Raises ConfigurationError where there are none."""
     if root.is_file():
         return {root.name: root}
+    if not root.is_dir():
+        raise ConfigurationError(f"data.root={root}: there is no such file or folder. Set it to your text.")
     found = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
     if not found:
         raise ConfigurationError(

@@ -2,7 +2,9 @@
 
 from typing import Any, ClassVar
 
+from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import choice
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.option import TaskOption
 
 OF_TOKENS = ("loss", "perplexity")
@@ -18,3 +20,12 @@ class HuggingFaceOption(TaskOption):
     def __init__(self, section: dict[str, Any]):
         super().__init__(section)
         self.measures = MEASURES.get(section.get("loss_over", ""))  # type: ignore[misc]
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        strategy = config["parallel"]
+        if declared("parallel", strategy).replicates and config["trainer"]["device"] == "cuda":
+            raise ConfigurationError(
+                f"task=hugging_face: parallel={strategy['name']} has a model on each GPU, each with a mean of its own, "
+                "and does not say over how much. Set parallel=ddp."
+            )
