@@ -48,10 +48,9 @@ def test_perplexity_is_that_of_all_tokens_together(tmp_path, more):
     assert (measured["val_loss"] == pytest.approx(float(nats), rel=1e-9)) == ("smoothing" not in str(more))
 
 
-@pytest.mark.parametrize("accumulation", [2, 8])
-def test_micro_batches_of_padding_alone_change_nothing(tmp_path, accumulation):
+def test_micro_batches_of_padding_alone_change_nothing(tmp_path):
     whole = train(tmp_path / "whole", small(*PADDED))
-    parts = train(tmp_path / "parts", small(*PADDED, f"trainer.grad_accumulation={accumulation}"))
+    parts = train(tmp_path / "parts", small(*PADDED, "trainer.grad_accumulation=8"))
     for key in ("loss", "grad_norm"):
         one, other = ([float(row[key]) for row in rows(run.folder.steps)] for run in (whole, parts))
         assert other == pytest.approx(one, rel=1e-9)
