@@ -8,7 +8,7 @@ RULES: dict[str, Rule] = {
     "name": TEXT,
     "tags": list_of(TEXT),
     "notes": TEXT,
-    "loss._target_": either(AUTO, CLASS),
+    "loss._target_": either(CLASS, AUTO),
     "trainer.epochs": whole(1),
     "trainer.max_steps": whole(1),
     "trainer.stop_after": whole(1),
