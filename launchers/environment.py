@@ -15,6 +15,8 @@ NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
 PROJECT = [str(NAMES)] if NAMES.is_dir() else []
 
+BRIEF_SPINS = 1000  # as GNU's OpenMP spins where it knows that there are more threads than cores
+
 
 def environment(launcher: Launcher) -> dict[str, str]:
     """Variables that every rank gets, alike under every launcher, so that comparisons are fair."""
@@ -24,6 +26,9 @@ def environment(launcher: Launcher) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")]))),
         "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/run/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
+        # As the driver counts, not the fastest first, so that numbers mean the same GPUs where there are several kinds.
+        "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        **waiting(launcher.wait_policy),
     }
     if (cache := user_folder("cache")) is not None:  # torch's own place is one below /tmp that anybody can make first
         own = str(cache / "manyheads" / "torchinductor")
@@ -32,6 +37,19 @@ def environment(launcher: Launcher) -> dict[str, str]:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")
     return variables
+
+
+def waiting(policy: str) -> dict[str, str]:
+    """Variables that say how a thread of GNU's OpenMP, which torch brings along, waits for its next work.
+
+    ``brief``: it spins for some ten microseconds, within which a model's next operation usually comes, and then sleeps.
+    By default it spins for milliseconds, which on cores that others need too takes most of the time from the threads
+    that it waits for. Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html.
+    """
+    if policy != "brief":
+        return {"OMP_WAIT_POLICY": policy}
+    chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
+    return {} if chosen else {"GOMP_SPINCOUNT": str(BRIEF_SPINS)}
 
 
 @contextmanager

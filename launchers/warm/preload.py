@@ -14,6 +14,9 @@ die_with_parent()
 # It looks for its place in memory once, beside the environment as the process was given it.
 setproctitle.setproctitle("manyheads: where ranks are forked from")
 
+# Whatever asks meanwhile whether there is a GPU asks the driver alone: a process that has begun to use CUDA can't fork
+# ranks that do. Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#environment-variables.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 before = dict(os.environ)
 gc.disable()  # it takes a quarter of the time, and finds nothing: what is imported stays
 for name in (

@@ -117,10 +117,8 @@ def describe_machine() -> dict[str, str]:
     cuda = hardware.torch_cuda_version()
     if gpus:
         devices = ", ".join(gpus)
-    elif hardware.driver_version():
-        devices = "none that torch can use: " + (
-            "CUDA_VISIBLE_DEVICES hides them" if cuda else "torch is a CPU build; pip install torch brings the CUDA one"
-        )
+    elif why := hardware.unused_gpus():
+        devices = f"none that torch can use: {why}"
     else:
         devices = "none: there is no NVIDIA driver"
     return {

@@ -35,8 +35,8 @@ class Breakdown:
     def __init__(self, model: nn.Module, own: nn.Module, device: torch.device, *, ranks: int):
         self._parameters = [p for p in model.parameters() if p.requires_grad] if ranks > 1 else []
         # A compiled model would be compiled anew for its hooks.
-        is_wrapped = model is not own and getattr(model, "_compiled_call_impl", None) is None
-        self._modules = (model, own) if is_wrapped else None
+        is_compiled = any(getattr(each, "_compiled_call_impl", None) is not None for each in (model, own))
+        self._modules = (model, own) if model is not own and not is_compiled else None
         self._device = device
         self.next = math.inf  # when to look again, by time.perf_counter
         self._marks: dict[str, Any] | None = None  # of the update that is looked at

@@ -10,6 +10,7 @@ from torch import nn
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.rank.build import build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.loop.compile import compile_in_place
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.scores import Scores
@@ -121,8 +122,7 @@ def _assemble(
     optimizer = parallel.wrap_optimizer(optimizer, model)
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
-    if (mode := config["trainer"]["compile"]) != "none":
-        model.compile(mode=mode)  # in place, so that the weights keep their names
+    compile_in_place(parallel.unwrap(model), config["trainer"]["compile"], parallel.device)
     task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
     metrics = {name: {"name": name, **section} for name, section in config["metrics"].items()}
     added = instantiate_named("metrics", metrics, Metric)
@@ -155,6 +155,7 @@ def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
         evaluate_every=trainer["evaluate_every"],
         grad_accumulation=trainer["grad_accumulation"],
         log_every=trainer["log_every"],
+        warm_up=trainer["device"] == "cuda" or trainer["compile"] != "none",
     )
 
 

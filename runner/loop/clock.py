@@ -26,14 +26,14 @@ class Clock:
     """Times intervals between reductions, which wait for the device anyway. All numbers are this rank's seconds.
 
     The first WARMUP_UPDATES updates of a process (starting loader processes, choosing algorithms, compiling)
-    are training time, but don't count for the throughput.
+    are training time, but no lap with any of them counts for the throughput.
     """
 
     def __init__(self, device: torch.device):
         self._device = device
         self._mark = self.now = time.perf_counter()  # now: when the last update came
         self._waited = self._logged = 0.0
-        self._updates = 0
+        self._updates = self._before = 0  # in all, and when the lap began
 
     def resume(self) -> None:
         """Training goes on; what came since the last lap (evaluation, a checkpoint) is not counted."""
@@ -58,8 +58,8 @@ class Clock:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
-        lap = Lap(now - self._mark, self._waited, self._logged, self._updates > WARMUP_UPDATES)
-        self._mark, self._waited, self._logged = now, 0.0, 0.0
+        lap = Lap(now - self._mark, self._waited, self._logged, self._before >= WARMUP_UPDATES)
+        self._mark, self._waited, self._logged, self._before = now, 0.0, 0.0, self._updates
         return lap
 
     def logged(self) -> None:

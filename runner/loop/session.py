@@ -38,7 +38,7 @@ class Session:
         # What the model draws, as for dropout, differs between ranks that have different samples.
         seed_everything(seed + 1 + self.parallel.data_rank)
         try:
-            self.update.prime(trainer.train.example)
+            self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
             if state is not None:
                 self.restore(state, seed=seed)
                 if state["is_elsewhere"]:

@@ -28,7 +28,8 @@ LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop togeth
 class Settings:
     """The trainer section of the run config, as far as the loop needs it.
 
-    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule.
+    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up: whether the
+    first pass takes long, since it compiles the model or chooses a GPU's algorithms.
     """
 
     epochs: int
@@ -37,6 +38,7 @@ class Settings:
     evaluate_every: int
     grad_accumulation: int
     log_every: int
+    warm_up: bool = False
 
 
 class Trainer:

@@ -188,3 +188,15 @@ def test_and_with_the_numbers_of_ranks_that_do(size, count, ranks):
     expected = rf"launcher\.nproc_per_node={ranks}\.$" if ranks else r"data\.batch_size=\d+ or \d+\.$"
     with pytest.raises(ConfigurationError, match=expected):
         complete(config(*overrides))
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_cuda_graphs_and_accumulation_are_refused_on_gpus(machine, mode):
+    overrides = (f"trainer.compile={mode}", "trainer.grad_accumulation=2")
+    assert complete(config(*overrides))["trainer"]["compile"] == mode
+    machine(gpus=1)
+    with pytest.raises(
+        ConfigurationError, match=rf"^trainer\.compile={mode}: .* Set it to 1, or trainer\.compile=default"
+    ):
+        complete(config(*overrides))
+    complete(config(overrides[1], "trainer.compile=max-autotune-no-cudagraphs"))

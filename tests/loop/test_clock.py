@@ -53,6 +53,14 @@ def test_logging_lies_in_the_lap_that_it_begins(now):
     assert timed.lap() == (1, 0, 0, False)
 
 
+def test_a_lap_that_began_while_the_model_was_being_compiled_does_not_count(now):
+    timed, warm = Clock(CPU), []
+    for number, _ in enumerate(timed.waiting(range(30)), 1):
+        if number % 10 == 0:
+            warm.append(timed.lap().is_warm)
+    assert warm == [False, True, True]
+
+
 def test_the_first_updates_do_not_count_for_the_throughput(now):
     timed, warm = Clock(CPU), []
     for _ in timed.waiting(range(WARMUP_UPDATES + 2)):

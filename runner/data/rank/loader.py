@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
-from manyheads.runner.data.rank.structure import map_tensors
+from manyheads.runner.data.rank.structure import map_tensors, unrepeated
 from manyheads.runner.machine.shared_memory import too_small
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import disk_full
@@ -110,7 +110,7 @@ class Loader:
         return batch
 
     def _move(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.entrance.device, non_blocking=True)
+        return unrepeated(lambda held: held.to(self.entrance.device, non_blocking=True), tensor)
 
 
 def _sound(batch: Batch | ConfigurationError) -> Batch:

@@ -1,0 +1,20 @@
+"""What every rank finds in its environment."""
+
+import pytest
+
+from manyheads.launchers.environment import environment
+from manyheads.launchers.inline import Inline
+
+
+def found(**options) -> dict[str, str]:
+    settings = {"nproc_per_node": 1, "threads_per_rank": 2, "stall_timeout": 9.0, **options}
+    return environment(Inline(name="inline", **settings))
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, "PCI_BUS_ID"), ("FASTEST_FIRST", "FASTEST_FIRST")])
+def test_cuda_counts_gpus_as_the_driver_does(monkeypatch, own, expected):
+    """Or on a machine with several kinds gpu.csv and a sweep's jobs would mean others."""
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    if own:
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", own)
+    assert found()["CUDA_DEVICE_ORDER"] == expected
