@@ -25,7 +25,7 @@ def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:
         return
     model.compile(mode=mode)
     if device.type == "cuda" and mode in CUDA_GRAPHS:
-        replayed = model._compiled_call_impl
+        replayed: Any = model._compiled_call_impl
 
         def called(*arguments: Any, **keywords: Any) -> Any:
             return map_tensors(torch.clone, replayed(*arguments, **keywords))

@@ -18,3 +18,22 @@ def test_cuda_counts_gpus_as_the_driver_does(monkeypatch, own, expected):
     if own:
         monkeypatch.setenv("CUDA_DEVICE_ORDER", own)
     assert found()["CUDA_DEVICE_ORDER"] == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "own", "expected"),
+    [
+        ("brief", {}, {"GOMP_SPINCOUNT": "1000"}),
+        ("passive", {}, {"OMP_WAIT_POLICY": "passive"}),
+        ("active", {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}),
+        ("brief", {"OMP_WAIT_POLICY": "ACTIVE"}, {}),
+        ("brief", {"GOMP_SPINCOUNT": "7"}, {}),
+    ],
+)
+def test_threads_wait_as_the_launcher_says(monkeypatch, policy, own, expected):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    variables = found(wait_policy=policy)
+    assert {name: variables[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in variables} == expected

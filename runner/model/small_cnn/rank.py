@@ -28,7 +28,7 @@ class SmallCNN(nn.Module):
 
 
 class QuarterMeans(nn.Module):
-    """The same numbers as AdaptiveAvgPool2d(2), to the bit in fp32 and fp64, by operations that are deterministic on GPUs.
+    """AdaptiveAvgPool2d(2) by operations that are deterministic on GPUs too; the same bits in fp32 and fp64.
 
     Takes (N, C, H, W); returns (N, C, 2, 2). The quarters overlap where a side is odd.
     """

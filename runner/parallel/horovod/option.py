@@ -54,8 +54,8 @@ class HorovodOption(ParallelOption):
             )
         if config["trainer"]["device"] != "cpu" and not horovod.has("cuda"):
             raise Unavailable(
-                "parallel=horovod: the installed Horovod was built without CUDA, and knows no tensors on GPUs. Build it "
-                f"with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
+                "parallel=horovod: the installed Horovod was built without CUDA, and knows no tensors on GPUs. Build it"
+                f" with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher['name']}", controller)

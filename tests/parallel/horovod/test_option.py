@@ -267,9 +267,7 @@ def test_is_refused(machine, gpus, overrides, message):
 
 def test_without_cuda_it_trains_on_cpus_only(machine):
     machine(("gloo", "mpi"), gpus=2)
-    with pytest.raises(
-        Unavailable, match=r"^parallel=horovod: .* without CUDA.*--nccl`, or set trainer\.device=cpu\.$"
-    ):
+    with pytest.raises(Unavailable, match=r"^parallel=horovod: .* without CUDA.*--nccl`, or set trainer\.device=cpu"):
         composed("parallel=horovod")
     assert composed("parallel=horovod", "trainer.device=cpu")["trainer"]["device"] == "cpu"
 
