@@ -15,7 +15,7 @@ NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
 PROJECT = [str(NAMES)] if NAMES.is_dir() else []
 
-BRIEF_SPINS = 1000  # as GNU's OpenMP spins where it knows that there are more threads than cores
+BRIEF_SPINS = 100  # a few microseconds; 1,000 lose where all cores are busy, 0 where the next operation is near
 
 
 def environment(launcher: Launcher) -> dict[str, str]:
@@ -42,7 +42,7 @@ def environment(launcher: Launcher) -> dict[str, str]:
 def waiting(policy: str) -> dict[str, str]:
     """Variables that say how a thread of GNU's OpenMP, which torch brings along, waits for its next work.
 
-    ``brief``: it spins for some ten microseconds, within which a model's next operation usually comes, and then sleeps.
+    ``brief``: it spins for a few microseconds, within which the next operation often comes, and then sleeps.
     By default it spins for milliseconds, which on cores that others need too takes most of the time from the threads
     that it waits for. Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html.
     """

@@ -31,3 +31,13 @@ def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:
             return map_tensors(torch.clone, replayed(*arguments, **keywords))
 
         model._compiled_call_impl = called
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether a call of it runs compiled code."""
+    return getattr(model, "_compiled_call_impl", None) is not None
+
+
+def let_batches_differ(inputs: Any) -> None:
+    """Have a compiled model compiled once for any size of batch: evaluation's last one is smaller than the others."""
+    map_tensors(lambda tensor: torch._dynamo.maybe_mark_dynamic(tensor, 0), inputs)

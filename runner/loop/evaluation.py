@@ -10,6 +10,7 @@ from torch import nn
 from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
@@ -41,8 +42,11 @@ class Evaluation:
         started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
         parallel.share_buffers(update.model)
         model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)
+        compiled = is_compiled(model)
         with torch.no_grad():
             for number, batch in enumerate(self.loader.epoch(0), 1):
+                if compiled:
+                    let_batches_differ(batch.inputs)
                 if (batch.count or parallel.evaluates_together) and (passed := self._pass(model, batch)):
                     meter.add(passed)
                 meter.note_corrupt(len(batch.corrupt))

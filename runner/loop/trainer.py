@@ -13,6 +13,7 @@ from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.evaluation import Evaluation
+from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogWindows, Row, Window
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
@@ -64,6 +65,7 @@ class Trainer:
         self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
         self.progress = Progress()
         self.stop = Stop(heartbeat)
+        self.garbage = Garbage()
         self.windows = LogWindows(parallel=update.parallel, scores=update.scores, breakdown=update.breakdown)
         self.evaluation = Evaluation(
             update=update,
@@ -83,7 +85,8 @@ class Trainer:
         """
         self.reporter.start(self.progress, total=self.settings.last_step)
         while not self.done and self.stop.signal is None:
-            self.train_epoch(save, due_after_step)
+            with self.garbage:
+                self.train_epoch(save, due_after_step)
             if self.stop.signal is None and not self.is_cut:
                 self.end_epoch(save)
         if self.stop.signal is not None or self.is_cut:
@@ -202,6 +205,7 @@ class Trainer:
         self.stop.hear(flags)
         for window in windows:
             self._report(window)
+        self.garbage.tick()
         self.windows.clock.logged()
 
     def collect_all(self) -> None:

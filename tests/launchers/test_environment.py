@@ -23,7 +23,7 @@ def test_cuda_counts_gpus_as_the_driver_does(monkeypatch, own, expected):
 @pytest.mark.parametrize(
     ("policy", "own", "expected"),
     [
-        ("brief", {}, {"GOMP_SPINCOUNT": "1000"}),
+        ("brief", {}, {"GOMP_SPINCOUNT": "100"}),
         ("passive", {}, {"OMP_WAIT_POLICY": "passive"}),
         ("active", {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}),
         ("brief", {"OMP_WAIT_POLICY": "ACTIVE"}, {}),

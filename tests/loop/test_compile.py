@@ -61,3 +61,24 @@ def test_training_and_evaluation_run_the_same_compiled_model(tmp_path, monkeypat
         trainer.fit(lambda **_: None, due_after_step=lambda _: False)
         trainer.update.parallel.leave()
     assert calls == {True: 3, False: trainer.evaluation.loader.updates}
+
+
+def test_evaluation_s_last_batch_is_not_compiled_for(tmp_path, monkeypatch):
+    """By the compiler that looks through the model, without one that writes code."""
+    graphs: list[bool] = []
+
+    def backend(graph, inputs):
+        graphs.append(torch.is_grad_enabled())
+        return graph
+
+    def compile(module, *, mode):
+        module._compiled_call_impl = torch.compile(module._call_impl, backend=backend)
+
+    monkeypatch.setattr(nn.Module, "compile", compile)
+    options = small("trainer.compile=default", "trainer.max_steps=3")
+    with opened(tmp_path, options) as trainer:
+        sizes = {len(batch.inputs) for batch in trainer.evaluation.loader.epoch(0)}
+        trainer.evaluate()
+        trainer.evaluate()
+    assert sizes == {8, 5}
+    assert graphs == [False]
