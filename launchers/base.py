@@ -44,6 +44,7 @@ class Launcher:
         stall_timeout: float,
         timeout: float | None = None,
         wait_policy: str = "brief",
+        numa: bool = False,  # which the ranks see to themselves
     ):
         self.name = name
         self.ranks = nproc_per_node

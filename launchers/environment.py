@@ -7,14 +7,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from manyheads.launchers.base import Launcher
+from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 from manyheads.runner.run.user_folders import user_folder
 
 NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
 PROJECT = [str(NAMES)] if NAMES.is_dir() else []
 
+RECORDED_CALLS = 2000  # of each rank
 BRIEF_SPINS = 100  # a few microseconds; 1,000 lose where all cores are busy, 0 where the next operation is near
 
 
@@ -50,6 +53,24 @@ def waiting(policy: str) -> dict[str, str]:
         return {"OMP_WAIT_POLICY": policy}
     chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
     return {} if chosen else {"GOMP_SPINCOUNT": str(BRIEF_SPINS)}
+
+
+def flight_recorder(config: dict[str, Any], folder: RunFolder) -> dict[str, str]:
+    """Variables that make NCCL's last calls go to logs/nccl_rank_<n> when one of them times out; nothing on CPUs.
+
+    Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. Names of torch 2.6 and 2.15.
+    """
+    if config["trainer"]["device"] != "cuda":
+        return {}
+    size, file = str(RECORDED_CALLS), str(folder.logs / FLIGHT)
+    wanted = {
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": size,
+        "TORCH_FR_BUFFER_SIZE": size,
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": file,
+        "TORCH_FR_DUMP_TEMP_FILE": file,
+    }
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 @contextmanager

@@ -7,6 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+# Why clocks are lower than they could be, by NVML's bits, without idleness and clocks that somebody has set.
+# Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html.
+THROTTLED = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
+
 
 class Part(NamedTuple):
     """A GPU, or a slice of one that is cut up by MIG: what CUDA takes for a device."""
@@ -36,8 +46,8 @@ def read() -> tuple[str, list[Board]]:
     with session() as nvml:
         if nvml is None:
             return "", []
-        boards = (_board(nvml, index) for index in range(_asked(nvml.nvmlDeviceGetCount) or 0))
-        version = _asked(nvml.nvmlSystemGetDriverVersion)
+        boards = (_board(nvml, index) for index in range(asked(nvml.nvmlDeviceGetCount) or 0))
+        version = asked(nvml.nvmlSystemGetDriverVersion)
         return _text(version or "unknown"), [board for board in boards if board is not None]
 
 
@@ -58,25 +68,25 @@ def session() -> Iterator[Any]:
 
 
 def _board(nvml: Any, index: int) -> Board | None:
-    handle = _asked(nvml.nvmlDeviceGetHandleByIndex, index)
+    handle = asked(nvml.nvmlDeviceGetHandleByIndex, index)
     part = _part(nvml, handle)
     if part is None:
         return None
-    if not (_asked(nvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
+    if not (asked(nvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
         return Board(*part)
-    count = _asked(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    found = (_part(nvml, _asked(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, each)) for each in range(count))
+    count = asked(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    found = (_part(nvml, asked(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, each)) for each in range(count))
     return Board(*part, tuple(each for each in found if each is not None))
 
 
 def _part(nvml: Any, handle: Any) -> Part | None:
     if handle is None:
         return None
-    name, uuid = _asked(nvml.nvmlDeviceGetName, handle), _asked(nvml.nvmlDeviceGetUUID, handle)
+    name, uuid = asked(nvml.nvmlDeviceGetName, handle), asked(nvml.nvmlDeviceGetUUID, handle)
     return None if name is None or uuid is None else Part(_text(name), _text(uuid))
 
 
-def _asked(question: Any, *arguments: Any) -> Any:
+def asked(question: Any, *arguments: Any) -> Any:
     """The answer; None where the driver, or this GPU, has none."""
     import pynvml
 

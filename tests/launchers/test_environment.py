@@ -1,9 +1,13 @@
 """What every rank finds in its environment."""
 
+from pathlib import Path
+
 import pytest
 
-from manyheads.launchers.environment import environment
+from manyheads.launchers.environment import environment, flight_recorder
 from manyheads.launchers.inline import Inline
+from manyheads.launchers.processes import recorded
+from manyheads.runner.run.run_folder import RunFolder
 
 
 def found(**options) -> dict[str, str]:
@@ -37,3 +41,16 @@ def test_threads_wait_as_the_launcher_says(monkeypatch, policy, own, expected):
         monkeypatch.setenv(name, value)
     variables = found(wait_policy=policy)
     assert {name: variables[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in variables} == expected
+
+
+def test_what_nccl_did_last_is_kept_with_the_run_and_named_by_the_error(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.logs.mkdir(parents=True)
+    assert flight_recorder({"trainer": {"device": "cpu"}}, folder) == {}
+    variables = flight_recorder({"trainer": {"device": "cuda"}}, folder)
+    assert recorded(folder) == ""
+    for rank in range(2):
+        Path(variables["TORCH_FR_DUMP_TEMP_FILE"] + str(rank)).touch()
+    assert recorded(folder) == f" NCCL's last calls: {folder.logs}/nccl_rank_0 and others."
+    folder.clear_attempt()
+    assert recorded(folder) == ""
