@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+from contextlib import suppress
 
 import setproctitle
 
@@ -22,9 +23,6 @@ gc.disable()  # it takes a quarter of the time, and finds nothing: what is impor
 for name in (
     "manyheads.runner.loop.main",
     "manyheads.runner.loop.build",
-    # What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank.
-    "torch._inductor.config",
-    "torch.utils.serialization",
     "torchvision",
     "manyheads.runner.data.digits.option",
     "manyheads.runner.model.small_cnn.rank",
@@ -32,6 +30,11 @@ for name in (
     "manyheads.runner.precision.fp32.rank",
 ):
     importlib.import_module(name)
+# What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank. Torch's own
+# affair, of which older versions do not have all.
+for name in ("torch._inductor.config", "torch.utils.serialization"):
+    with suppress(ModuleNotFoundError):
+        importlib.import_module(name)
 
 gc.freeze()  # ranks neither search what they share nor, by leaving marks in it, copy it
 gc.enable()
