@@ -30,8 +30,8 @@ for name in (
     "manyheads.runner.precision.fp32.rank",
 ):
     importlib.import_module(name)
-# What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank. Torch's own
-# affair, of which older versions do not have all.
+# What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank. Older
+# versions of torch do not have all of it.
 for name in ("torch._inductor.config", "torch.utils.serialization"):
     with suppress(ModuleNotFoundError):
         importlib.import_module(name)
