@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run horovod test test-all test-tail test-quick test-gpu lint bench bench-gpu clean
+.PHONY: run horovod test test-all test-tail test-quick test-gpu compat lint bench bench-gpu clean
 
 run: $(STAMP)
 	$(BIN)/python run.py
@@ -33,6 +33,10 @@ test-quick: horovod
 # What needs CUDA; ends with a table of what ran, and why the rest did not. Fails where nothing can run.
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -m gpu
+
+# The suite's core on the lowest torch, and on the newest under each Python; fetches some 3 GB once, into /tmp.
+compat: $(STAMP)
+	$(BIN)/python -m tests.compat
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

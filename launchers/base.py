@@ -43,12 +43,14 @@ class Launcher:
         threads_per_rank: int,
         stall_timeout: float,
         timeout: float | None = None,
+        wait_policy: str = "brief",
+        numa: bool = False,  # which the ranks see to themselves
     ):
         self.name = name
         self.ranks = nproc_per_node
         self.threads = threads_per_rank
         self.stall_timeout = stall_timeout
-        self.timeout = timeout
+        self.timeout, self.wait_policy = timeout, wait_policy
         self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
 
     def prepare(self, environment: Mapping[str, str]) -> None:

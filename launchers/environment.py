@@ -7,13 +7,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from manyheads.launchers.base import Launcher
+from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 from manyheads.runner.run.user_folders import user_folder
 
 NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
 PROJECT = [str(NAMES)] if NAMES.is_dir() else []
+
+RECORDED_CALLS = 2000  # of each rank
+BRIEF_SPINS = 100  # a few microseconds; 1,000 lose where all cores are busy, 0 where the next operation is near
 
 
 def environment(launcher: Launcher) -> dict[str, str]:
@@ -24,6 +29,9 @@ def environment(launcher: Launcher) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")]))),
         "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/run/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
+        # As the driver counts, not the fastest first, so that numbers mean the same GPUs where there are several kinds.
+        "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        **waiting(launcher.wait_policy),
     }
     if (cache := user_folder("cache")) is not None:  # torch's own place is one below /tmp that anybody can make first
         own = str(cache / "manyheads" / "torchinductor")
@@ -32,6 +40,37 @@ def environment(launcher: Launcher) -> dict[str, str]:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")
     return variables
+
+
+def waiting(policy: str) -> dict[str, str]:
+    """Variables that say how a thread of GNU's OpenMP, which torch brings along, waits for its next work.
+
+    ``brief``: it spins for a few microseconds, within which the next operation often comes, and then sleeps.
+    By default it spins for milliseconds, which on cores that others need too takes most of the time from the threads
+    that it waits for. Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html.
+    """
+    if policy != "brief":
+        return {"OMP_WAIT_POLICY": policy}
+    chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
+    return {} if chosen else {"GOMP_SPINCOUNT": str(BRIEF_SPINS)}
+
+
+def flight_recorder(config: dict[str, Any], folder: RunFolder) -> dict[str, str]:
+    """Variables that make NCCL's last calls go to logs/nccl_rank_<n> when one of them times out; nothing on CPUs.
+
+    Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. Names of torch 2.6 and 2.15.
+    """
+    if config["trainer"]["device"] != "cuda":
+        return {}
+    size, file = str(RECORDED_CALLS), str(folder.logs / FLIGHT)
+    wanted = {
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": size,
+        "TORCH_FR_BUFFER_SIZE": size,
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": file,
+        "TORCH_FR_DUMP_TEMP_FILE": file,
+    }
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 @contextmanager

@@ -40,6 +40,7 @@ class Inline(Launcher):
             threads_per_rank=self.threads,
             stall_timeout=self.stall_timeout,
             timeout=self.timeout,
+            wait_policy=self.wait_policy,
             warm=True,
         )
 

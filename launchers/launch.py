@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from manyheads.launchers.base import TRAIN, Job, Launcher
-from manyheads.launchers.environment import PROJECT, environment
+from manyheads.launchers.environment import PROJECT, environment, flight_recorder
 from manyheads.launchers.gpu_load import gpu_load
 from manyheads.launchers.signals import received_signals
 from manyheads.runner.config.complete import gpus_used
@@ -37,7 +37,7 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
         sys.path += [each for each in PROJECT if each not in sys.path]
         folder.clear_attempt()
         heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
-        variables = {**environment(launcher), **pinned}
+        variables = {**environment(launcher), **pinned, **flight_recorder(config, folder)}
         job = Job(folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main)
         log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
         try:

@@ -4,7 +4,7 @@ import os
 from typing import Any, ClassVar
 
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import AUTO, TEXT, either, list_of, number, whole
+from manyheads.runner.option.rules import AUTO, TEXT, choice, either, list_of, number, whole
 
 
 class LauncherOption(Option):
@@ -15,6 +15,7 @@ class LauncherOption(Option):
         "threads_per_rank": either(whole(1), AUTO),
         "stall_timeout": number(above=0),
         "timeout": number(above=0),
+        "wait_policy": choice("brief", "active", "passive"),
         "hosts": list_of(TEXT),
         "hostfile": TEXT,
         "arguments": TEXT,

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 import psutil
@@ -13,6 +14,7 @@ from manyheads.launchers.base import Job
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
+from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, once one rank has failed
@@ -45,7 +47,7 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
         end(ranks.roots(), patience=ranks.patience)
         end(_left(job), patience=0)
     if failure := first_failure(job, exit_codes, silent):
-        raise_failure(failure)
+        raise_failure(replace(failure, message=failure.message + recorded(job.folder)))
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":
         raise Interrupted(signals[0] if signals else result["signal"])
@@ -102,6 +104,12 @@ class Watchdog:
                     _send(pid, signal.SIGUSR1)
             time.sleep(0.5)
             raise RunFailed(stalled(self._timeout))
+
+
+def recorded(folder: RunFolder) -> str:
+    """Where NCCL's last calls stand, for an error; nothing where no collective of its has timed out."""
+    files = sorted(path.name for path in folder.logs.glob(f"{FLIGHT}*"))
+    return f" NCCL's last calls: {folder.logs}/{files[0]}{' and others' * (len(files) > 1)}." if files else ""
 
 
 def stalled(timeout: float) -> Failure:

@@ -96,7 +96,7 @@ class Slots:
     def __init__(self, count: int, start: Start, *, share_devices: bool):
         self._cores = shares_of_cores(count)
         self._start = start
-        self._room = Room([str(index) for index in hardware.gpu_indices()], shared=share_devices)
+        self._room = Room(hardware.gpu_ids(), shared=share_devices)
         self._slots: list[Slot | None] = [None] * count
         self._taken: dict[int, list[str]] = {}
 

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+from contextlib import suppress
 
 import setproctitle
 
@@ -14,14 +15,14 @@ die_with_parent()
 # It looks for its place in memory once, beside the environment as the process was given it.
 setproctitle.setproctitle("manyheads: where ranks are forked from")
 
+# Whatever asks meanwhile whether there is a GPU asks the driver alone: a process that has begun to use CUDA can't fork
+# ranks that do. Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#environment-variables.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 before = dict(os.environ)
 gc.disable()  # it takes a quarter of the time, and finds nothing: what is imported stays
 for name in (
     "manyheads.runner.loop.main",
     "manyheads.runner.loop.build",
-    # What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank.
-    "torch._inductor.config",
-    "torch.utils.serialization",
     "torchvision",
     "manyheads.runner.data.digits.option",
     "manyheads.runner.model.small_cnn.rank",
@@ -29,6 +30,11 @@ for name in (
     "manyheads.runner.precision.fp32.rank",
 ):
     importlib.import_module(name)
+# What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank. Older
+# versions of torch do not have all of it.
+for name in ("torch._inductor.config", "torch.utils.serialization"):
+    with suppress(ModuleNotFoundError):
+        importlib.import_module(name)
 
 gc.freeze()  # ranks neither search what they share nor, by leaving marks in it, copy it
 gc.enable()

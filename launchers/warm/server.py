@@ -24,9 +24,9 @@ from manyheads.runner.run.failure import Failure
 
 PRELOAD = "manyheads.launchers.warm.preload"
 # What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
-# gets the parent's own sys.path. Not CUDA_*: read when a rank begins to use the GPU.
+# gets the parent's own sys.path. Not CUDA_*, TORCH_NCCL_*, TORCH_FR_*: read when a rank begins to use the GPU.
 READ_AT_IMPORT = re.compile(
-    r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|NPY|ONEDNN|DNNL|ATEN|TORCH|PYTORCH|TORCHINDUCTOR|KINETO|TF|"
+    r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|NPY|ONEDNN|DNNL|ATEN|TORCH(?!_NCCL_|_FR_)|PYTORCH|TORCHINDUCTOR|KINETO|TF|"
     r"PROTOCOL_BUFFERS|MALLOC|LD)_\w+|GLIBC_TUNABLES|LOGLEVEL|PYTHON(?!PATH)\w+"
 )
 _server: Any = forkserver._forkserver  # there is no public way to end it, or to have another one

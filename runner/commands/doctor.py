@@ -13,7 +13,7 @@ from manyheads.runner.config.complete import unavailable
 from manyheads.runner.config.lookup import OWN, Folders, options, read_option
 from manyheads.runner.config.origin import settle
 from manyheads.runner.machine import apex as apex_installation
-from manyheads.runner.machine import hardware
+from manyheads.runner.machine import compiler, hardware, shared_memory
 from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run import called
@@ -117,10 +117,8 @@ def describe_machine() -> dict[str, str]:
     cuda = hardware.torch_cuda_version()
     if gpus:
         devices = ", ".join(gpus)
-    elif hardware.driver_version():
-        devices = "none that torch can use: " + (
-            "CUDA_VISIBLE_DEVICES hides them" if cuda else "torch is a CPU build; pip install torch brings the CUDA one"
-        )
+    elif why := hardware.unused_gpus():
+        devices = f"none that torch can use: {why}"
     else:
         devices = "none: there is no NVIDIA driver"
     return {
@@ -131,6 +129,8 @@ def describe_machine() -> dict[str, str]:
         "Apex": apex_installation.description() or "not installed",
         "GPUs": devices,
         "CPU": f"{hardware.cpu_model()}, {hardware.cpu_cores()} cores",
+        "torch.compile": compiler.description(),
+        "shared memory": shared_memory.size() or "unknown",
     }
 
 

@@ -14,6 +14,7 @@ from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import machines, ranks, refuse_other_machines
 
+CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record them
 # The launcher decides by what its ranks agree, which strategies ask for.
 ORDER = sorted(GROUPS, key=lambda group: group != "launcher")
 
@@ -31,6 +32,7 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
             declared(group, config[group]).complete(config)
     _check_batch(config)  # after what is missing: a sweep skips such a job, whatever its batch
     _check_checkpoint(config)
+    _check_graphs(config["trainer"])
     declared("data", config["data"]).complete(config)
     return config
 
@@ -116,6 +118,16 @@ def _fitting_ranks(config: dict[str, Any], size: int, parts: int) -> list[int]:
     count = config["launcher"]["nproc_per_node"]
     fits = [n for n in range(2, 2 * count + 1) if size % (n * parts // count) == 0]
     return [*[n for n in fits if n < count][-1:], *[n for n in fits if n > count][:1]]
+
+
+def _check_graphs(trainer: dict[str, Any]) -> None:
+    mode, accumulation = trainer["compile"], trainer["grad_accumulation"]
+    if trainer["device"] == "cuda" and mode in CUDA_GRAPHS and accumulation > 1:
+        raise ConfigurationError(
+            f"trainer.compile={mode}: its CUDA graphs write each micro-batch's gradients over those of the one before, "
+            f"and trainer.grad_accumulation is {accumulation}. Set it to 1, or trainer.compile=default or "
+            "max-autotune-no-cudagraphs."
+        )
 
 
 def _check_checkpoint(config: dict[str, Any]) -> None:

@@ -7,6 +7,8 @@ from omegaconf import DictConfig
 from manyheads.runner.config.complete import complete
 from manyheads.runner.config.lookup import OWN, Folders
 from manyheads.runner.config.schema import check
+from manyheads.runner.machine import hardware
+from manyheads.runner.run.errors import warn
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import plain, refuse_untrusted
 from manyheads.runner.trust.own import Trust
@@ -42,5 +44,7 @@ def freeze(
     """
     folder.refuse_second_run()
     frozen = checked(composed, trust=trust, timeout=timeout, folders=folders)
+    if composed.trainer.device == "auto" != frozen["trainer"]["device"] == "cpu" and (why := hardware.unused_gpus()):
+        warn(f"trainer.device=auto: this run trains on the CPU. {why}. Set trainer.device=cpu if that is meant.")
     folder.write_config(frozen)
     return frozen

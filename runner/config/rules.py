@@ -17,7 +17,7 @@ RULES: dict[str, Rule] = {
     "trainer.clip_norm": number(above=0, infinite=True),
     "trainer.log_every": whole(1),
     "trainer.label_smoothing": number(at_least=0, below=1),
-    "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune"),
+    "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
     "trainer.on_nan": choice("error", "skip"),
     "trainer.device": choice("auto", "cuda", "cpu"),
     "checkpoint.every": Rule(

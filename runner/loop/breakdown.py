@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from manyheads.runner.logger.csv.columns import TRAINING
+from manyheads.runner.loop.compile import is_compiled
 from manyheads.runner.loop.meter import Sums
 
 SAMPLED = tuple(f"sampled_{part}" for part in TRAINING[1:])
@@ -35,8 +36,8 @@ class Breakdown:
     def __init__(self, model: nn.Module, own: nn.Module, device: torch.device, *, ranks: int):
         self._parameters = [p for p in model.parameters() if p.requires_grad] if ranks > 1 else []
         # A compiled model would be compiled anew for its hooks.
-        is_wrapped = model is not own and getattr(model, "_compiled_call_impl", None) is None
-        self._modules = (model, own) if is_wrapped else None
+        is_plain = not (is_compiled(model) or is_compiled(own))
+        self._modules = (model, own) if model is not own and is_plain else None
         self._device = device
         self.next = math.inf  # when to look again, by time.perf_counter
         self._marks: dict[str, Any] | None = None  # of the update that is looked at

@@ -10,6 +10,7 @@ from torch import nn
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.rank.build import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance
+from manyheads.runner.loop.compile import compile_in_place
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.scores import Scores
@@ -124,8 +125,7 @@ def _assemble(
     optimizer = parallel.wrap_optimizer(optimizer, model)
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
-    if (mode := config["trainer"]["compile"]) != "none":
-        model.compile(mode=mode)  # in place, so that the weights keep their names
+    compile_in_place(parallel.unwrap(model), config["trainer"]["compile"], parallel.device)
     task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
     added = build_metrics(config["metrics"], task, config["model"]["num_classes"] or data.num_classes)
     scores = Scores(task, added, monitor=config["checkpoint"]["monitor"])
@@ -157,6 +157,7 @@ def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
         evaluate_every=trainer["evaluate_every"],
         grad_accumulation=trainer["grad_accumulation"],
         log_every=trainer["log_every"],
+        warm_up=trainer["device"] == "cuda" or trainer["compile"] != "none",
     )
 
 

@@ -21,19 +21,22 @@ class Lap(NamedTuple):
     logged: float
     is_warm: bool
 
+    def settled(self) -> "Lap":
+        """The lap itself, for whoever may have one whose numbers are still to come."""
+        return self
+
 
 class Clock:
-    """Times intervals between reductions, which wait for the device anyway. All numbers are this rank's seconds.
+    """Times intervals between reductions. All numbers are this rank's seconds; ``DeviceClock`` has those of its GPU.
 
     The first WARMUP_UPDATES updates of a process (starting loader processes, choosing algorithms, compiling)
-    are training time, but don't count for the throughput.
+    are training time, but no lap with any of them counts for the throughput.
     """
 
-    def __init__(self, device: torch.device):
-        self._device = device
+    def __init__(self) -> None:
         self._mark = self.now = time.perf_counter()  # now: when the last update came
         self._waited = self._logged = 0.0
-        self._updates = 0
+        self._updates = self._before = 0  # in all, and when the lap began
 
     def resume(self) -> None:
         """Training goes on; what came since the last lap (evaluation, a checkpoint) is not counted."""
@@ -53,14 +56,82 @@ class Clock:
             self._updates += 1
             yield item
 
-    def lap(self) -> Lap:
+    def lap(self) -> "Lap | DeviceLap":
         """What passed since the last lap. What follows, until ``logged`` is called, is logging."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
         now = time.perf_counter()
-        lap = Lap(now - self._mark, self._waited, self._logged, self._updates > WARMUP_UPDATES)
-        self._mark, self._waited, self._logged = now, 0.0, 0.0
+        lap = Lap(now - self._mark, self._waited, self._logged, self._before >= WARMUP_UPDATES)
+        self._mark, self._waited, self._logged, self._before = now, 0.0, 0.0, self._updates
         return lap
 
     def logged(self) -> None:
         self._logged = time.perf_counter() - self._mark
+
+
+class DeviceLap(NamedTuple):
+    """A lap whose last update the GPU may not have done yet: the moments in its stream that will tell the times.
+
+    ``waits``: for each update, when the one before it was done, and when its own work began to come.
+    """
+
+    began: torch.cuda.Event
+    ended: torch.cuda.Event
+    logged: torch.cuda.Event
+    waits: list[tuple[torch.cuda.Event, torch.cuda.Event]]
+    is_warm: bool
+
+    def settled(self) -> Lap:
+        """The lap, once the GPU has come to its end."""
+        self.ended.synchronize()
+        waited = sum(done.elapsed_time(begun) for done, begun in self.waits)
+        seconds, logged = self.began.elapsed_time(self.ended), self.began.elapsed_time(self.logged)
+        return Lap(seconds / 1000, waited / 1000, logged / 1000, self.is_warm)
+
+
+class DeviceClock(Clock):
+    """Times what the GPU does, in its own stream, without waiting for it: the host is many updates ahead.
+
+    So a wait for data counts only as far as the GPU had nothing else to do meanwhile.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waits: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._began = self._logged_at = moment()
+
+    def resume(self) -> None:
+        self._began = self._logged_at = moment()
+        self._waits = []
+
+    def waiting(self, items: Iterable[T]) -> Iterator[T]:
+        iterator = iter(items)
+        while True:
+            done = moment()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            self._waits.append((done, moment()))
+            self.now = time.perf_counter()
+            self._updates += 1
+            yield item
+
+    def lap(self) -> DeviceLap:
+        lap = DeviceLap(self._began, moment(), self._logged_at, self._waits, self._before >= WARMUP_UPDATES)
+        self._began = self._logged_at = lap.ended
+        self._waits, self._before = [], self._updates
+        return lap
+
+    def logged(self) -> None:
+        self._logged_at = moment()
+
+
+def moment() -> torch.cuda.Event:
+    """The one at which the current stream has done all that it was given so far."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def clock_of(device: torch.device) -> Clock:
+    """The clock that times what this device does."""
+    return DeviceClock() if device.type == "cuda" else Clock()

@@ -11,6 +11,7 @@ from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.collected import CollectedScores
+from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
@@ -43,8 +44,11 @@ class Evaluation:
         parallel.share_buffers(update.model)
         model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)
         collected = CollectedScores(parallel, update.scores) if update.scores.collected else None
+        compiled = is_compiled(model)
         with torch.no_grad():
             for number, batch in enumerate(self.loader.epoch(0), 1):
+                if compiled:
+                    let_batches_differ(batch.inputs)
                 if (batch.count or parallel.evaluates_together) and (passed := self._pass(model, batch, collected)):
                     meter.add(passed)
                 meter.note_corrupt(len(batch.corrupt))

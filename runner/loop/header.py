@@ -6,6 +6,7 @@ import torch
 
 from manyheads.runner.model.rank.build import Built
 from manyheads.runner.optimizer.rank import scaled_lr
+from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.run.errors import printable
@@ -44,7 +45,23 @@ def header(
             [f"{batch_size} = {counted(shares, of)}", f"{batch_size // (shares * accumulation)} samples", micro_batches]
         ),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
+        **left_on_the_table(config),
     }
+
+
+def left_on_the_table(config: dict[str, Any]) -> dict[str, str]:
+    """What a GPU gains by and this run does without, with the words that take it; nothing on CPUs."""
+    trainer, precision = config["trainer"], declared("precision", config["precision"])
+    if trainer["device"] != "cuda":
+        return {}
+    fast = {
+        "precision=bf16": precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True),
+        "trainer.channels_last=true": trainer["channels_last"],
+        "trainer.compile=default": trainer["compile"] != "none",
+    }
+    words = [word for word, is_taken in fast.items() if not is_taken]
+    every = " (all of them: experiment=fast)" if len(words) == len(fast) else ""
+    return {"faster": f"usually with {', '.join(words)}{every}"} if words else {}
 
 
 def weights(config: dict[str, Any], built: Built) -> dict[str, str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.breakdown import Breakdown
-from manyheads.runner.loop.clock import Clock, Lap
+from manyheads.runner.loop.clock import DeviceLap, Lap, clock_of
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.update import Made
@@ -41,10 +41,10 @@ class LogWindows:
     """Counts and times of the training updates on this rank, and what all ranks' come to."""
 
     def __init__(self, *, parallel: Parallel, scores: Scores, breakdown: Breakdown):
-        self.meter, self.clock, self.breakdown = Meter(parallel, scores), Clock(parallel.device), breakdown
+        self.meter, self.clock, self.breakdown = Meter(parallel, scores), clock_of(parallel.device), breakdown
         self._parallel = parallel
         self.updates = 0  # in the open window
-        self._closed: list[tuple[Lap, Row | None]] = []
+        self._closed: list[tuple[Sums, Lap | DeviceLap, Row | None]] = []
         self._at_once, self._collected_at = 1, time.perf_counter()
 
     def add(self, batches: list[Batch], made: Made) -> None:
@@ -59,10 +59,7 @@ class LogWindows:
 
     def close(self, row: Row | None = None) -> None:
         """A window ends, with a row of steps.csv or in the middle of one."""
-        lap = self.clock.lap()
-        times = {"seconds": lap.seconds, "data_seconds": lap.waited, "logging_seconds": lap.logged}
-        self.meter.close(**times, **self.breakdown.take())
-        self._closed.append((lap, row))
+        self._closed.append((self.meter.close(), self.clock.lap(), row))
         self.updates = 0
         self.clock.logged()
 
@@ -76,10 +73,19 @@ class LogWindows:
 
         ``whole``: statistics too, which may otherwise follow with a later call.
         """
+        laps = [self._timed(sums, lap) for sums, lap, _ in self._closed]
+        if self._closed:
+            self._closed[-1][0].take(self.breakdown.take())
         found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
         self._at_once = int(heard[AT_ONCE])
         closed, self._closed = self._closed, []
-        return [Window(sums, lap, row) for (lap, row), sums in zip(closed, found, strict=True)], heard
+        return [Window(sums, lap, row) for (*_, row), lap, sums in zip(closed, laps, found, strict=True)], heard
+
+    def _timed(self, sums: Sums, lap: Lap | DeviceLap) -> Lap:
+        """The lap, whose times are put into the sums of its window. Waits for the device, as adding up does anyway."""
+        settled = lap.settled()
+        sums.take({"seconds": settled.seconds, "data_seconds": settled.waited, "logging_seconds": settled.logged})
+        return settled
 
     def _next_at_once(self) -> float:
         """How many windows to wait for next; rank 0's word alone, or the ranks would not meet."""

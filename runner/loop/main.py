@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from manyheads.runner.machine import hardware
+from manyheads.runner.machine.numa import near
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.failure import Failure
@@ -60,6 +62,8 @@ def run_rank(
         from manyheads.runner.loop import session as attempt
 
         config = folder.read_config()
+        if apart:
+            _go_near(config, local_rank)
         parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
         try:
             (run or attempt.run)(config, parallel, folder, heartbeat)
@@ -69,6 +73,17 @@ def run_rank(
             raise
         parallel.leave()
     heartbeat.leave(FINISHED)
+
+
+def _go_near(config: dict[str, Any], local_rank: int) -> None:
+    """Have this rank, and the loader processes that it will start, run on the cores that are near its device."""
+    launcher = config["launcher"]
+    if not launcher.get("numa", False) or not hasattr(os, "sched_setaffinity"):
+        return
+    gpus = hardware.gpu_indices() if config["trainer"]["device"] == "cuda" else []
+    gpu = gpus[local_rank] if local_rank < len(gpus) else None
+    if cores := near(local_rank=local_rank, ranks=launcher["nproc_per_node"], gpu=gpu):
+        os.sched_setaffinity(0, cores)
 
 
 def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:

@@ -40,6 +40,11 @@ class Sums:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.add_statistics(other.statistics)
 
+    def take(self, times: dict[str, float]) -> None:
+        """Set these fields."""
+        for name, value in times.items():
+            setattr(self, name, value)
+
     def add_statistics(self, other: Statistics) -> None:
         for name, value in other.items():
             self.statistics[name] = self.statistics[name] + value if name in self.statistics else value
@@ -91,12 +96,12 @@ class Meter:
     def note_corrupt(self, count: int) -> None:
         self._open.corrupt += count * self._parallel.counts_samples
 
-    def close(self, **seconds: float) -> None:
-        """An interval ends here. ``seconds``: fields of its Sums."""
-        for name, value in seconds.items():
-            setattr(self._open, name, value)
-        self._closed.append((self._open, len(self._passed)))
-        self._open = Sums()
+    def close(self, **seconds: float) -> Sums:
+        """An interval ends here. ``seconds``: fields of its sums, which are returned: more of them may follow."""
+        closed, self._open = self._open, Sums()
+        closed.take(seconds)
+        self._closed.append((closed, len(self._passed)))
+        return closed
 
     def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[Sums], dict[str, float]]:
         """Sums over all ranks of each interval that has been closed, and of ``flags``. Waits for the device.

@@ -99,3 +99,15 @@ def peak_memory_mb(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def reserved_memory_mb(device: torch.device) -> float | None:
+    """Most memory that torch has held of this rank's GPU, for tensors to come included; None without a GPU."""
+    return torch.cuda.max_memory_reserved(device) / 2**20 if device.type == "cuda" else None
+
+
+def forget_peaks(devices: list[torch.device]) -> None:
+    """What GPUs hold at most is measured from here on."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)

@@ -13,7 +13,7 @@ from manyheads.runner.loop.diagnosis import explained, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.progress import Progress
-from manyheads.runner.loop.reporter import peak_memory_mb
+from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.summary import summary
 from manyheads.runner.loop.tested import tested
 from manyheads.runner.loop.trainer import Trainer
@@ -39,7 +39,8 @@ class Session:
         # What the model draws, as for dropout, differs between ranks that have different samples.
         seed_everything(seed + 1 + self.parallel.data_rank)
         try:
-            self.update.prime(trainer.train.example)
+            self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
+            forget_peaks(self.parallel.devices())  # those of trying out algorithms
             if state is not None:
                 self.restore(state, seed=seed)
                 if state["is_elsewhere"]:
@@ -140,7 +141,8 @@ class Session:
     def conclude(self, **findings: Any) -> None:
         """Rank 0 writes result.json, ``findings`` included, and shows the table."""
         weights = self.weights()
-        memory = self.parallel.gather([peak_memory_mb(device) for device in self.parallel.devices()])
+        devices = self.parallel.devices()
+        memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
         reporter = self.trainer.reporter
         corrupt = self.parallel.gather([*reporter.corrupt])
         findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})
@@ -153,8 +155,10 @@ class Session:
         for callback in self.trainer.callbacks:
             callback.on_end(result)
 
-    def _result(self, weights: dict[str, Tensor], memory: list[list[float]], **findings: Any) -> dict[str, Any]:
-        """What rank 0 knows of result.json. ``memory``: peaks by rank and device."""
+    def _result(
+        self, weights: dict[str, Tensor], memory: list[list[tuple[float, float | None]]], **findings: Any
+    ) -> dict[str, Any]:
+        """What rank 0 knows of result.json. ``memory``: by rank and device, most of tensors, and most reserved."""
         progress, stopped, scores = self.trainer.progress, self.trainer.stop.signal, self.update.scores
         return {
             "status": "completed" if stopped is None else "interrupted",
@@ -166,7 +170,8 @@ class Session:
             "train_seconds": progress.train_seconds + progress.seconds,
             "time": progress.time(progress.seconds),
             "samples_per_second": progress.samples_per_second,
-            "peak_memory_mb": [peak for rank in memory for peak in rank],
+            "peak_memory_mb": [peak for rank in memory for peak, _ in rank],
+            "reserved_memory_mb": [most for rank in memory for _, most in rank if most is not None],
             "metrics": progress.metrics,
             "objective": self.objective(),
             "best": progress.best,

@@ -26,6 +26,8 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     if any(result["time"].values()):
         rows["time"] = shares(result["time"])
     rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
+    if reserved := result.get("reserved_memory_mb"):
+        rows["memory"] += f"; {' + '.join(f'{memory:,.0f}' for memory in reserved)} reserved"
     kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
     if skipped := [f"{count:,} {kind}" for kind, count in kinds.items() if count]:
         rows["skipped"] = ", ".join(skipped)

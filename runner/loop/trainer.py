@@ -13,6 +13,7 @@ from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.evaluation import Evaluation
+from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogWindows, Row, Window
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
@@ -28,7 +29,8 @@ LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop togeth
 class Settings:
     """The trainer section of the run config, as far as the loop needs it.
 
-    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule.
+    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up: whether the
+    first pass takes long, since it compiles the model or chooses a GPU's algorithms.
     """
 
     epochs: int
@@ -37,6 +39,7 @@ class Settings:
     evaluate_every: int
     grad_accumulation: int
     log_every: int
+    warm_up: bool = False
 
 
 class Trainer:
@@ -63,6 +66,7 @@ class Trainer:
         self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
         self.progress = Progress()
         self.stop = Stop(heartbeat)
+        self.garbage = Garbage()
         self.windows = LogWindows(parallel=update.parallel, scores=update.scores, breakdown=update.breakdown)
         watch: dict[str, Any] = {"reporter": reporter, "heartbeat": heartbeat, "stop": self.stop}
         self.evaluation = Evaluation(update=update, loader=evaluation, callbacks=callbacks, **watch)
@@ -77,7 +81,8 @@ class Trainer:
         """
         self.reporter.start(self.progress, total=self.settings.last_step)
         while not self.done and self.stop.signal is None:
-            self.train_epoch(save, due_after_step)
+            with self.garbage:
+                self.train_epoch(save, due_after_step)
             if self.stop.signal is None and not self.is_cut:
                 self.end_epoch(save)
         if self.stop.signal is not None or self.is_cut:
@@ -196,6 +201,7 @@ class Trainer:
         self.stop.hear(flags)
         for window in windows:
             self._report(window)
+        self.garbage.tick()
         self.windows.clock.logged()
 
     def collect_all(self) -> None:

@@ -108,17 +108,25 @@ class Update:
             loss = torch.zeros_like(loss)
         return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
 
-    def prime(self, example: Callable[[], Batch]) -> None:
-        """Let the strategy's wrapper settle by passes that leave no trace. ``example``: makes a micro-batch."""
-        state, buffers = get_state(), [b.clone() for b in self.model.buffers()]
+    def prime(self, example: Callable[[], Batch], *, warm_up: bool = False) -> None:
+        """Let the strategy's wrapper settle by passes that leave no trace. ``example``: makes a micro-batch.
+
+        ``warm_up``: under every strategy at least one pass is made, which compiles the model and lets a GPU choose its
+        algorithms, so that this is nobody's training time.
+        """
+        state, buffers, passes = get_state(), [b.clone() for b in self.model.buffers()], 0
 
         def throw_away() -> None:
+            nonlocal passes
+            passes += 1
             self.model.train()
             batches = [example()]
             self.parallel.compute_gradients(batches, MicroSteps(self, batches, used=False))
             self.precision.zero_grad(self.optimizer)
 
         self.parallel.prime(throw_away)
+        if warm_up and not passes and not self.parallel.backward_steps:
+            throw_away()
         self._restore_buffers(buffers)
         set_state(state)
 

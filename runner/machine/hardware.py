@@ -6,6 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from manyheads.runner.machine.driver import Board, Part, read
 from manyheads.runner.run import called
 
 NO_GPU = (
@@ -26,24 +27,8 @@ def torch_cuda_version() -> str | None:
 
 
 @cache
-def _driver() -> tuple[str, list[tuple[str, str]]]:
-    """The NVIDIA driver's version and (name, uuid) of its GPUs; no driver: ("", [])."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return "", []
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        gpus = [(_text(pynvml.nvmlDeviceGetName(h)), _text(pynvml.nvmlDeviceGetUUID(h))) for h in handles]
-        return _text(pynvml.nvmlSystemGetDriverVersion()), gpus
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+def _driver() -> tuple[str, list[Board]]:
+    return read()
 
 
 def driver_version() -> str:
@@ -53,27 +38,70 @@ def driver_version() -> str:
 
 def gpu_names() -> list[str]:
     """Names of the GPUs that a rank would see, in its order."""
-    gpus = _driver()[1] if torch_cuda_version() else []
-    return [gpus[index][0] for index in gpu_indices()]
+    return [part.name for _, part in _visible()]
 
 
 def gpu_indices() -> list[int]:
     """The driver's numbers of the GPUs that a rank would see: CUDA_VISIBLE_DEVICES is heeded, in its order."""
+    return [index for index, _ in _visible()]
+
+
+def gpu_ids() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES may call them, whatever the order in which CUDA counts."""
+    return [part.uuid for _, part in _visible()]
+
+
+def unused_gpus() -> str | None:
+    """Why a machine with NVIDIA's driver has no GPU for a rank; None where it has one, or no driver."""
+    version, boards = _driver()
+    if not version or _visible():
+        return None
+    if not boards:
+        return f"NVIDIA's driver {version} finds no GPU that answers; see nvidia-smi"
+    if torch_cuda_version() is None:
+        why = "the installed torch is a CPU build; pip install torch brings the CUDA one"
+    elif (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        why = f"CUDA_VISIBLE_DEVICES={visible} names none of them that CUDA would take; nvidia-smi -L lists them"
+    else:
+        why = "it is cut up by MIG, and has no slice; see nvidia-smi mig"
+    return (
+        f"NVIDIA's driver {version} has {boards[0].name}{f' and {len(boards) - 1} more' * (len(boards) > 1)}, but {why}"
+    )
+
+
+def _visible() -> list[tuple[int, Part]]:
+    """The devices that CUDA would count, each with its board's number; none for a CPU build of torch.
+
+    Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/, "Device Enumeration".
+    """
     if torch_cuda_version() is None:
         return []
-    gpus = _driver()[1]
+    boards = _driver()[1]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return list(range(len(gpus)))
-    indices = []
-    for entry in filter(None, (part.strip() for part in visible.split(","))):
-        if entry.isdigit() and int(entry) < len(gpus):
-            indices.append(int(entry))
-        elif match := [index for index, (_, uuid) in enumerate(gpus) if uuid.startswith(entry)]:
-            indices.append(match[0])
-        else:
-            break  # CUDA itself ignores everything from the first invalid entry on
-    return indices
+        found = [(index, board.devices[0]) for index, board in enumerate(boards) if board.devices]
+    else:
+        found = []
+        for entry in filter(None, (part.strip() for part in visible.split(","))):
+            device = _named(entry, boards)
+            if device is None:
+                break  # CUDA itself ignores everything from the first invalid entry on
+            if device in found:
+                return []  # nor does it take one twice
+            found.append(device)
+    slices = [(index, part) for index, part in found if boards[index].slices is not None]
+    return slices[:1] or found  # of slices it counts the first one alone, and no whole GPU beside it
+
+
+def _named(entry: str, boards: list[Board]) -> tuple[int, Part] | None:
+    """The device that an entry of CUDA_VISIBLE_DEVICES names; of a GPU that is cut up, its first slice."""
+    for index, board in enumerate(boards):
+        if board.devices and (entry == str(index) or board.uuid.startswith(entry)):
+            return index, board.devices[0]
+        for part in board.slices or ():
+            if part.uuid.startswith(entry):
+                return index, part
+    return None
 
 
 def cpu_cores() -> int:

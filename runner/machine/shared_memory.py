@@ -8,13 +8,19 @@ from rich.filesize import decimal
 SHARED_MEMORY = Path("/dev/shm")
 
 
+def size() -> str | None:
+    """How much it holds, in words; None where there is no such place."""
+    try:
+        return decimal(shutil.disk_usage(SHARED_MEMORY).total)
+    except OSError:
+        return None
+
+
 def too_small() -> str:
     """What to say and do when loader processes have no room in shared memory."""
-    try:
-        size = f"{SHARED_MEMORY}, which holds {decimal(shutil.disk_usage(SHARED_MEMORY).total)} in all"
-    except OSError:
-        size = "shared memory"
+    found = size()
+    where = f"{SHARED_MEMORY}, which holds {found} in all" if found else "shared memory"
     return (
-        f"loader processes hand batches over in {size}, and there is no room left. Set data.num_workers=0, or make it "
+        f"loader processes hand batches over in {where}, and there is no room left. Set data.num_workers=0, or make it "
         "larger (docker run --shm-size=8g)."
     )

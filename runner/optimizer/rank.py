@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from torch import nn
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import arguments_of
@@ -37,8 +37,4 @@ def build_optimizer(kind: type, section: dict[str, Any], model: nn.Module, *, ba
                 f"optimizer.fused=true: {section['_target_']} can't be fused here ({error}). Set it to false."
             ) from None
         raise ConfigurationError(f"optimizer._target_={section['_target_']} refuses its arguments: {error}.") from None
-    if isinstance(optimizer, SGD) and options.get("fused"):
-        # Told of an overflow in the first update, its kernel leaves as momentum memory that was never written (torch
-        # 2.15, _fused_sgd). So the gradient scaler shall leave out such a step itself, as it does without fused.
-        optimizer._step_supports_amp_scaling = False
     return optimizer

@@ -41,6 +41,7 @@ WITHOUT_EFFECT = {
     *ABOUT,
     "data.root",
     "data.num_workers",
+    "launcher.wait_policy",
     "data.fingerprint",
     "trainer.log_every",
     "checkpoint.every",

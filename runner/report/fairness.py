@@ -1,8 +1,10 @@
 """Which rows may be compared with which, and what else differs between them."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from manyheads.runner.machine.driver import THROTTLED
 from manyheads.runner.provenance.record import WITHOUT_EFFECT
 from manyheads.runner.report.keys import follows, text_of, varies
 from manyheads.runner.report.rows import Row
@@ -15,6 +17,7 @@ ENVIRONMENT = {
     "CPU": lambda row: (row.first.run.provenance.get("cpu") or {}).get("model"),
     "device": lambda row: row.first.run.config.get("trainer.device"),
     "CPU threads of all ranks": lambda row: _threads(row),
+    "throttling of GPUs": lambda row: _throttling(row),
     "data.num_workers": lambda row: row.first.run.config.get("data.num_workers"),
     "torch": lambda row: (row.first.run.provenance.get("versions") or {}).get("torch"),
     "CUDA": lambda row: (row.first.run.provenance.get("versions") or {}).get("cuda"),
@@ -100,3 +103,10 @@ def listed(numbers: Sequence[str], most: int = 8) -> str:
 def _threads(row: Row) -> int | None:
     per_rank = row.first.run.config.get("launcher.threads_per_rank")
     return per_rank * row.measures.ranks if isinstance(per_rank, int) and row.measures.ranks else None
+
+
+def _throttling(row: Row) -> str | None:
+    """Why the clocks of a row's GPUs were lowered for more than a tenth of its time; None where nobody looked."""
+    bits = [int(each) for job in row.jobs for each in job.run.gpu.get("throttled_by", ()) if not math.isnan(each)]
+    found = [why for bit, why in THROTTLED.items() if sum(bool(each & bit) for each in bits) > len(bits) / 10]
+    return (" and ".join(found) or "none") if bits else None

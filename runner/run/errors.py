@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from functools import cache
 
 from manyheads.runner.run.failure import Failure
 
@@ -70,6 +71,12 @@ def report(error: ConfigurationError | RunFailed) -> None:
 def complain(message: str) -> None:
     """Print an error the way that every command of this project does."""
     print(f"error: {printable(message)}", file=sys.stderr)
+
+
+@cache
+def warn(message: str) -> None:
+    """Print what the user should know, once in a process however many jobs it concerns."""
+    print(f"warning: {printable(message)}", file=sys.stderr)
 
 
 def printable(value: object) -> str:

@@ -24,6 +24,8 @@ from manyheads.runner.run.seal import is_own, sealed
 CHECKED = "MANYHEADS_CHECKED"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
 
+FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
+
 
 class RunFolder:
     """Where one run keeps everything; "What a run leaves" in the README says what each file holds."""
@@ -166,7 +168,7 @@ class RunFolder:
         """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
         self.logs.mkdir(parents=True, exist_ok=True)
         remove_leftovers(self.path)
-        for path in [self.result, *self.logs.glob("rank_*.error.json")]:
+        for path in [self.result, *self.logs.glob("rank_*.error.json"), *self.logs.glob(f"{FLIGHT}*")]:
             path.unlink(missing_ok=True)
 
     def digests(self) -> dict[str, str]:

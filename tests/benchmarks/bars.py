@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.benchmarks import loop, memory, photos, ranks, start, sweep
+from tests.benchmarks import loop, memory, neighbour, photos, ranks, start, sweep
 from tests.benchmarks.measure import Comparison
 from tests.benchmarks.start import ACCELERATE, BARE, OURS_TORCHRUN, SPAWN
 
@@ -33,6 +33,7 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
     sweep.measure: [Bar(SPAWN, sweep.TORCHRUN, 1 / 8), Bar(OURS_TORCHRUN, sweep.TORCHRUN, 1.4)],
     photos.measure: PHOTOS,
     photos.all_cores: PHOTOS,
+    neighbour.measure: [Bar(neighbour.OURS, neighbour.PASSIVE, 1 / 0.9)],
     memory.measure: [Bar(SPAWN, BARE, 1.1), Bar(OURS_TORCHRUN, BARE, 1.4)],
 }
 

@@ -5,6 +5,7 @@ from manyheads.runner.config.complete import unavailable
 from manyheads.runner.config.lookup import options
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
+from manyheads.runner.machine.driver import Board
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -17,7 +18,8 @@ def machine(monkeypatch):
 
     def pretend(*, gpus: int, driver: str = "", cuda: str | None = "13.0") -> None:
         monkeypatch.setattr(hardware, "gpu_names", lambda: ["Some GPU"] * gpus)
-        monkeypatch.setattr(hardware, "driver_version", lambda: driver)
+        monkeypatch.setattr(hardware, "_driver", lambda: (driver, [Board("Some GPU", "GPU-1")] if driver else []))
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus))))
         monkeypatch.setattr(hardware, "torch_cuda_version", lambda: cuda)
 
     return pretend
@@ -104,8 +106,14 @@ def test_what_cannot_run_names_what_to_use_instead(machine):
     [
         ({"gpus": 2, "driver": "580"}, "Some GPU, Some GPU"),
         ({"gpus": 0}, "none: there is no NVIDIA driver"),
-        ({"gpus": 0, "driver": "580"}, "none that torch can use: CUDA_VISIBLE_DEVICES hides them"),
-        ({"gpus": 0, "driver": "580", "cuda": None}, "none that torch can use: torch is a CPU build"),
+        (
+            {"gpus": 0, "driver": "580"},
+            "none that torch can use: NVIDIA's driver 580 has Some GPU, but CUDA_VISIBLE_DEVICES= names none of them",
+        ),
+        (
+            {"gpus": 0, "driver": "580", "cuda": None},
+            "none that torch can use: NVIDIA's driver 580 has Some GPU, but the installed torch is a CPU build",
+        ),
     ],
 )
 def test_says_why_there_is_no_gpu(machine, pretended, text):

@@ -188,3 +188,47 @@ def test_and_with_the_numbers_of_ranks_that_do(size, count, ranks):
     expected = rf"launcher\.nproc_per_node={ranks}\.$" if ranks else r"data\.batch_size=\d+ or \d+\.$"
     with pytest.raises(ConfigurationError, match=expected):
         complete(config(*overrides))
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_cuda_graphs_and_accumulation_are_refused_on_gpus(machine, mode):
+    overrides = (f"trainer.compile={mode}", "trainer.grad_accumulation=2")
+    assert complete(config(*overrides))["trainer"]["compile"] == mode
+    machine(gpus=1)
+    with pytest.raises(
+        ConfigurationError, match=rf"^trainer\.compile={mode}: .* Set it to 1, or trainer\.compile=default"
+    ):
+        complete(config(*overrides))
+    complete(config(overrides[1], "trainer.compile=max-autotune-no-cudagraphs"))
+
+
+@pytest.mark.parametrize(
+    ("cores", "overrides", "workers"),
+    [
+        (1, ["data=mnist", "data.num_workers=auto"], 1),
+        (8, ["data=mnist", "data.num_workers=auto"], 2),
+        (8, ["data=digits", "data.num_workers=auto"], 0),
+        (1, [], 1),
+        (2, [], 2),
+        (8, [], 7),
+        (8, ["parallel=ddp"], 3),
+        (96, [], 16),
+        (96, ["data.num_workers=5"], 5),
+    ],
+)
+def test_loader_processes_follow_the_cores(machine, tmp_path, cores, overrides, workers):
+    machine(gpus=0, cores=cores)
+    for split in ("train", "val"):
+        (tmp_path / split / "cat").mkdir(parents=True)
+        (tmp_path / split / "cat" / "1.jpg").touch()
+    data = [] if overrides and overrides[0].startswith("data=") else ["data=imagefolder", f"data.root={tmp_path}"]
+    assert complete(config(*data, *overrides))["data"]["num_workers"] == workers
+
+
+@pytest.mark.parametrize("order", ["fast", "[digits_quick,fast]"])
+def test_the_fast_way_can_be_laid_over_another_experiment(order):
+    done = complete(config(f"experiment={order}"))
+    assert (done["precision"]["name"], done["trainer"]["channels_last"], done["trainer"]["compile"]) == (
+        *("bf16", True, "default"),
+    )
+    assert done["trainer"]["epochs"] == (90 if order == "fast" else 15)

@@ -3,7 +3,8 @@ from omegaconf import OmegaConf
 
 from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.machine import hardware
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.machine.driver import Board
+from manyheads.runner.run.errors import ConfigurationError, Unavailable, warn
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import composed
 
@@ -55,3 +56,20 @@ def test_the_composed_config_stays_as_it_was():
     before = OmegaConf.to_yaml(config)
     checked(config)
     assert OmegaConf.to_yaml(config) == before
+
+
+@pytest.mark.parametrize(
+    ("device", "visible", "says"),
+    [("auto", "", True), ("cpu", "", False), ("auto", "0", False)],
+)
+def test_a_run_on_the_cpu_beside_a_driver_is_said_aloud_once(monkeypatch, tmp_path, capsys, device, visible, says):
+    monkeypatch.setattr(hardware, "_driver", lambda: ("999.9", [Board("Some GPU", "GPU-1")]))
+    monkeypatch.setattr(hardware, "torch_cuda_version", lambda: "13.0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    warn.cache_clear()
+    for job in "12":  # of a sweep
+        freeze(RunFolder(tmp_path / job), composed(f"trainer.device={device}"))
+    err = capsys.readouterr().err
+    begins = "warning: trainer.device=auto: this run trains on the CPU. NVIDIA's driver 999.9 has Some GPU, but CUDA_"
+    assert (err.count("warning"), err.startswith(begins)) == ((1, True) if says else (0, False))
+    warn.cache_clear()

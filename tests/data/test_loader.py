@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from manyheads.runner.data.imagefolder.option import ImageFolder
+from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.build import build_dataset
 from manyheads.runner.data.rank.in_memory import InMemory
+from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.run.errors import ConfigurationError
 from tests.data.conftest import SIDE
 from tests.zoo import Drawing, Noise, Unreadable
@@ -192,3 +194,22 @@ class TestCorrupt:
         assert sum(b.count for batches in each for b in batches) == 6
         assert all((0 if b.inputs is None else len(b.inputs)) == b.count for batches in each for b in batches)
         assert sum(len(b.corrupt) for batches in each for b in batches) == 1
+
+
+def pinned(tensor):
+    """As torch pins memory: another tensor of the same strides is written, of which none may be 0."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_in_memory_can_be_pinned(monkeypatch, channels):
+    """Grey ones are one channel, shown three times."""
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pinned)
+    images = torch.randint(256, (6, channels, 8, 8), dtype=torch.uint8)
+    batches = Batches(InMemory(images, torch.arange(6), image_size=8), seed=1, on_corrupt="error", replace_corrupt=True)
+    request = next(
+        TrainingSampler(6, batch_size=4, rank=0, world_size=1, accumulation=1, seed=1, drop_last=True).epoch(0)
+    )
+    plain, batch = batches[request], batches[request].pin_memory()
+    assert batch.content[0].shape == (4, 3, 8, 8)
+    assert all(torch.equal(*pair) for pair in zip(plain.content, batch.content, strict=True))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.rank.structure import map_tensors, tensors_in
+from manyheads.runner.data.rank.structure import map_tensors, tensors_in, unrepeated
 
 
 class Pair(NamedTuple):
@@ -50,3 +50,16 @@ def test_every_tensor_is_mapped_and_all_else_stays():
 def test_a_lone_tensor_is_a_structure_too():
     assert map_tensors(lambda tensor: tensor * 2, torch.ones(1)).tolist() == [2]
     assert list(tensors_in("nothing")) == []
+
+
+def test_what_a_tensor_repeats_is_handled_once():
+    grey = torch.arange(8.0).reshape(2, 1, 2, 2)
+    seen = []
+    found = unrepeated(lambda held: seen.append(held) or held + 1, grey.expand(-1, 3, -1, -1))
+    assert torch.equal(found, (grey + 1).expand(-1, 3, -1, -1))
+    assert torch.equal(seen[0], grey)
+
+
+def test_what_repeats_nothing_is_handled_as_it_is():
+    for each in (torch.zeros(1, 3).expand(1, 3), torch.zeros(0, 3), torch.tensor(1.0), torch.zeros(2, 3).t()):
+        assert unrepeated(lambda held: held, each) is each

@@ -70,7 +70,9 @@ def obstacle(item: pytest.Item) -> str | None:
     if not hardware.gpu_names():
         return "no GPU"
     mark = item.get_closest_marker("gpu")
-    needs = mark.kwargs.get("needs", ()) if mark else ()
+    needs, gpus = (mark.kwargs.get("needs", ()), mark.kwargs.get("gpus", 1)) if mark else ((), 1)
+    if len(hardware.gpu_names()) < gpus:
+        return f"{gpus} GPUs are needed, and {len(hardware.gpu_names())} can be seen"
     return next((reason for group, option in needs if (reason := unavailable(group, option))), None)
 
 

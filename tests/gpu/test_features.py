@@ -3,13 +3,16 @@
 import csv
 import json
 import sys
+from contextlib import closing
 
 import pytest
 import torch
 
+from manyheads.runner.machine import hardware
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
 from tests.gpu.conftest import RESNET, TINY
+from tests.in_process import attempt, config
 
 DETERMINISTIC = "trainer.deterministic=true"
 FP16 = ("precision=amp", "precision.dtype=float16")
@@ -122,6 +125,70 @@ def test_fused(train, optimizer, precision):
 def test_compile(train, precision):
     plain, compiled = train(*precision, name="plain"), train(*precision, "trainer.compile=default", name="compiled")
     assert losses(compiled) == pytest.approx(losses(plain), rel=0.01)
+
+
+@pytest.mark.gpu("torch.compile with CUDA graphs, and autotuned")
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+@pytest.mark.parametrize("strategy", [("parallel=single",), (*NCCL, "launcher=inline")], ids=lambda words: words[0])
+def test_compile_modes(train, mode, strategy):
+    plain, compiled = train(name="plain"), train(*strategy, f"trainer.compile={mode}", name="compiled")
+    assert losses(compiled) == pytest.approx(losses(plain), rel=0.01)
+
+
+@pytest.mark.gpu("experiment=fast")
+@pytest.mark.parametrize("strategy", [("parallel=single",), (*NCCL, "launcher=inline")], ids=lambda words: words[0])
+def test_fast(train, strategy):
+    plain, fast = train(*RESNET, name="plain"), train(*RESNET, *strategy, "experiment=fast", name="fast")
+    assert losses(fast) == pytest.approx(losses(plain), rel=0.05)
+
+
+@pytest.mark.gpu("grey images from loader processes: one channel is pinned and sent, three arrive")
+def test_grey(train):
+    grey = ("data=digits", "data.image_size=32")
+    plain, pinned = (
+        train(*grey, DETERMINISTIC, name="plain"),
+        train(*grey, DETERMINISTIC, "data.num_workers=2", name="p"),
+    )
+    assert digest(pinned) == digest(plain)
+
+
+@pytest.mark.gpu("throughput without compilation")
+def test_warm_up_is_no_throughput(train):
+    """The first pass compiles for seconds; all that follow take milliseconds."""
+    compiled = train("trainer.compile=default", "trainer.max_steps=60", "trainer.log_every=5")
+    with open(compiled.steps, newline="") as file:
+        speeds = sorted(float(row["samples_per_second"]) for row in csv.DictReader(file))
+    assert compiled.read_result()["samples_per_second"] == pytest.approx(speeds[len(speeds) // 2], rel=0.5)
+
+
+@pytest.mark.gpu("no wait for the GPU in an update")
+@pytest.mark.parametrize(
+    "options", [(), ("precision=bf16",), FP16, (*FP16, "optimizer=adamw", "optimizer.lr=0.001")], ids=" ".join
+)
+def test_nobody_waits_in_an_update(tmp_path, options):
+    """torch raises where an operation waits for the GPU; SGD with a gradient scaler did, at each step."""
+    run = attempt(tmp_path, config(*TINY, *options))
+    with closing(run.trainer) as trainer:
+        example = trainer.train.example()
+        trainer.update.model.train()
+        for number in range(7):
+            if number == 5:
+                torch.cuda.set_sync_debug_mode("error")
+            try:
+                trainer.update([example], number=number, wants_norm=False)
+            finally:
+                if number >= 5:
+                    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu("clocks, power and temperature in gpu.csv")
+def test_gpu_state(train):
+    with open(train(*RESNET, "trainer.max_steps=300", name="load").gpu, newline="") as file:
+        row = list(csv.DictReader(file))[-1]
+    if "MIG" not in hardware.gpu_names()[0]:
+        assert 100 < int(row["sm_clock_mhz"]) < 4000
+        assert 10 < float(row["power_w"]) < 2000
+        assert 10 < int(row["temperature_c"]) < 110
 
 
 @pytest.mark.gpu("loader processes, pinned memory")

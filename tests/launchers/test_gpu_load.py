@@ -9,6 +9,7 @@ import pytest
 
 from manyheads.launchers import gpu_load as module
 from manyheads.launchers.gpu_load import COLUMNS, gpu_load
+from manyheads.runner.machine.driver import THROTTLED
 
 MB = 1024 * 1024
 
@@ -24,6 +25,10 @@ def driver(monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", lambda h: SimpleNamespace(gpu=30 * (h + 1)))
     memory = SimpleNamespace(used=512 * MB, total=1024 * MB)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda handle: memory)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetClockInfo", lambda handle, kind: 1980)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda handle: 612_500)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda handle, sensor: 71)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda handle: 0x01 + 0x04 + 0x40)
     return ended
 
 
@@ -41,6 +46,10 @@ def test_a_row_for_each_device_and_moment(tmp_path, driver):
     assert tuple(rows[0]) == COLUMNS
     assert [(row["device"], row["utilisation_percent"]) for row in rows[:2]] == [("0", "60"), ("1", "30")]
     assert (rows[0]["memory_used_mb"], rows[0]["memory_total_mb"]) == ("512", "1024")
+    assert (rows[0]["sm_clock_mhz"], rows[0]["power_w"], rows[0]["temperature_c"]) == ("1980", "612.5", "71")
+    assert int(rows[0]["throttled_by"]) == sum(
+        b for b, why in THROTTLED.items() if why in ("power cap", "hardware thermal")
+    )
     assert driver == [True]
 
 
@@ -67,3 +76,18 @@ def test_a_driver_that_tells_nothing_is_no_error(tmp_path, driver, monkeypatch, 
     monkeypatch.setattr(pynvml, fails, refuse)
     with gpu_load(tmp_path / "gpu.csv", [0]):
         time.sleep(0.05)
+
+
+def test_what_a_gpu_does_not_tell_stays_empty(tmp_path, driver, monkeypatch):
+    def refuse(*_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    for name in ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetUtilizationRates"):  # as of a slice
+        monkeypatch.setattr(pynvml, name, refuse)
+    row = record(tmp_path / "gpu.csv", [0])[0]
+    assert (row["utilisation_percent"], row["power_w"], row["memory_used_mb"]) == ("", "", "512")
+
+
+def test_a_run_from_before_keeps_its_columns(tmp_path, driver):
+    (tmp_path / "gpu.csv").write_text(",".join(COLUMNS[:5]) + "\n")
+    assert all(tuple(row) == COLUMNS[:5] for row in record(tmp_path / "gpu.csv", [0]))

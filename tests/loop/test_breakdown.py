@@ -56,10 +56,12 @@ def test_what_a_wrapper_does_around_the_forward_pass_is_communication(now):
     assert (found["sampled_compute"], found["sampled_communication"]) == (3, 5 + 2 + 2)
 
 
-def test_a_compiled_wrapper_is_left_alone(now):
+@pytest.mark.parametrize("compiled", ["the wrapper", "the model in it"])
+def test_a_compiled_model_is_left_alone(now, compiled):
     own = Slow(now, 3)
     wrapper = Slow(now, 2, own)
-    wrapper._compiled_call_impl = wrapper._call_impl
+    each = wrapper if compiled == "the wrapper" else own
+    each._compiled_call_impl = each._call_impl
     found = update(wrapper, Breakdown(wrapper, own, CPU, ranks=2), now)
     assert (found["sampled_compute"], found["sampled_communication"]) == (3 + 2 + 2, 5)
 

@@ -3,6 +3,8 @@
 import csv
 import re
 import signal
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import torch
@@ -116,6 +118,17 @@ def test_a_run_that_was_asked_to_stop_goes_on(tmp_path):
     assert resumed.folder.read_result()["status"] == "completed"
     assert tables(resumed) == tables(whole)
     assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]
+
+
+def test_a_pass_to_warm_up_leaves_no_trace(tmp_path):
+    """As each strategy makes on GPUs and of a compiled model, before the clock runs."""
+    plain = train(tmp_path / "plain", small(*HARD))
+    warmed = attempt(tmp_path / "warmed", small(*HARD))
+    warmed.trainer.settings = replace(warmed.trainer.settings, warm_up=True)
+    with closing(warmed.trainer):
+        warmed.train(seed=1, state=None)
+    assert tables(warmed) == tables(plain)
+    assert warmed.folder.read_result()["weights_sha256"] == plain.folder.read_result()["weights_sha256"]
 
 
 def test_a_completed_run_has_nothing_left_to_do(tmp_path):

@@ -2,11 +2,15 @@ import os
 import subprocess
 import sys
 
+import pynvml
 import pytest
 
-from manyheads.runner.machine import hardware
+from manyheads.runner.machine import driver, hardware
+from manyheads.runner.machine.driver import Board, Part
 
-GPUS = [("First", "GPU-aaaa-1111"), ("Second", "GPU-bbbb-2222"), ("Third", "GPU-cccc-3333")]
+GPUS = [Board("First", "GPU-aaaa-1111"), Board("Second", "GPU-bbbb-2222"), Board("Third", "GPU-cccc-3333")]
+SLICES = (Part("Slice 1", "MIG-1111"), Part("Slice 2", "MIG-2222"))
+CUT = Board("Cut", "GPU-dddd-4444", SLICES)
 
 
 @pytest.fixture
@@ -31,6 +35,7 @@ def three_gpus(monkeypatch):
         ("GPU-bbbb", ["Second"]),
         ("GPU-cccc-3333,0", ["Third", "First"]),
         ("GPU-unknown,0", []),
+        ("0,0", []),
     ],
 )
 def test_cuda_visible_devices_is_heeded_in_its_order(monkeypatch, visible, names):
@@ -38,6 +43,83 @@ def test_cuda_visible_devices_is_heeded_in_its_order(monkeypatch, visible, names
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert hardware.gpu_names() == names
+
+
+@pytest.mark.parametrize(
+    ("boards", "visible", "names"),
+    [
+        ([CUT], None, ["Slice 1"]),
+        ([CUT], "0", ["Slice 1"]),
+        ([CUT], "MIG-2222", ["Slice 2"]),
+        ([CUT], "MIG-1111,MIG-2222", ["Slice 1"]),
+        ([CUT], "GPU-dddd", ["Slice 1"]),
+        ([CUT], "MIG-9999", []),
+        ([GPUS[0], CUT], None, ["Slice 1"]),
+        ([GPUS[0], CUT], "0", ["First"]),
+        ([GPUS[0], CUT._replace(slices=())], None, ["First"]),
+    ],
+)
+def test_of_gpus_that_are_cut_up_the_first_slice_is_a_device(monkeypatch, boards, visible, names):
+    monkeypatch.setattr(hardware, "_driver", lambda: ("999.9", boards))
+    monkeypatch.setattr(hardware, "torch_cuda_version", lambda: "13.0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert hardware.gpu_names() == names
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_jobs_name_gpus_so_that_the_order_of_counting_does_not_matter(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(hardware.gpu_ids()))
+    assert hardware.gpu_indices() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("boards", "cuda", "visible", "why"),
+    [
+        (GPUS, "13.0", None, None),
+        (GPUS, "13.0", "", "has First and 2 more, but CUDA_VISIBLE_DEVICES= names none"),
+        ([CUT], "13.0", "MIG-9999", "has Cut, but CUDA_VISIBLE_DEVICES=MIG-9999 names none"),
+        (GPUS[:1], None, None, "has First, but the installed torch is a CPU build"),
+        ([CUT._replace(slices=())], "13.0", None, "cut up by MIG, and has no slice"),
+        ([], "13.0", None, "NVIDIA's driver 999.9 finds no GPU that answers"),
+    ],
+)
+def test_says_why_gpus_go_unused(monkeypatch, boards, cuda, visible, why):
+    monkeypatch.setattr(hardware, "_driver", lambda: ("999.9", boards))
+    monkeypatch.setattr(hardware, "torch_cuda_version", lambda: cuda)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = hardware.unused_gpus()
+    assert found == why if why is None else why in found
+
+
+def test_a_gpu_that_is_lost_is_left_out(monkeypatch):
+    """Two boards: the first has fallen off the bus, the second is cut into two slices, of which one is still there."""
+
+    def refuse(*_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    def slice_of(handle, index):
+        return f"{handle}/{index}" if index == 0 else refuse()
+
+    answers = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlSystemGetDriverVersion": lambda: b"999.9",
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: refuse() if handle == 0 else f"name of {handle}",
+        "nvmlDeviceGetUUID": lambda handle: f"uuid of {handle}",
+        "nvmlDeviceGetMigMode": lambda handle: [1, 1],
+        "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 2,
+        "nvmlDeviceGetMigDeviceHandleByIndex": slice_of,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(pynvml, name, answer)
+    assert driver.read() == ("999.9", [Board("name of 1", "uuid of 1", (Part("name of 1/0", "uuid of 1/0"),))])
 
 
 @pytest.mark.usefixtures("three_gpus")

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.optimizer.rank import build_optimizer, scaled_lr
+from manyheads.runner.precision.amp import rank as amp
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import locate
 from tests.in_process import config, rows, small, train
@@ -111,3 +112,17 @@ def test_arguments_that_it_refuses_are_the_user_s_mistake(overrides):
 def test_a_model_without_anything_to_train_is_refused():
     with pytest.raises(ConfigurationError, match="optimizer got an empty parameter list"):
         build(nn.ReLU())
+
+
+@pytest.mark.parametrize("momentum", ["optimizer.momentum=0.9", "optimizer.momentum=0"])
+def test_fused_sgd_with_a_gradient_scaler_has_the_bits_of_one_that_waits(tmp_path, monkeypatch, momentum):
+    """Its momentum begins as zeros, so that an overflow in the first update leaves nothing that was never written."""
+    options = small("precision=amp", "precision.dtype=float16", "precision.init_scale=1e30", momentum)
+    found = train(tmp_path / "own", options)
+    assert getattr(found.update.optimizer, "_step_supports_amp_scaling", False)
+    monkeypatch.setattr(
+        amp, "begin_momentum", lambda optimizer: setattr(optimizer, "_step_supports_amp_scaling", False)
+    )
+    waited = train(tmp_path / "waits", options)
+    assert found.folder.read_result()["weights_sha256"] == waited.folder.read_result()["weights_sha256"]
+    assert float(rows(found.folder.steps)[-1]["loss"]) < 1.2  # of three classes

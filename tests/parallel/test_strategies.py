@@ -105,7 +105,25 @@ def test_ddp_passes_its_options_on():
         "static_graph": False,
         "find_unused_parameters": False,
     }
-    assert len(strategy("ddp", broadcast_buffers=False).options) == 5
+
+
+@pytest.mark.parametrize(
+    ("chosen", "model", "broadcasts"),
+    [
+        ("auto", nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1)), False),
+        ("auto", nn.Linear(1, 1), False),
+        ("auto", nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2)), True),
+        (True, nn.BatchNorm1d(1), True),
+        (False, nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2)), False),
+    ],
+    ids=str,
+)
+def test_ddp_sends_buffers_in_each_step_where_training_reads_them(monkeypatch, chosen, model, broadcasts):
+    """Before evaluation and checkpoints they are rank 0's anyway."""
+    given = {}
+    monkeypatch.setattr(nn.parallel, "DistributedDataParallel", lambda model, **options: given.update(options))
+    strategy("ddp", broadcast_buffers=chosen).wrap_model(model)
+    assert any(given.get(name) is False for name in ("broadcast_buffers", "forward_sync_buffers")) is not broadcasts
 
 
 def test_ddp_refuses_a_model_without_parameters():

@@ -28,6 +28,7 @@ OTHER_VALUES = {
     "checkpoint.keep": "2",
     "launcher.stall_timeout": "99",
     "launcher.timeout": "99",
+    "launcher.wait_policy": "passive",
     "parallel.timeout": "99",
 }
 OWNERS = {

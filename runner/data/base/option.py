@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from manyheads.runner.data.base.partition import Partition
+from manyheads.runner.machine import hardware
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import TEXT, Rule, choice, number, whole
+from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, number, whole
 from manyheads.runner.run.locate import locate
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
@@ -116,15 +117,20 @@ class Dataset(Protocol):
 
 
 class DataOption(Option):
-    """What a data option declares; asked last, so that ``complete`` may look for the files, by an absolute ``root``."""
+    """What a data option declares; asked last, so that ``complete`` may look for the files, by an absolute ``root``.
 
+    ``most_workers``: loader processes per rank beyond which there is nothing to gain; 0 for samples in memory.
+    """
+
+    derived = ("num_workers",)
+    most_workers: ClassVar[int] = 16
     rules: ClassVar = {
         "root": TEXT,
         "image_size": whole(1),
         "num_classes": whole(1),
         "augment": choice("none", "crop_flip"),
         "batch_size": whole(1),
-        "num_workers": whole(0),
+        "num_workers": either(whole(0), AUTO),
         "on_corrupt": choice("error", "skip"),
         "fingerprint": choice("sizes", "contents", "none"),
         "val_fraction": number(above=0, below=1),
@@ -139,6 +145,9 @@ class DataOption(Option):
         if (target := self.section["_target_"]).startswith("manyheads."):
             locate("data", target)  # which imports no torch: a class that does not exist is refused at once
         Partition.of(self.section)
+        if self.section["num_workers"] == "auto":  # a core is left for the rank itself, where there are several
+            cores = hardware.cores_for_each(config["launcher"]["nproc_per_node"])
+            self.section["num_workers"] = min(self.most_workers, max(cores - 1, min(cores, 2)))
         if self.section.get("root"):
             self.section["root"] = os.path.abspath(os.path.expanduser(self.section["root"]))
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the parent, which only looks whether the file is there, sta
 class DigitsOption(DataOption):
     """The file that scikit-learn brings along."""
 
+    most_workers = 0
+
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
         path()

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 from torch.utils.data import default_collate
 
 from manyheads.runner.data.base.option import CorruptSample, Dataset
 from manyheads.runner.data.rank.sampler import Request
-from manyheads.runner.data.rank.structure import map_tensors
+from manyheads.runner.data.rank.structure import map_tensors, unrepeated
 from manyheads.runner.random.rank.rng import get_state, sample_keys, seed_sample, set_state
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -33,7 +35,7 @@ class Batch:
     ids: Sequence[int] = ()
 
     def pin_memory(self) -> "Batch":
-        self.content = map_tensors(lambda tensor: tensor.pin_memory(), self.content)
+        self.content = map_tensors(partial(unrepeated, Tensor.pin_memory), self.content)
         return self
 
 

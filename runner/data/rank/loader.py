@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
-from manyheads.runner.data.rank.structure import map_tensors
+from manyheads.runner.data.rank.structure import map_tensors, unrepeated
 from manyheads.runner.machine.shared_memory import too_small
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import disk_full
@@ -37,13 +37,11 @@ class Entrance:
 
     def prepare(self, tensor: Tensor) -> Tensor:
         """One of the model's inputs; uint8 images are (C, H, W), or any number of these."""
-        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
-            tensor = tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
-        elif tensor.is_floating_point():
-            tensor = tensor.to(self.dtype)
-        if self.channels_last and tensor.ndim == 4:
+        if self.channels_last and tensor.ndim == 4:  # first, while pixels have eight bits
             tensor = tensor.contiguous(memory_format=torch.channels_last)
-        return tensor
+        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
+            return tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
 
 class Loader:
@@ -114,7 +112,7 @@ class Loader:
         return batch
 
     def _move(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.entrance.device, non_blocking=True)
+        return unrepeated(lambda held: held.to(self.entrance.device, non_blocking=True), tensor)
 
 
 def _sound(batch: Batch | ConfigurationError) -> Batch:

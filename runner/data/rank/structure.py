@@ -37,3 +37,17 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from tensors_in(getattr(value, field.name))
+
+
+def unrepeated(function: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
+    """``function`` of what a tensor holds, repeated as the tensor does it: a grey image is one channel, shown thrice.
+
+    So nothing is copied several times, and pinned memory, which torch makes with the same strides, has none of 0.
+    """
+    repeats = [dim for dim in range(tensor.ndim) if tensor.shape[dim] > 1 and not tensor.stride(dim)]
+    if not repeats:
+        return function(tensor)
+    shape = tensor.shape
+    for dim in repeats:
+        tensor = tensor.narrow(dim, 0, 1)
+    return function(tensor).expand(shape)

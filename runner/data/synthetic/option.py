@@ -9,6 +9,7 @@ from manyheads.runner.option.rules import whole
 class SyntheticOption(DataOption):
     """Made in memory."""
 
+    most_workers = 0
     rules: ClassVar = {"train_samples": whole(1), "val_samples": whole(1)}
 
 

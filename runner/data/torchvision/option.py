@@ -36,6 +36,7 @@ class TorchvisionDataOption(DataOption):
     """Files that are there, or may be downloaded."""
 
     steering = ("download",)
+    most_workers = 2
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)

@@ -44,10 +44,12 @@ class Parallel:
     """One rank's view of all ranks. The loop calls these hooks and knows no backend; all ranks call them in step.
 
     ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that each rank must
-    call it equally often, for a sample that does not count where it has none.
+    call it equally often, for a sample that does not count where it has none. ``backward_steps``: whether the backward
+    pass already changes weights, so that there can be no throw-away one.
     """
 
     evaluates_together = False
+    backward_steps = False
 
     def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str):
         self.rank, self.local_rank, self.world_size = rank, local_rank, world_size

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from manyheads.runner.option.rules import number
+from manyheads.runner.option.rules import AUTO, BOOLEAN, either, number
 from manyheads.runner.parallel.base.option import ParallelOption
 
 UNFINISHED = "Expected to have finished reduction"  # how torch begins to say it
@@ -11,7 +11,7 @@ UNFINISHED = "Expected to have finished reduction"  # how torch begins to say it
 class DistributedDataParallelOption(ParallelOption):
     """A rank for each device, over torch.distributed."""
 
-    rules: ClassVar = {"bucket_cap_mb": number(above=0)}
+    rules: ClassVar = {"bucket_cap_mb": number(above=0), "broadcast_buffers": either(BOOLEAN, AUTO)}
     color = "#0072b2"
     changes_gradients: ClassVar = {"compression": "none"}
 

@@ -10,11 +10,15 @@ from typing import Any
 
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
 from manyheads.runner.run.errors import ConfigurationError
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
+
+_NAMES = inspect.signature(nn.parallel.DistributedDataParallel).parameters  # newer versions of torch have another one
+NO_BROADCAST = {"forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False}
 
 
 class DistributedDataParallel(ProcessGroup):
@@ -30,7 +34,7 @@ class DistributedDataParallel(ProcessGroup):
         gradient_as_bucket_view: bool,
         static_graph: bool,
         find_unused_parameters: bool,
-        broadcast_buffers: bool,
+        broadcast_buffers: bool | str,
         sync_batchnorm: bool,
         compression: str,
         **place: Any,
@@ -43,9 +47,7 @@ class DistributedDataParallel(ProcessGroup):
             "static_graph": static_graph,
             "find_unused_parameters": find_unused_parameters,
         }
-        if not broadcast_buffers:  # newer versions of torch have another name for it
-            names = inspect.signature(nn.parallel.DistributedDataParallel).parameters
-            self.options["forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"] = False
+        self.broadcast_buffers = broadcast_buffers
 
     def place(self, model: nn.Module) -> nn.Module:
         if self.sync_batchnorm:
@@ -56,7 +58,9 @@ class DistributedDataParallel(ProcessGroup):
         if not any(p.requires_grad for p in model.parameters()):
             raise ConfigurationError("parallel=ddp: the model has no parameter to train. Use parallel=single.")
         ids = [self.local_rank] if self.device.type == "cuda" else None
-        wrapped = nn.parallel.DistributedDataParallel(model, device_ids=ids, **self.options)
+        broadcasts = reads_buffers(model) if self.broadcast_buffers == "auto" else self.broadcast_buffers
+        options = self.options if broadcasts else {**self.options, **NO_BROADCAST}
+        wrapped = nn.parallel.DistributedDataParallel(model, device_ids=ids, **options)
         if self.compression != "none":
             wrapped.register_comm_hook(None, HOOKS[self.compression])
         return wrapped
@@ -72,3 +76,9 @@ class DistributedDataParallel(ProcessGroup):
 
     def unwrap(self, model: nn.Module) -> nn.Module:
         return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+
+def reads_buffers(model: nn.Module) -> bool:
+    """Whether a training pass may depend on a buffer; BatchNorm, which only writes its statistics then, does not."""
+    modules = (each for each in model.modules() if not isinstance(each, _BatchNorm))
+    return any(True for each in modules for _ in each.buffers(recurse=False))

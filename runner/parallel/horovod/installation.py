@@ -15,8 +15,13 @@ from manyheads.runner.run.errors import ConfigurationError
 
 BUILD = called.command("install-horovod")
 NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
-# Names that stand in the library's tables when a controller was compiled in.
-MARKS = {"gloo": b"GlooController", "mpi": b"MPIController", "nccl": b"NCCLAllreduce"}
+# Names that stand in the library's tables when a feature was compiled in.
+MARKS = {
+    "gloo": b"GlooController",
+    "mpi": b"MPIController",
+    "nccl": b"NCCLAllreduce",
+    "cuda": b"cudaStreamSynchronize",
+}
 
 
 @cache
@@ -59,7 +64,7 @@ def built_for() -> str:
 
 @cache
 def has(feature: str) -> bool:
-    """Whether "gloo", "mpi" or "nccl" was compiled in."""
+    """Whether "gloo", "mpi", "nccl" or "cuda", without which it knows no tensors on GPUs, was compiled in."""
     library = _library()
     if library is None:
         return False

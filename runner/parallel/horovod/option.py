@@ -10,7 +10,7 @@ from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
 from manyheads.runner.parallel.base.option import ParallelOption
 from manyheads.runner.parallel.horovod import installation as horovod
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import machines, ranks
 
 
@@ -35,6 +35,10 @@ class HorovodOption(ParallelOption):
 
     def note(self) -> str:
         gpus = len(hardware.gpu_names())
+        if gpus and not horovod.has("cuda"):
+            return (
+                f"on CPUs only, with trainer.device=cpu; `{horovod.build_with('nccl')}` builds it for the {gpus} GPUs"
+            )
         if gpus and not horovod.has("nccl"):
             return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` builds it in"
         return f"{gpus} ranks over NCCL" if gpus else f"2 CPU ranks over {horovod.NAMES[horovod.controllers()[0]]}"
@@ -47,6 +51,11 @@ class HorovodOption(ParallelOption):
         if controller is None:
             raise ConfigurationError(
                 f"launcher={launcher['name']} can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."
+            )
+        if config["trainer"]["device"] != "cpu" and not horovod.has("cuda"):
+            raise Unavailable(
+                "parallel=horovod: the installed Horovod was built without CUDA, and knows no tensors on GPUs. Build it"
+                f" with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher['name']}", controller)
@@ -68,6 +77,11 @@ class HorovodOption(ParallelOption):
             yield (
                 f"parallel.backward_passes_per_step={parallel['backward_passes_per_step']} must be "
                 f"trainer.grad_accumulation, which is {accumulation}. Set that, and this one to auto."
+            )
+        if config["trainer"]["channels_last"]:
+            yield (
+                "trainer.channels_last=true: Horovod exchanges contiguous tensors only, which weights and gradients of "
+                "convolutions then are not. Set it to false, or parallel=ddp."
             )
         factor = parallel["gradient_predivide_factor"]
         if factor != 1 and (parallel["op"] != "average" or parallel["num_groups"] not in ("auto", 0)):

@@ -45,6 +45,7 @@ class Horovod(Parallel):
     ):
         super().__init__(**place)
         self.op, self.compression = op, compression
+        self.backward_steps = op == "adasum"
         self.gradient_predivide_factor = gradient_predivide_factor
         self.backward_passes_per_step = backward_passes_per_step
         self.num_groups, self.sync_batchnorm = num_groups, sync_batchnorm

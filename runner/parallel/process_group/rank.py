@@ -35,6 +35,7 @@ class ProcessGroup(Parallel):
             rank=self.rank,
             world_size=self.world_size,
             timeout=timedelta(seconds=self.timeout),
+            device_id=self.device if self.backend == "nccl" else None,  # connects, or fails, at once
         )
 
     def leave(self) -> None:

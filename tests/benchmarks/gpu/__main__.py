@@ -15,10 +15,11 @@ from rich.console import Console
 
 from manyheads.runner.machine import hardware
 from tests.benchmarks.gpu import photos
-from tests.benchmarks.gpu.case import Case, Setup, cases
+from tests.benchmarks.gpu.case import MOST_WORKERS, Case, Setup, cases
 from tests.benchmarks.gpu.measuring import look_at, measured
-from tests.benchmarks.gpu.report import NOTES, WIDTH, as_json, table
+from tests.benchmarks.gpu.report import NOTES, WIDTH, as_json, overheads, table
 
+LIMIT = 1.03
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cuda": {"models": "resnet50,vit_b_16", "batch_size": 256, "image_size": 224, "steps": 30},
     "cpu": {"models": "resnet18", "batch_size": 8, "image_size": 32, "steps": 4},  # to see that the command works
@@ -60,6 +61,8 @@ def main() -> None:
     console.print(table(rows, machine))
     for column, note in NOTES.items():
         console.print(f"{column}: {note}", style="dim")
+    for model, ratio in overheads(rows).items():
+        console.print(f"{model}: manyheads takes {ratio:.3f} of the time of the same loop by hand (at most {LIMIT})")
     content = {"machine": versions(name), "options": vars(given), **as_json(rows, machine)}
     path = Path("outputs/benchmarks") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_gpu.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +83,7 @@ def prepared(given: argparse.Namespace, scratch: Path) -> Setup:
         batch_size=given.batch_size,
         image_size=given.image_size,
         steps=given.steps,
-        cores=hardware.cpu_cores(),
+        cores=min(MOST_WORKERS, hardware.cpu_cores()),
         photos=scratch / "photos",
         scratch=scratch,
     )

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-OURS, TUTORIAL = "manyheads", "tutorial"
+OURS, TUTORIAL, BY_HAND = "manyheads", "tutorial", "by hand"
 READY, PHOTOS = "ready", "JPEG"  # batches that are there already; files that have to be decoded
 NO_MODEL = "(loader)"
 PRECISIONS = ("fp32", "tf32", "amp", "bf16")
 BEST = "bf16"  # needs no gradient scaler, which waits for the GPU at each step
+MOST_WORKERS = 32  # of any loop: more are no quicker, and fill the shared memory
 WITHOUT_CONVOLUTIONS = ("vit_", "swin_")
 WARM_UP = 5  # updates on one batch: algorithms are chosen, the model is compiled
 OPENING = 2  # steps that begin an epoch, before the clock runs
@@ -91,6 +92,7 @@ def _of(model: str, *, full: bool) -> list[Case]:
     compiled = [(p, f) for p in PRECISIONS for f in formats] if full else [(BEST, is_convolutional)]
     return [
         Case(TUTORIAL, model, READY, "fp32"),
+        Case(BY_HAND, model, READY, BEST, is_convolutional),
         *(Case(OURS, model, READY, precision, last) for precision in PRECISIONS for last in formats),
         *(Case(OURS, model, READY, precision, last, compile=True) for precision, last in compiled),
         *(Case(TUTORIAL, model, PHOTOS, precision) for precision in ("fp32", "amp")),

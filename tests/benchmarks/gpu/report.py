@@ -1,13 +1,13 @@
 """The rows as one table of at most 100 columns, and as the file that keeps all numbers."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from textwrap import shorten
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from tests.benchmarks.gpu.case import TUTORIAL, Case, Measured
+from tests.benchmarks.gpu.case import BY_HAND, OURS, TUTORIAL, WITHOUT_CONVOLUTIONS, Case, Measured
 from tests.benchmarks.gpu.ceilings import of_precision
 
 WIDTH = 100
@@ -16,7 +16,7 @@ NOTES = {
     "x": "speed, divided by that of the tutorial's loop in fp32 over the same model and data",
     "FLOPs": "floating-point operations of the model's matrix products and convolutions (torch.utils.flop_counter), "
     "forward and backward, per second, of those of a large matrix product of that precision, measured here; of the "
-    "tutorial's fp32, whose convolutions use TF32 unless told otherwise, of TF32's",
+    "tutorial's fp32 with convolutions, which use TF32 unless told otherwise, of TF32's",
     "bytes": "bytes that each operation of a step is given and returns, counted once, per second, of those that a copy "
     "reads and writes, measured here; nothing is known of compiled steps, which move less",
     "peak": "GB of tensors at most in the steps that were measured (torch.cuda.max_memory_allocated)",
@@ -42,7 +42,8 @@ class Machine:
 
     def share_of_flops(self, row: Row) -> float | None:
         case, measured = row.case, row.measured
-        best = self.ceilings.get(of_precision(case.precision, self.device, is_tutorial=case.loop == TUTORIAL))
+        relaxed = case.loop == TUTORIAL and not case.model.startswith(WITHOUT_CONVOLUTIONS)
+        best = self.ceilings.get(of_precision(case.precision, self.device, is_tutorial=relaxed))
         if measured is None or best is None or case.model not in self.flops:
             return None
         return self.flops[case.model] * measured.samples_per_second / best
@@ -100,10 +101,18 @@ def speed_up(row: Row, rows: list[Row]) -> float | None:
     return None
 
 
+def overheads(rows: list[Row]) -> dict[str, float]:
+    """Our loop's time over that of the one by hand with the same settings, by model."""
+    times = {row.case: row.measured.seconds_per_step for row in rows if row.measured is not None}
+    hand = [case for case in times if case.loop == BY_HAND]
+    return {case.model: times[ours] / times[case] for case in hand if (ours := replace(case, loop=OURS)) in times}
+
+
 def as_json(rows: list[Row], machine: Machine) -> dict[str, Any]:
     return {
         "ceilings": machine.ceilings,
         "flops_per_sample": machine.flops,
+        "overheads": overheads(rows),
         "columns": NOTES,
         "rows": [
             {

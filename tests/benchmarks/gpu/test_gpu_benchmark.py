@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -14,9 +15,21 @@ from rich.console import Console
 from torch import nn
 
 from tests.benchmarks.gpu import isolated, measuring
-from tests.benchmarks.gpu.case import BEST, NO_MODEL, OURS, PHOTOS, READY, TUTORIAL, Case, Measured, Setup, cases
+from tests.benchmarks.gpu.case import (
+    BEST,
+    BY_HAND,
+    NO_MODEL,
+    OURS,
+    PHOTOS,
+    READY,
+    TUTORIAL,
+    Case,
+    Measured,
+    Setup,
+    cases,
+)
 from tests.benchmarks.gpu.ceilings import of_precision
-from tests.benchmarks.gpu.report import WIDTH, Machine, Row, as_json, table
+from tests.benchmarks.gpu.report import WIDTH, Machine, Row, as_json, overheads, table
 from tests.benchmarks.gpu.work import Traffic, flops_per_sample
 from tests.conftest import execute
 from tests.tail import tail
@@ -201,3 +214,20 @@ def test_without_a_gpu_the_command_says_so(tmp_path, monkeypatch):
     assert done.code == 1
     assert "no NVIDIA GPU" in done.err
     assert "--device cpu" in done.err
+
+
+def test_the_loop_by_hand_is_what_ours_is_held_against():
+    hand, ours = (Case(loop, "resnet50", READY, BEST, channels_last=True) for loop in (BY_HAND, OURS))
+    assert {hand, ours} <= {*cases(MODELS, full=False)}
+    found = [
+        Row(hand, Measured(0.1, 1.0)),
+        Row(ours, Measured(0.102, 1.0)),
+        Row(replace(ours, compile=True), None, "-"),
+    ]
+    assert overheads(found) == {"resnet50": pytest.approx(1.02)}
+
+
+def test_without_convolutions_a_tutorial_s_fp32_is_no_tf32():
+    row = Row(Case(TUTORIAL, "vit_b_16", READY, "fp32"), Measured(1.0, 100.0))
+    machine = replace(MACHINE, flops={"vit_b_16": 1e11})
+    assert machine.share_of_flops(row) == 1e13 / 5e13

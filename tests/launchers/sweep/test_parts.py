@@ -210,7 +210,7 @@ class TestRunning:
     @pytest.mark.parametrize("shared", [False, True])
     def test_jobs_have_gpus_of_their_own(self, ledger, monkeypatch, tmp_path, shared):
         """No test machine is sure to have two GPUs: which ones a job is given is ours."""
-        monkeypatch.setattr(hardware, "gpu_indices", lambda: [0, 1])
+        monkeypatch.setattr(hardware, "gpu_ids", lambda: ["0", "1"])
         monkeypatch.setattr(slots_module, "gpus_used", lambda config: 1)
         for entry in self.ENTRIES:
             RunFolder(tmp_path / entry.folder).write_config({})

@@ -93,7 +93,19 @@ def test_what_libraries_read_at_import_restarts_the_server(tmp_path: Path) -> No
     [
         *((name, True) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "OPENBLAS_NUM_THREADS")),
         *((name, True) for name in ("LD_PRELOAD", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "TORCH_LOGS", "PYTHONUTF8")),
-        *((name, False) for name in ("PYTHONPATH", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "RANK", "MANYHEADS_PARENT")),
+        *(
+            (name, False)
+            for name in (
+                "PYTHONPATH",
+                "CUDA_VISIBLE_DEVICES",
+                "NCCL_DEBUG",
+                "TORCH_FR_BUFFER_SIZE",
+                "TORCH_NCCL_DUMP_ON_TIMEOUT",
+                "RANK",
+                "MANYHEADS_PARENT",
+            )
+        ),
+        *((name, False) for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT")),
     ],
 )
 def test_variables_that_libraries_read_at_import(name: str, restarts: bool) -> None:

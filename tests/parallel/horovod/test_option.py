@@ -6,11 +6,11 @@ from manyheads.runner.commands.doctor import note
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run import layout as hosts
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import ranks
 from tests.in_process import config
 
-ALL = ("gloo", "mpi", "nccl")
+ALL = ("gloo", "mpi", "nccl", "cuda")
 ADASUM = ("parallel.op=adasum", "launcher=mpirun", "parallel.num_groups=0")
 O2 = ("precision=amp", "precision.level=O2")
 BUILD = horovod_installation.BUILD
@@ -250,6 +250,11 @@ def test_goes_together(machine, gpus, overrides):
             r"^precision=amp scales fp16 gradients, .* Set precision=bf16, precision=fp32, or parallel\.op=average\.",
         ),
         (0, [*ADASUM, "precision=amp", "precision.dtype=float16"], r"^precision=amp scales fp16 gradients"),
+        (
+            0,
+            ["trainer.channels_last=true"],
+            r"^trainer\.channels_last=true: Horovod .* Set it to false, or parallel=ddp",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -258,6 +263,13 @@ def test_is_refused(machine, gpus, overrides, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         composed("parallel=horovod", *overrides)
     assert "\n" not in str(caught.value)
+
+
+def test_without_cuda_it_trains_on_cpus_only(machine):
+    machine(("gloo", "mpi"), gpus=2)
+    with pytest.raises(Unavailable, match=r"^parallel=horovod: .* without CUDA.*--nccl`, or set trainer\.device=cpu"):
+        composed("parallel=horovod")
+    assert composed("parallel=horovod", "trainer.device=cpu")["trainer"]["device"] == "cpu"
 
 
 @pytest.mark.usefixtures("apex")
@@ -277,6 +289,12 @@ def test_apex_scales_too(machine):
             "parallel",
             "horovod",
             {"features": ("gloo", "mpi"), "gpus": 4},
+            f"on CPUs only, with trainer.device=cpu; `{BUILD} --mpi --nccl` builds it for the 4 GPUs",
+        ),
+        (
+            "parallel",
+            "horovod",
+            {"features": ("gloo", "mpi", "cuda"), "gpus": 4},
             f"slower than it could be: 4 ranks without NCCL; `{BUILD} --mpi --nccl` builds it in",
         ),
         ("launcher", "horovodrun", {"features": ("gloo",)}, "built with Gloo for torch 9.9.0"),

@@ -1,0 +1,43 @@
+"""trainer.compile: torch.compile in place, so that the weights keep their names.
+
+Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from manyheads.runner.config.complete import CUDA_GRAPHS
+from manyheads.runner.data.rank.structure import map_tensors
+
+
+def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:
+    """``model``: the user's own, in whatever wrapper, so that training and evaluation run the same code.
+
+    torch still cuts its backward pass at DistributedDataParallel's buckets, which are exchanged meanwhile: it looks for
+    the wrapper when it compiles, in the first pass. ``mode``: none, or one of torch.compile's.
+
+    CUDA graphs write each pass's outputs where those of the last one were. What follows keeps outputs for longer: the
+    metrics' many batches, a user's callbacks. So these modes hand out copies, of which the largest are logits.
+    """
+    if mode == "none":
+        return
+    model.compile(mode=mode)
+    if device.type == "cuda" and mode in CUDA_GRAPHS:
+        replayed: Any = model._compiled_call_impl
+
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            return map_tensors(torch.clone, replayed(*arguments, **keywords))
+
+        model._compiled_call_impl = called
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether a call of it runs compiled code."""
+    return getattr(model, "_compiled_call_impl", None) is not None
+
+
+def let_batches_differ(inputs: Any) -> None:
+    """Have a compiled model compiled once for any size of batch: evaluation's last one is smaller than the others."""
+    map_tensors(lambda tensor: torch._dynamo.maybe_mark_dynamic(tensor, 0), inputs)

@@ -1,0 +1,34 @@
+"""Python's collector of cycles, at moments that suit all ranks: wherever one rank pauses, all others wait for it."""
+
+import gc
+import math
+import time
+
+YOUNG_SECONDS, ALL_SECONDS = 1.0, 60.0  # between two collections: of what is new, and of everything
+
+
+class Garbage:
+    """Within its context cycles are collected when ``tick`` finds it time, and never otherwise."""
+
+    _young = _all = math.inf
+
+    def __enter__(self) -> "Garbage":
+        self._was_enabled = gc.isenabled()
+        gc.disable()
+        now = time.monotonic()
+        self._young, self._all = now + YOUNG_SECONDS, now + ALL_SECONDS
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._was_enabled:
+            gc.enable()
+
+    def tick(self) -> None:
+        """The ranks have just met."""
+        now = time.monotonic()
+        if now >= self._all:
+            gc.collect()
+            self._young, self._all = now + YOUNG_SECONDS, now + ALL_SECONDS
+        elif now >= self._young:
+            gc.collect(1)
+            self._young = now + YOUNG_SECONDS

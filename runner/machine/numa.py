@@ -1,0 +1,54 @@
+"""Which cores are near a rank: of its GPU's part of the machine, or on CPUs of its share of the parts (NUMA nodes).
+
+Memory and devices of another socket are further away. Sources: https://docs.kernel.org/admin-guide/mm/numaperf.html,
+nvmlDeviceGetCpuAffinity in https://docs.nvidia.com/deploy/nvml-api/.
+"""
+
+import os
+from pathlib import Path
+
+from manyheads.runner.machine.driver import asked, session
+
+NODES = Path("/sys/devices/system/node")
+_BITS = 64  # of a word in NVML's masks
+
+
+def nodes() -> list[set[int]]:
+    """The cores of each part of this machine; those without any are left out."""
+    try:
+        texts = [
+            path.read_text() for path in sorted(NODES.glob("node[0-9]*/cpulist"), key=lambda p: int(p.parent.name[4:]))
+        ]
+    except (OSError, ValueError):
+        return []
+    return [cores for text in texts if (cores := listed(text))]
+
+
+def near(*, local_rank: int, ranks: int, gpu: int | None) -> set[int]:
+    """The cores for one of ``ranks`` here, of those that it may use; ``gpu``: its own by the driver's number.
+
+    Empty where it should stay where it is: with one part only, or where the ranks can't be shared out over the parts.
+    """
+    parts, allowed = nodes(), os.sched_getaffinity(0)
+    if len(parts) < 2:
+        return set()
+    if gpu is not None:
+        return near_gpu(gpu) & allowed
+    if ranks % len(parts):
+        return set()
+    return parts[local_rank * len(parts) // ranks] & allowed
+
+
+def near_gpu(index: int) -> set[int]:
+    """The cores that are near a GPU; none where the driver does not say."""
+    words = -(-(os.cpu_count() or 1) // _BITS)
+    with session() as nvml:
+        handle = asked(nvml.nvmlDeviceGetHandleByIndex, index) if nvml else None
+        masks = asked(nvml.nvmlDeviceGetCpuAffinity, handle, words) if handle is not None else None
+    return {word * _BITS + bit for word, mask in enumerate(masks or ()) for bit in range(_BITS) if mask >> bit & 1}
+
+
+def listed(text: str) -> set[int]:
+    """The numbers of a kernel's list such as "0-3,8"."""
+    spans = (part.partition("-") for part in text.strip().split(",") if part)
+    return {core for first, _, last in spans for core in range(int(first), int(last or first) + 1)}

@@ -1,0 +1,49 @@
+"""Training with a thread for each core beside a process that is busy on one of them."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from manyheads.runner.run.run_folder import RunFolder
+from tests.benchmarks.measure import Comparison, compare
+from tests.benchmarks.start import PROJECT
+
+OURS, PASSIVE = "launcher.wait_policy=brief, the default", "OMP_WAIT_POLICY=PASSIVE"
+STEPS = 100
+SHORT = (f"trainer.max_steps={STEPS}", "trainer.evaluate_every=0", "checkpoint.every=0", "trainer.device=cpu")
+CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Another process computes meanwhile, as much as it can."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def seconds(where: Path, **variables: str) -> float:
+    """Per sample, without warm-up, as the run itself measures it."""
+    folder = RunFolder(tempfile.mkdtemp(dir=where) + "/run")
+    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN} | variables
+    command = (sys.executable, "run.py", *SHORT, f"hydra.run.dir={folder.path}")
+    subprocess.run(command, cwd=PROJECT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    result = folder.read_result()
+    assert result is not None
+    return 1 / result["samples_per_second"]
+
+
+def measure(rounds: int = 5) -> Comparison:
+    with tempfile.TemporaryDirectory() as folder, busy():
+        where = Path(folder)
+        candidates = {
+            PASSIVE: lambda: seconds(where, OMP_WAIT_POLICY="PASSIVE"),
+            OURS: lambda: seconds(where),
+        }
+        return compare("the default run beside a busy process", candidates, rounds=rounds)

@@ -1,0 +1,56 @@
+"""What every rank finds in its environment."""
+
+from pathlib import Path
+
+import pytest
+
+from manyheads.launchers.environment import environment, flight_recorder
+from manyheads.launchers.inline import Inline
+from manyheads.launchers.processes import recorded
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def found(**options) -> dict[str, str]:
+    settings = {"nproc_per_node": 1, "threads_per_rank": 2, "stall_timeout": 9.0, **options}
+    return environment(Inline(name="inline", **settings))
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, "PCI_BUS_ID"), ("FASTEST_FIRST", "FASTEST_FIRST")])
+def test_cuda_counts_gpus_as_the_driver_does(monkeypatch, own, expected):
+    """Or on a machine with several kinds gpu.csv and a sweep's jobs would mean others."""
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    if own:
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", own)
+    assert found()["CUDA_DEVICE_ORDER"] == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "own", "expected"),
+    [
+        ("brief", {}, {"GOMP_SPINCOUNT": "100"}),
+        ("passive", {}, {"OMP_WAIT_POLICY": "passive"}),
+        ("active", {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}),
+        ("brief", {"OMP_WAIT_POLICY": "ACTIVE"}, {}),
+        ("brief", {"GOMP_SPINCOUNT": "7"}, {}),
+    ],
+)
+def test_threads_wait_as_the_launcher_says(monkeypatch, policy, own, expected):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    variables = found(wait_policy=policy)
+    assert {name: variables[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in variables} == expected
+
+
+def test_what_nccl_did_last_is_kept_with_the_run_and_named_by_the_error(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.logs.mkdir(parents=True)
+    assert flight_recorder({"trainer": {"device": "cpu"}}, folder) == {}
+    variables = flight_recorder({"trainer": {"device": "cuda"}}, folder)
+    assert recorded(folder) == ""
+    for rank in range(2):
+        Path(variables["TORCH_FR_DUMP_TEMP_FILE"] + str(rank)).touch()
+    assert recorded(folder) == f" NCCL's last calls: {folder.logs}/nccl_rank_0 and others."
+    folder.clear_attempt()
+    assert recorded(folder) == ""

@@ -1,0 +1,84 @@
+"""trainer.compile, without a compiler: what is compiled, and what CUDA graphs would do to outputs that are kept."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads.launchers.environment import file_rendezvous, variables_set
+from manyheads.runner.loop.compile import compile_in_place
+from tests.in_process import opened, small
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+class Replayed(nn.Module):
+    """Where every pass writes its outputs into the same memory, as that of a CUDA graph does."""
+
+    def compile(self, *, mode):
+        memory = torch.zeros(2)
+
+        def replay(inputs):
+            memory.copy_(inputs)
+            return {"logits": memory, "more": [memory]}
+
+        self._compiled_call_impl = replay
+
+
+@pytest.mark.parametrize(
+    ("mode", "device", "kept"),
+    [
+        ("reduce-overhead", GPU, True),
+        ("max-autotune", GPU, True),
+        ("max-autotune-no-cudagraphs", GPU, False),
+        ("reduce-overhead", CPU, False),
+    ],
+)
+def test_outputs_outlive_the_next_pass_where_there_are_graphs(mode, device, kept):
+    model = Replayed()
+    compile_in_place(model, mode, device)
+    first = model(torch.tensor([1.0, 2.0]))
+    model(torch.tensor([3.0, 4.0]))
+    expected = [1.0, 2.0] if kept else [3.0, 4.0]
+    assert (first["logits"].tolist(), first["more"][0].tolist()) == (expected, expected)
+
+
+@pytest.mark.parametrize("strategy", [("parallel=single",), ("parallel=ddp", "launcher=inline")], ids=" ".join)
+def test_training_and_evaluation_run_the_same_compiled_model(tmp_path, monkeypatch, strategy):
+    calls: Counter[bool] = Counter()
+
+    def compile(module, *, mode):
+        def called(*arguments):
+            calls[module.training] += 1
+            return module._call_impl(*arguments)
+
+        module._compiled_call_impl = called
+
+    monkeypatch.setattr(nn.Module, "compile", compile)
+    options = small(*strategy, "trainer.compile=default", "trainer.max_steps=3")
+    with file_rendezvous() as meeting, variables_set(meeting), opened(tmp_path, options) as trainer:
+        trainer.fit(lambda **_: None, due_after_step=lambda _: False)
+        trainer.update.parallel.leave()
+    assert calls == {True: 3, False: trainer.evaluation.loader.updates}
+
+
+def test_evaluation_s_last_batch_is_not_compiled_for(tmp_path, monkeypatch):
+    """By the compiler that looks through the model, without one that writes code."""
+    graphs: list[bool] = []
+
+    def backend(graph, inputs):
+        graphs.append(torch.is_grad_enabled())
+        return graph
+
+    def compile(module, *, mode):
+        module._compiled_call_impl = torch.compile(module._call_impl, backend=backend)
+
+    monkeypatch.setattr(nn.Module, "compile", compile)
+    options = small("trainer.compile=default", "trainer.max_steps=3")
+    with opened(tmp_path, options) as trainer:
+        sizes = {len(batch.inputs) for batch in trainer.evaluation.loader.epoch(0)}
+        trainer.evaluate()
+        trainer.evaluate()
+    assert sizes == {8, 5}
+    assert graphs == [False]

@@ -1,0 +1,56 @@
+"""Which cores are near a rank, on machines as the kernel and the driver describe them."""
+
+import os
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from manyheads.runner.machine import numa
+from manyheads.runner.machine.numa import listed, near, nodes
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """With parts of these cores, of which this process may use the first twelve; GPU 1 is near cores 4 to 7 and 70."""
+
+    def pretend(*parts: str) -> None:
+        for number, cores in enumerate(parts):
+            (tmp_path / f"node{number}").mkdir()
+            (tmp_path / f"node{number}" / "cpulist").write_text(f"{cores}\n")
+        monkeypatch.setattr(numa, "NODES", tmp_path)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
+        monkeypatch.setattr(os, "cpu_count", lambda: 128)
+        driver = SimpleNamespace(
+            nvmlDeviceGetHandleByIndex=lambda index: index,
+            nvmlDeviceGetCpuAffinity=lambda handle, words: [0xF0, 1 << 6][:words] if handle == 1 else [],
+        )
+        monkeypatch.setattr(numa, "session", lambda: nullcontext(driver))
+
+    return pretend
+
+
+def test_the_kernel_s_lists():
+    assert listed("0-3,8\n") == {0, 1, 2, 3, 8}
+    assert listed("\n") == set()
+
+
+def test_parts_without_cores_are_none(machine):
+    machine("0-3", "", "4-7")
+    assert nodes() == [{0, 1, 2, 3}, {4, 5, 6, 7}]
+
+
+@pytest.mark.parametrize(
+    ("parts", "ranks", "gpus", "expected"),
+    [
+        (("0-15",), 2, [None, None], [set(), set()]),
+        (("0-3", "4-7"), 1, [None], [set()]),
+        (("0-3", "4-7"), 2, [None, None], [{0, 1, 2, 3}, {4, 5, 6, 7}]),
+        (("0-3", "8-15"), 4, [None] * 4, [{0, 1, 2, 3}] * 2 + [{8, 9, 10, 11}] * 2),
+        (("0-3", "4-7"), 3, [None] * 3, [set()] * 3),
+        (("0-3", "4-7"), 2, [1, 0], [{4, 5, 6, 7}, set()]),
+    ],
+)
+def test_each_rank_has_its_share(machine, parts, ranks, gpus, expected):
+    machine(*parts)
+    assert [near(local_rank=rank, ranks=ranks, gpu=gpu) for rank, gpu in enumerate(gpus)] == expected
