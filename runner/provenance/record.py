@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import secrets
 import shlex
 import socket
 from collections.abc import Mapping
@@ -63,7 +64,7 @@ def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | No
     keep_files(folder, config)
     described = describe(config, composed_from=composed_from)
     seals = {"seal": code_seal(folder, commit, diff), "directory_seal": directory_seal(folder, described["directory"])}
-    folder.write_json(folder.provenance, {**described, **seals})
+    folder.write_json(folder.provenance, {"id": secrets.token_hex(8), **described, **seals})
 
 
 def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
