@@ -26,6 +26,9 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     for group in reversed(ORDER):  # a strategy is what was asked for, and brings its launcher
         if reason := declared(group, config[group]).unavailable():
             raise Unavailable(f"{group}={config[group]['name']}: {reason}.")
+    for name, entry in config["logger"].items():
+        if reason := declared("logger", entry).unavailable():
+            raise Unavailable(f"logger.{name}: {reason}.")
     for group in ORDER:
         if group != "data":  # which may take long to look through
             declared(group, config[group]).complete(config)

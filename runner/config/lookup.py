@@ -87,6 +87,12 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any
     return next((option for option in candidates if option.get("_target_") == target), None)
 
 
+def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> dict[str, Any] | None:
+    """The entry with its defaults that an option of the group has for this entry's class; None for other classes."""
+    known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
+    return next((each for each in known if each["_target_"] == entry["_target_"]), None)
+
+
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
     """The error's text for a name that is no option of the group."""
     known = options(group, folders)
