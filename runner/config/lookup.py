@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.declared import ENTRIES, GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest, similar, suggest
 
@@ -125,6 +125,12 @@ def known_keys(folders: Folders = OWN) -> list[str]:
     base = read(CONF / "config.yaml")
     sections = [(name, base[name]) for name in SECTIONS]
     sections += [(group, read_option(group, option, folders)) for group in GROUPS for option in options(group, folders)]
+    sections += [
+        (f"{group}.{name}", entry)
+        for group in ENTRIES
+        for option in options(group, folders)
+        for name, entry in read_option(group, option, folders).items()
+    ]
     return sorted(
         {"seed", *ABOUT, *GROUPS, *NAMED, *(f"{name}.{key}" for name, section in sections for key in section)}
     )

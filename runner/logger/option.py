@@ -4,7 +4,7 @@ import importlib.util
 from typing import ClassVar
 
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import NULL, TEXT, Rule, choice, either
+from manyheads.runner.option.rules import TEXT, Rule, choice
 
 
 class LoggerOption(Option):
@@ -27,10 +27,7 @@ class TrackerOption(LoggerOption):
 
 
 # Run folders get published: what opens an account comes from the environment, or from the tracker's own login.
-ADDRESS = either(
-    NULL,
-    Rule("an address without user and password, which belong into the environment", lambda v: _is_address(v)),
-)
+ADDRESS = Rule("an address without user and password, which belong into the environment", lambda v: _is_address(v))
 NAME = Rule("a name without a slash", lambda v: TEXT.accepts(v) and "/" not in v)
 
 

@@ -4,7 +4,7 @@ import os
 
 from manyheads.runner.provenance.record import SECRET, without_secrets
 
-MOST_CHARACTERS = 300
+MOST_CHARACTERS = 160
 SHORTEST = 6  # characters of a secret that is looked for
 
 

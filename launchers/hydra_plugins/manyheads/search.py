@@ -64,4 +64,6 @@ class Search(Sweeper):
         """Raises ConfigurationError, RunFailed and Interrupted."""
         from manyheads.launchers.sweep.search import search
 
+        assert self.config is not None
+        assert self.launcher is not None
         search(self.config, self.launcher, arguments)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Whoever calls tries again, and later; the client alone would take four minutes over a server that is gone, and twenty
 # over one that hangs.
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+SILENCE = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 STATUS = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", "running": "RUNNING"}
 RUN, SWEEP, PARENT = "manyheads.run", "manyheads.sweep", "mlflow.parentRunId"
 LOCK = "trackers.lock"  # in a sweep's folder: its jobs have one parent
@@ -120,7 +121,7 @@ class MLflow(Tracker):
 
 
 def _client(uri: str | None) -> "MlflowClient":
-    for name, value in PATIENCE.items():
+    for name, value in (PATIENCE | SILENCE).items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from manyheads.runner.logger.option import ADDRESS, NAME, TrackerOption
-from manyheads.runner.option.rules import NULL, choice, either
+from manyheads.runner.option.rules import choice
 
 
 class WandBOption(TrackerOption):
@@ -12,8 +12,8 @@ class WandBOption(TrackerOption):
     package = "wandb"
     rules: ClassVar = {
         "project": NAME,
-        "entity": either(NULL, NAME),
+        "entity": NAME,
         "base_url": ADDRESS,
-        "mode": either(NULL, choice("online", "offline")),
+        "mode": choice("online", "offline"),
     }
     steering: ClassVar = ("entity", "base_url")
