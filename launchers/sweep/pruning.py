@@ -45,7 +45,7 @@ class Pruning(NoPruning):
                 trial.report(value, step)
                 self._reported[entry.job] = step
                 if trial.should_prune():
-                    self._stop(entry, f"pruned after step {step}: {self._by} {self._sign * value:.6g}")
+                    self._stop(entry, f"after step {step}: {self._by} {self._sign * value:.6g}")
                     break
 
     def settled(self, entry: Entry) -> Entry:

@@ -15,6 +15,7 @@ class SearchConf:
     """``hydra.sweeper`` of a search. The samplers are those of hydra-optuna-sweeper."""
 
     _target_: str = "hydra_plugins.manyheads.search.Search"
+    _recursive_: bool = False  # the search makes sampler and pruner itself, anew for each trial
     defaults: list[Any] = field(default_factory=lambda: [{"sampler": "tpe"}, {"pruner": "none"}])
     # Which proposes: tpe, random, cmaes, nsgaii. With a seed a search that is resumed goes on as if it had not stopped.
     sampler: Any = MISSING
@@ -52,7 +53,7 @@ class Search(Sweeper):
     """The work is in ``launchers/sweep/search.py``."""
 
     def __init__(self, **_: Any):
-        """Hydra makes sampler and pruner too; the search makes its own, for each trial."""
+        """The search reads its config."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.config, self.hydra_context = config, hydra_context

@@ -70,7 +70,7 @@ def test_a_trial_worse_than_the_median_is_asked_to_stop(tmp_path, direction, is_
     assert heartbeat.stop_signal == (signal.SIGTERM if is_bad else 0)
     ended = pruning.settled(running.now("interrupted", reason="SIGTERM"))
     assert (ended.state, ended.reason) == (
-        ("pruned", "pruned after step 10: val_acc1 0.5") if is_bad else ("interrupted", "SIGTERM")
+        ("pruned", "after step 10: val_acc1 0.5") if is_bad else ("interrupted", "SIGTERM")
     )
     assert pruning.settled(running.now("completed")).state == "completed"
 
@@ -130,7 +130,7 @@ def test_trials_of_several_ranks_are_ended_by_the_usual_stop(tmp_path, more):
     assert done.code == 0, done.err
     entries = Ledger(path).entries()
     assert [entry.state for entry in entries] == ["pruned", "pruned"]
-    assert all(entry.reason.startswith("pruned after step 8: loss ") for entry in entries)
+    assert all(entry.reason.startswith("after step 8: loss ") for entry in entries)
     for entry in entries:
         folder = RunFolder(path / entry.folder)
         assert folder.read_result()["status"] == "interrupted"
