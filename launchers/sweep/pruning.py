@@ -14,6 +14,8 @@ from manyheads.runner.run.run_folder import RunFolder
 class NoPruning:
     """Every trial runs to its end."""
 
+    watches = False  # whether there is anything to look at
+
     def watch(self, running: Sequence[Entry]) -> None:
         """Look at the jobs that run now; called every moment."""
 
@@ -24,6 +26,8 @@ class NoPruning:
 
 class Pruning(NoPruning):
     """``trials``: Optuna's, by job; ``by``, ``sign``: as for Reports."""
+
+    watches = True
 
     def __init__(self, ledger: Ledger, trials: Mapping[int, Any], *, by: str, sign: int):
         self._ledger, self._trials, self._by, self._sign = ledger, trials, by, sign

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def run_jobs(
 
     ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of as many others.
     """
-    progress = Progress(entries, ledger, options, apart=slots > 1, pruning=pruning or NoPruning())
+    progress = Progress(entries, ledger, options, apart=slots > 1, pruning=pruning)
     if slots > 1:
         Slots(slots, start, share_devices=options.share_devices).run(progress)
     else:
@@ -45,9 +46,14 @@ def _run_here(progress: "Progress", start: Start) -> None:
     with handled_by(interrupt):  # between two jobs, or at the work around one; a running job handles its own
         while entry := progress.next():
             progress.started(entry)
-            with in_background(partial(_watch, progress.pruning, entry), name="pruning"):
+            with _watched(progress.pruning, entry):
                 done = settle(entry, start)
             progress.ended(done)
+
+
+def _watched(pruning: NoPruning, entry: Entry) -> AbstractContextManager[None]:
+    """This thread waits for the job, so that another one looks at it, where somebody wants to."""
+    return in_background(partial(_watch, pruning, entry), name="pruning") if pruning.watches else nullcontext()
 
 
 def _watch(pruning: NoPruning, entry: Entry, done: threading.Event) -> None:
@@ -58,8 +64,16 @@ def _watch(pruning: NoPruning, entry: Entry, done: threading.Event) -> None:
 class Progress:
     """Which jobs wait, and how the others stand. ``interrupted``: the signal that ended the sweep, or 0."""
 
-    def __init__(self, entries: list[Entry], ledger: Ledger, options: Options, *, apart: bool, pruning: NoPruning):
-        self.pruning = pruning
+    def __init__(
+        self,
+        entries: list[Entry],
+        ledger: Ledger,
+        options: Options,
+        *,
+        apart: bool,
+        pruning: NoPruning | None = None,
+    ):
+        self.pruning = pruning or NoPruning()
         self._entries = {(entry.job, entry.repeat): entry for entry in entries}
         self._waiting = list(entries)
         self._ledger, self._options = ledger, options
