@@ -16,7 +16,6 @@ from hydra.plugins.launcher import Launcher
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from hydra_plugins.manyheads.launcher import Manyheads
 from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume import finish
 from manyheads.launchers.sweep.trials import LOSS, jobs, trials
@@ -63,7 +62,7 @@ class Search:
         write_whole(self._ledger.sweep / ARGUMENTS, sealed(content, name=ARGUMENTS))
 
     def run(self) -> None:
-        if self._ledger.exists() and isinstance(self._launcher, Manyheads):
+        if self._ledger.exists():
             finish(self._ledger)  # what was begun before the search was stopped
         while (done := self._done()) < self._own.n_trials:
             study = self._study()
@@ -73,8 +72,7 @@ class Search:
                 tuple(f"{name}={value}" for name, value in {**trial.params, **self._fixed}.items())
                 for trial in asked.values()
             ]
-            if isinstance(self._launcher, Manyheads):
-                self._launcher.pruning = self._pruning(asked)
+            self._launcher.pruning = self._pruning(asked)  # type: ignore[attr-defined]
             self._launcher.launch(overrides, initial_job_idx=done)
             self._refuse_failures(batch)
         self._conclude()
@@ -91,7 +89,7 @@ class Search:
             raise ConfigurationError("hydra/sweeper/sampler=grid is a sweep: name the values, without hydra/sweeper.")
         if self._prunes and self._hydra.launcher.get("repeat", 1) > 1:
             raise ConfigurationError("hydra.sweeper.pruner goes with hydra.launcher.repeat=1 only. Leave one out.")
-        if self._prunes and not isinstance(self._launcher, Manyheads):
+        if self._prunes and not hasattr(self._launcher, "pruning"):
             raise ConfigurationError("hydra.sweeper.pruner goes with hydra/launcher=manyheads only. Leave one out.")
 
     @property

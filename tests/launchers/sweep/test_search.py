@@ -95,22 +95,24 @@ def search(path: Path, *more: str):
 @pytest.mark.slow
 def test_resumed_it_goes_on_as_if_it_had_not_stopped(tmp_path):
     whole = tmp_path / "whole"
-    done = search(whole, "hydra.sweeper.n_trials=2", "trainer.max_steps=4")
+    done = search(whole, "hydra.sweeper.n_trials=3", "trainer.max_steps=4")
     assert done.code == 0, done.err
     proposed = [entry.overrides for entry in Ledger(whole).entries()]
-    assert len({tuple(each) for each in proposed}) == 2
+    assert len({tuple(each) for each in proposed}) == 3
     best = yaml.safe_load((whole / "optimization_results.yaml").read_text())
     assert best["best_value"] == max(entry.objective for entry in Ledger(whole).entries())  # of an accuracy
     stopped = tmp_path / "stopped"
     shutil.copytree(whole, stopped)
     lines = Ledger(stopped).path.read_text().splitlines(keepends=True)
-    Ledger(stopped).path.write_text("".join(line for line in lines if '"job": 1' not in line))
-    shutil.rmtree(stopped / "1")
+    Ledger(stopped).path.write_text("".join(line for line in lines if '"job": 2' not in line))
+    shutil.rmtree(stopped / "2")
+    Ledger(stopped).write(Ledger(stopped).entries()[1].now("interrupted", reason="SIGINT"))  # and half a trial
+    (stopped / "1" / "result.json").unlink()
     done = execute(sys.executable, "-m", "runner", "resume", str(stopped), cwd=ROOT)
     assert done.code == 0, done.err
     assert [entry.overrides for entry in Ledger(stopped).entries()] == proposed
     assert [entry.objective for entry in Ledger(stopped).entries()] == [e.objective for e in Ledger(whole).entries()]
-    assert [entry.state for entry in Ledger(whole).entries()] == ["completed"] * 2
+    assert [entry.state for entry in Ledger(whole).entries()] == ["completed"] * 3
 
 
 @pytest.mark.processes
