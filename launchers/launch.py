@@ -3,11 +3,13 @@
 import logging
 import sys
 import time
+from contextlib import nullcontext
 from typing import Any
 
 from manyheads.launchers.base import TRAIN, Job, Launcher
 from manyheads.launchers.environment import PROJECT, environment, flight_recorder
 from manyheads.launchers.gpu_load import gpu_load
+from manyheads.launchers.publishers import publishers
 from manyheads.launchers.signals import received_signals
 from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.machine import hardware
@@ -40,16 +42,17 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
         variables = {**environment(launcher), **pinned, **flight_recorder(config, folder)}
         job = Job(folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main)
         log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
-        try:
-            with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):
-                launcher.launch(job)
-        except (RunFailed, ConfigurationError, Interrupted) as reason:
-            log.info("%s: %s", folder, reason)  # which the terminal is told at the very end
-            _finish(job, config, reason)
-            raise
-        finally:
-            folder.heartbeat.unlink(missing_ok=True)
-        return _finish(job, config)
+        with publishers(folder, config, variables, signals) if main == TRAIN else nullcontext():
+            try:
+                with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):
+                    launcher.launch(job)
+            except (RunFailed, ConfigurationError, Interrupted) as reason:
+                log.info("%s: %s", folder, reason)  # which the terminal is told at the very end
+                _finish(job, config, reason)
+                raise
+            finally:
+                folder.heartbeat.unlink(missing_ok=True)
+            return _finish(job, config)
 
 
 def prepare(config: dict[str, Any], *, apart: bool = False) -> None:

@@ -38,7 +38,7 @@ SMALL = (
 )
 ALONE = Place(rank=0, local_rank=0, world_size=1)
 TIMINGS = (
-    *("started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb"),
+    *("time", "started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb"),
     *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")),
 )
 

@@ -18,6 +18,7 @@ from manyheads.launchers.sweep.devices import jobs_at_once, on_cores, shares_of_
 from manyheads.launchers.sweep.exclude import check_used, combinations
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.plan import Planned, compose, frozen, save_composed, task_config
+from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume import go_on
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.origin import Origin
@@ -36,7 +37,16 @@ NOTHING_MEASURED = (
 class Batch:
     """Jobs that a sweeper wants the results of. The basic sweeper has one batch, one that searches has many."""
 
-    def __init__(self, context: HydraContext, task: TaskFunction, config: DictConfig, options: Options):
+    def __init__(
+        self,
+        context: HydraContext,
+        task: TaskFunction,
+        config: DictConfig,
+        options: Options,
+        *,
+        pruning: NoPruning | None = None,
+    ):
+        self._pruning = pruning or NoPruning()
         self._context, self._task, self._config, self._options = context, task, config, options
         self._trust = Origin.of(task).trust
         self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
@@ -77,6 +87,8 @@ class Batch:
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
             raise ConfigurationError(f"hydra.launcher.{key} goes with hydra/sweeper=basic only. Leave it out.")
+        for each in planned if not self._basic else ():
+            refuse_without_objective(each.config)
         check_used(combinations(self._options.exclude), [each.config for each in planned])
         return planned
 
@@ -110,10 +122,13 @@ class Batch:
         refused = [each.entry for each in planned if each.error is not None]
         waiting = [each.entry for each in planned if each.error is None]
         try:
-            return refused + run_jobs(waiting, self._ledger, self._options, self._start, slots=slots)
+            return refused + self._run_jobs(waiting, slots)
         except BaseException:
             conclude(self._ledger, every_job=False)
             raise
+
+    def _run_jobs(self, waiting: list[Entry], slots: int) -> list[Entry]:
+        return run_jobs(waiting, self._ledger, self._options, self._start, slots=slots, pruning=self._pruning)
 
     def _start(self, entry: Entry) -> object:
         """Run one job in this process, as Hydra would."""
@@ -157,6 +172,14 @@ class Batch:
             return result
         result.status = JobStatus.COMPLETED
         return result
+
+
+def refuse_without_objective(config: DictConfig) -> None:
+    """Raises ConfigurationError for a run config that measures nothing a search could go by."""
+    if is_run_config(config) and not config.trainer.evaluate_every and not config.trainer.evaluate_only:
+        raise ConfigurationError(
+            "trainer.evaluate_every=0 measures nothing that a search could go by. Set trainer.evaluate_every=1."
+        )
 
 
 def _unfinished(planned: Planned) -> JobReturn:

@@ -12,7 +12,7 @@ from manyheads.runner.run import called
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
-COLOURS = {"completed": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
+COLOURS = {"completed": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow", "pruned": "yellow"}
 
 
 class Titles:
@@ -53,7 +53,7 @@ def job_ends(entry: Entry, title: str, *, apart: bool) -> None:
     if apart:
         reason = f": {entry.reason}" if entry.reason else ""
         Console().print(Text.assemble(f"{title}: ", (entry.state, COLOURS[entry.state]), reason), soft_wrap=True)
-    elif entry.state in ("skipped", "interrupted"):
+    elif entry.state in ("skipped", "interrupted", "pruned"):
         Console(stderr=True).print(f"{entry.state}: {entry.reason}", style=COLOURS[entry.state], soft_wrap=True)
 
 

@@ -25,6 +25,8 @@ from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.door import refuse_untrusted_jobs, refuse_untrusted_run, trust_in_job
 
+DONE = ("completed", "pruned")
+
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
     """Run what is not completed, and go on with what was interrupted.
@@ -35,7 +37,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
     with ledger.locked():
         options, jobs = Options.of(ledger.options()), ledger.entries()
         options.check()
-        entries = [entry for entry in jobs if entry.state != "completed"]
+        entries = [entry for entry in jobs if entry.state not in DONE]
         if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
             print(f"{RunFolder(sweep)} is complete already. `{called.command('report', RunFolder(sweep))}` shows it.")
             console.outcome(ledger)
@@ -48,6 +50,15 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
         finally:
             conclude(ledger, every_job=True)
         end_as(ledger)
+
+
+def finish(ledger: Ledger) -> None:
+    """Run what a search of the user's own had begun when it was stopped. Raises Interrupted."""
+    with ledger.locked():
+        options = Options.of(ledger.options())
+        begun = [entry for entry in ledger.entries() if entry.state in ("pending", "running", "interrupted")]
+        slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, begun)))
+        run_jobs(begun, ledger, options, lambda entry: go_on(entry, ledger, options), slots=slots)
 
 
 def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str] = ()) -> float | None:

@@ -1,23 +1,38 @@
 """Run the jobs of a sweep, each change of state in the ledger first."""
 
 import signal
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
+from manyheads.launchers.background import in_background
 from manyheads.launchers.signals import handled_by, interrupt
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.options import Options
+from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.states import Start, settle, split
 from manyheads.runner.run.errors import Interrupted
 from manyheads.runner.run.ledger import Entry, Ledger
 
+WATCH_SECONDS = 0.5
 
-def run_jobs(entries: list[Entry], ledger: Ledger, options: Options, start: Start, *, slots: int = 1) -> list[Entry]:
+
+def run_jobs(
+    entries: list[Entry],
+    ledger: Ledger,
+    options: Options,
+    start: Start,
+    *,
+    slots: int = 1,
+    pruning: NoPruning | None = None,
+) -> list[Entry]:
     """How each job stands at the end, in the order given. Raises Interrupted when a signal stopped the sweep.
 
     ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of as many others.
     """
-    progress = Progress(entries, ledger, options, apart=slots > 1)
+    progress = Progress(entries, ledger, options, apart=slots > 1, pruning=pruning)
     if slots > 1:
         Slots(slots, start, share_devices=options.share_devices).run(progress)
     else:
@@ -31,13 +46,34 @@ def _run_here(progress: "Progress", start: Start) -> None:
     with handled_by(interrupt):  # between two jobs, or at the work around one; a running job handles its own
         while entry := progress.next():
             progress.started(entry)
-            progress.ended(settle(entry, start))
+            with _watched(progress.pruning, entry):
+                done = settle(entry, start)
+            progress.ended(done)
+
+
+def _watched(pruning: NoPruning, entry: Entry) -> AbstractContextManager[None]:
+    """This thread waits for the job, so that another one looks at it, where somebody wants to."""
+    return in_background(partial(_watch, pruning, entry), name="pruning") if pruning.watches else nullcontext()
+
+
+def _watch(pruning: NoPruning, entry: Entry, done: threading.Event) -> None:
+    while not done.wait(WATCH_SECONDS):
+        pruning.watch([entry])
 
 
 class Progress:
     """Which jobs wait, and how the others stand. ``interrupted``: the signal that ended the sweep, or 0."""
 
-    def __init__(self, entries: list[Entry], ledger: Ledger, options: Options, *, apart: bool):
+    def __init__(
+        self,
+        entries: list[Entry],
+        ledger: Ledger,
+        options: Options,
+        *,
+        apart: bool,
+        pruning: NoPruning | None = None,
+    ):
+        self.pruning = pruning or NoPruning()
         self._entries = {(entry.job, entry.repeat): entry for entry in entries}
         self._waiting = list(entries)
         self._ledger, self._options = ledger, options
@@ -74,6 +110,7 @@ class Progress:
 
     def ended(self, entry: Entry) -> None:
         """Take down how a job ended, and what follows from it for the others."""
+        entry = self.pruning.settled(entry)
         self._note(entry)
         console.job_ends(entry, self._titles.of(entry), apart=self._apart)
         if entry.state == "interrupted":

@@ -115,9 +115,13 @@ class Slots:
                     if not self._busy():
                         break
                     self._wait(progress)
+                    progress.pruning.watch(self._running())
         finally:
             for slot in filter(None, self._slots):
                 slot.end()
+
+    def _running(self) -> list[Entry]:
+        return [slot.entry for slot in self._slots if slot is not None and slot.entry is not None]
 
     def _busy(self) -> list[int]:
         return [number for number, slot in enumerate(self._slots) if slot is not None and slot.entry is not None]

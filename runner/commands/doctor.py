@@ -14,7 +14,7 @@ from manyheads.runner.config.lookup import OWN, Folders, options, read_option
 from manyheads.runner.config.origin import settle
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import compiler, hardware, shared_memory
-from manyheads.runner.option.declared import GROUPS, declared
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
@@ -24,7 +24,7 @@ from manyheads.runner.trust.own import Trust
 
 HELP = "show which options run on this machine, and how to get the others"
 # Groups with options that need something of the machine; of the others, those of the user's own are listed.
-LISTED = ("parallel", "precision", "launcher", "optimizer")
+LISTED = ("parallel", "precision", "launcher", "optimizer", "logger")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,7 @@ def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = 
 
     asked: ``option``, ``group=option`` or ``group``. Raises ConfigurationError for what is none of these.
     """
-    known = [(group, name) for group in sorted(GROUPS) for name in options(group, folders)]
+    known = [(group, name) for group in sorted((*GROUPS, *ENTRIES)) for name in options(group, folders)]
     console = Console(highlight=False, markup=False)
     told: dict[str, str] = {}  # by reason, the first option that it was given for
     for words in asked:
@@ -99,7 +99,7 @@ def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = 
 
 def listed(folders: Folders) -> dict[str, list[str]]:
     """The options of the table by group: of some groups all, of the others the user's own."""
-    groups = sorted(GROUPS, key=lambda group: (*LISTED, group).index(group))
+    groups = sorted((*GROUPS, *ENTRIES), key=lambda group: (*LISTED, group).index(group))
     found = {
         group: sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}) for group in groups
     }
@@ -142,7 +142,7 @@ def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -
 
 def note(group: str, option: str, folders: Folders = OWN) -> str:
     """What a runnable option comes to on this machine."""
-    return declared(group, read_option(group, option, folders)).note()
+    return "" if group in ENTRIES else declared(group, read_option(group, option, folders)).note()
 
 
 def list_models() -> None:

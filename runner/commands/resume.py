@@ -1,6 +1,7 @@
 """``python -m runner resume``: resume a run or a sweep in its own folder, or train a run longer in a new one."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -8,7 +9,9 @@ from pathlib import Path
 
 from manyheads.launchers.launch import launch
 from manyheads.launchers.sweep.resume import resume as resume_sweep
-from manyheads.runner.commands import A_RUN
+from manyheads.launchers.sweep.search import arguments_of
+from manyheads.runner.commands import A_RUN, train
+from manyheads.runner.config.fresh_folder import RESUMED
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.run.errors import ConfigurationError
@@ -47,6 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def resume(path: str, packages: Sequence[str] = ()) -> None:
     """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted."""
+    if (arguments := arguments_of(Path(path))) is not None:
+        os.environ[RESUMED] = str(Path(path).resolve())
+        train.take(arguments)
+        return
     if Ledger(path).exists():
         resume_sweep(Path(path), packages)
         return

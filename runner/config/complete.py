@@ -10,7 +10,7 @@ from typing import Any
 from manyheads.runner.config.lookup import OWN, Folders, read_option
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
-from manyheads.runner.option.declared import GROUPS, declared
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import machines, ranks, refuse_other_machines
 
@@ -27,6 +27,9 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     for group in reversed(ORDER):  # a strategy is what was asked for, and brings its launcher
         if reason := declared(group, config[group]).unavailable():
             raise Unavailable(f"{group}={config[group]['name']}: {reason}.")
+    for name, entry in config["logger"].items():
+        if reason := declared("logger", entry).unavailable():
+            raise Unavailable(f"logger.{name}: {reason}.")
     for group in ORDER:
         if group != "data":  # which may take long to look through
             declared(group, config[group]).complete(config)
@@ -39,7 +42,9 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
 
 def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
     """Why an option can't run on this machine, and how to get it; None when it can."""
-    return declared(group, read_option(group, option, folders)).unavailable()
+    section = read_option(group, option, folders)
+    sections = section.values() if group in ENTRIES else [section]
+    return next((reason for each in sections if (reason := declared(group, each).unavailable())), None)
 
 
 def gpus_used(config: dict[str, Any]) -> int:

@@ -1,5 +1,6 @@
 """A fresh folder for each run and sweep, settled before Hydra writes anything into one."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -11,6 +12,8 @@ from manyheads.runner.run.errors import ConfigurationError, Ended
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+
+RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that goes on in this process
 
 
 def as_typed(overrides: Any) -> list[str]:
@@ -45,7 +48,7 @@ class FreshFolder(Callback):
         path = Path(section.dir)
         named = any(override.startswith(f"hydra.{kind}.dir=") for override in as_typed(config.hydra.overrides.hydra))
         try:
-            if named and is_taken(path):
+            if named and is_taken(path) and os.environ.get(RESUMED) != str(path):
                 refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
             if named:
                 path.mkdir(parents=True, exist_ok=True)

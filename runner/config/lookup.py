@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.declared import ENTRIES, GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest, similar, suggest
 
@@ -87,6 +87,12 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any
     return next((option for option in candidates if option.get("_target_") == target), None)
 
 
+def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> dict[str, Any] | None:
+    """The entry with its defaults that an option of the group has for this entry's class; None for other classes."""
+    known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
+    return next((each for each in known if each["_target_"] == entry["_target_"]), None)
+
+
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
     """The error's text for a name that is no option of the group."""
     known = options(group, folders)
@@ -119,6 +125,12 @@ def known_keys(folders: Folders = OWN) -> list[str]:
     base = read(CONF / "config.yaml")
     sections = [(name, base[name]) for name in SECTIONS]
     sections += [(group, read_option(group, option, folders)) for group in GROUPS for option in options(group, folders)]
+    sections += [
+        (f"{group}.{name}", entry)
+        for group in ENTRIES
+        for option in options(group, folders)
+        for name, entry in read_option(group, option, folders).items()
+    ]
     return sorted(
         {"seed", *ABOUT, *GROUPS, *NAMED, *(f"{name}.{key}" for name, section in sections for key in section)}
     )

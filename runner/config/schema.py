@@ -15,6 +15,7 @@ from manyheads.runner.config.lookup import (
     OWN,
     SECTIONS,
     Folders,
+    entry_option,
     option_of,
     options,
     read,
@@ -22,7 +23,7 @@ from manyheads.runner.config.lookup import (
     unknown_key,
 )
 from manyheads.runner.config.rules import RULES, rules_of
-from manyheads.runner.option.declared import GROUPS, declared_class
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION
@@ -59,6 +60,9 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
     for name in NAMED:
         config[name] = config.get(name) or {}
         _check_named(name, config[name])
+    for group in ENTRIES:
+        for name, entry in config[group].items():
+            check_entry(group, name, entry, folders)
     return config
 
 
@@ -141,6 +145,18 @@ def _check_named(section: str, entries: Any) -> None:
                 f"{key}={shown(entry)} says no class. Set +{key}._target_=<class>, or leave it out with ~{key}."
             )
         _check_values(key, entry, {}, {})
+
+
+def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders = OWN) -> None:
+    """An entry of a class that an option has takes the keys of that option; any other what it says.
+
+    Completes it with their defaults. Raises ConfigurationError.
+    """
+    option = entry_option(group, entry, folders) or {}
+    own = entry_option(group, entry) or {}
+    section = _completed(name, {name: entry}, _without_class(option) | {k: own[k] for k in (OPTION,) if k in own})
+    declares = declared_class(group, section)
+    _check_section(f"{group}.{name}", section, option, declares.all_rules(), folders, open_keys=not option)
 
 
 def _check_own_name(group: str, section: dict[str, Any], option: dict[str, Any] | None, folders: Folders) -> None:

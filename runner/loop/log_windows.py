@@ -27,6 +27,7 @@ class Row(NamedTuple):
     step: int
     lr: float
     norm: Tensor | float
+    time: float  # of that update, in seconds since 1970
 
 
 class Window(NamedTuple):

@@ -10,6 +10,7 @@ from manyheads.runner.logger.terminal.log import Both, log_display
 from manyheads.runner.logger.terminal.rank import Display, Terminal
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.locate import instantiate_named
 from manyheads.runner.run.run_folder import RunFolder
@@ -38,8 +39,9 @@ def build_reporter(
 
 
 def build_loggers(config: dict[str, Any], run: LoggedRun, display: Display) -> list[Logger]:
-    """The config's loggers, each behind a guard and started."""
-    made = instantiate_named("logger", config["logger"], Logger)
+    """The config's loggers, each behind a guard and started; trackers are no rank's business."""
+    own = {name: entry for name, entry in config["logger"].items() if not declared("logger", entry).publishes}
+    made = instantiate_named("logger", own, Logger)
     guarded: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in made.items()]
     for logger in guarded:
         logger.start(run)

@@ -9,6 +9,7 @@ import torch
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.breakdown import parts
+from manyheads.runner.loop.log_windows import Row
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
@@ -36,19 +37,20 @@ class Reporter:
     def update(self, step: int) -> None:
         self.display.update(step)
 
-    def interval(self, progress: Progress, *, step: int, lr: float, grad_norm: float) -> None:
-        """A row of steps.csv over the updates since the last row, up to ``step``."""
+    def interval(self, progress: Progress, end: Row) -> None:
+        """A row of steps.csv over the updates since the last row. ``end``: of the last of them."""
         sums = progress.interval
         means = self.scores.of("train", sums)
         row = {
             "epoch": progress.epoch + 1,
-            "step": step,
+            "step": end.step,
             "samples": progress.samples,
             "loss": means["train_loss"] if sums.counted else float("nan"),
-            "lr": lr,
-            "grad_norm": grad_norm,
+            "lr": end.lr,
+            "grad_norm": float(end.norm),
             "samples_per_second": sums.count * self.parallel.world_size / sums.seconds,
             "data_fraction": sums.data_seconds / sums.seconds,
+            "time": round(end.time, 3),
         }
         progress.interval = Sums()
         self.recorder.step(row)

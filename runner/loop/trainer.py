@@ -114,7 +114,7 @@ class Trainer:
             is_logged = step % self.settings.log_every == 0 or step == last
             norm = self.make(update, wants_norm=is_logged)
             if is_logged:
-                windows.close(Row(step, self.update.schedule.lr, norm))
+                windows.close(Row(step, self.update.schedule.lr, norm, time.time()))
             elif windows.updates == LONGEST_WINDOW:
                 windows.close()
             if windows.is_due or step == last:
@@ -220,7 +220,7 @@ class Trainer:
                 "finds the operation, trainer.on_nan=skip leaves such updates out."
             )
         if row is not None:
-            self.reporter.interval(self.progress, step=row.step, lr=row.lr, grad_norm=float(row.norm))
+            self.reporter.interval(self.progress, row)
 
     def _last_step_of_epoch(self) -> int:
         rest = self.train.updates - self.progress.epoch_step

@@ -21,6 +21,8 @@ BASES = {
     "parallel": "manyheads.runner.parallel.base.option.ParallelOption",
 }
 GROUPS = tuple(BASES)
+# The same of sections with entries of any name.
+ENTRIES = {"logger": "manyheads.runner.logger.option.LoggerOption"}
 
 
 def declared(group: str, section: dict[str, Any]) -> Any:
@@ -33,11 +35,12 @@ def declared(group: str, section: dict[str, Any]) -> Any:
 
 def declared_class(group: str, section: dict[str, Any]) -> Any:
     """The class of ``declared``, one derived from the group's base. Raises ConfigurationError."""
-    base = load(BASES[group])
+    bases = BASES | ENTRIES
+    base = load(bases[group])
     name = section.get(OPTION)
     kind = base if name is None else locate(group, name, key=OPTION)
     if not (isinstance(kind, type) and issubclass(kind, base)):
         raise ConfigurationError(
-            f"{group}.{OPTION}={name} is not allowed. Allowed: classes derived from {BASES[group]}."
+            f"{group}.{OPTION}={name} is not allowed. Allowed: classes derived from {bases[group]}."
         )
     return kind

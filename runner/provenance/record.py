@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import secrets
 import shlex
 import socket
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ ENVIRONMENT = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "GLOO_", "HOROVOD_", "TORCH_", "PYTORCH_", "SLURM_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
 )
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|JWT|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|JWT|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
 _IN_URL = re.compile(r"(\w+://)[^/@\s]+@")  # user and password
 # Keys that cannot change a run's results.
 WITHOUT_EFFECT = {
@@ -64,7 +65,7 @@ def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | No
     keep_files(folder, config)
     described = describe(config, composed_from=composed_from)
     seals = {"seal": code_seal(folder, commit, diff), "directory_seal": directory_seal(folder, described["directory"])}
-    folder.write_json(folder.provenance, {**described, **seals})
+    folder.write_json(folder.provenance, {"id": secrets.token_hex(8), **described, **seals})
 
 
 def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
@@ -127,13 +128,13 @@ def installed_packages() -> dict[str, str]:
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that can change a run, without any that may hold a secret."""
     chosen = {name: value for name, value in sorted(environment.items()) if name.startswith(ENVIRONMENT)}
-    return {name: without_secrets(value) for name, value in chosen.items() if not _SECRET.search(name)}
+    return {name: without_secrets(value) for name, value in chosen.items() if not SECRET.search(name)}
 
 
 def without_secrets(text: str) -> str:
     """An argument or a value, with what looks like a password or a key in it masked."""
     key, equals, value = text.partition("=")
-    if equals and value and _SECRET.search(key):
+    if equals and value and SECRET.search(key):
         return f"{key}=***"
     return _IN_URL.sub(r"\1***@", text)
 

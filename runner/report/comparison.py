@@ -18,6 +18,8 @@ from manyheads.runner.run.ledger import STATES
 TOLD_ELSEWHERE = ("parallel.", "launcher.", "checkpoint.", "data.root", "trainer.device")  # or without effect
 SUSPICIOUS = 1.2  # efficiency; caches and less memory traffic for each rank can make somewhat more than 1
 
+EXPLAINED = ("failed", "skipped", "interrupted", "pruned")  # states whose reason is told
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -65,7 +67,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
             *findings,
             *_unequal_weights(rows),
         ],
-        reasons=_reasons(job for row in rows for job in row.jobs if job.state in ("failed", "skipped", "interrupted")),
+        reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
     )
 
@@ -78,7 +80,7 @@ def headline(run_set: RunSet) -> str:
         return "no jobs yet: the sweep is being planned" if run_set.active else "no jobs: the sweep is empty"
     named = f"job{'s' if jobs > 1 else ''}"
     what = named if runs == jobs else f"runs ({jobs} {named}, repeated)"
-    order = ("failed", *sorted({*counts} - {*STATES}), "skipped", "interrupted", "running", "pending")
+    order = ("failed", *sorted({*counts} - {*STATES}), "skipped", "pruned", "interrupted", "running", "pending")
     rest = [f"{counts[state]} {state}" for state in order if counts[state]]
     return ", ".join([f"{counts['completed']} of {runs} {what} completed", *rest])
 

@@ -11,6 +11,7 @@ from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_json, read_text
 from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.run.flat import flatten
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.old_configs import with_options
 from manyheads.runner.run.run_folder import LOADER, RunFolder
@@ -65,17 +66,6 @@ def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
         epochs=read_columns(folder.epochs),
         gpu=read_columns(folder.gpu),
     )
-
-
-def flatten(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The config with one dotted key for each value; lists are values."""
-    flat: dict[str, Any] = {}
-    for name, value in section.items():
-        if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{name}."))
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
 
 
 def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:

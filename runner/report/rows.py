@@ -8,7 +8,8 @@ from manyheads.runner.report.measures import Measures, fold, measure
 from manyheads.runner.report.metric import ShownMetric, shown_metric
 from manyheads.runner.report.run_set import FOLD, Job, RunSet
 
-ORDER = ("running", "interrupted", "failed", "skipped", "pending")  # of what is said of a job, none of it completed
+# Of what is said of a job, none of it completed.
+ORDER = ("running", "interrupted", "pruned", "failed", "skipped", "pending")
 
 
 @dataclass(frozen=True)

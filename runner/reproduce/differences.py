@@ -11,7 +11,7 @@ from rich.text import Text
 
 from manyheads.runner.provenance.record import WITHOUT_EFFECT
 from manyheads.runner.report.keys import config_value, text_of
-from manyheads.runner.report.load_run import flatten
+from manyheads.runner.run.flat import flatten
 
 # Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")

@@ -13,7 +13,7 @@ RESULT: dict[str, Any] = {
     "peak_memory_mb": list,
 }
 PROVENANCE: dict[str, Any] = {
-    **dict.fromkeys(("command", "directory", "commit", "host", "user", "system", "launcher", "signature"), str),
+    **dict.fromkeys(("id", "command", "directory", "commit", "host", "user", "system", "launcher", "signature"), str),
     **dict.fromkeys(("versions", "packages", "cpu", "environment", "own_code", "data"), dict),
     **dict.fromkeys(("ranks", "format"), int),
     "clean": bool,

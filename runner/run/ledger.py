@@ -15,7 +15,7 @@ from manyheads.runner.run.files import exclusive, is_locked, write_whole
 
 NAME = "ledger.jsonl"
 MOST_BYTES = 2**28  # some hundred thousand jobs
-STATES = ("pending", "running", "completed", "failed", "skipped", "interrupted")
+STATES = ("pending", "running", "completed", "pruned", "failed", "skipped", "interrupted")
 
 
 @dataclass(frozen=True)

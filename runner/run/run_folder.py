@@ -46,6 +46,7 @@ class RunFolder:
         self.epochs = self.path / "epochs.csv"
         self.gpu = self.path / "gpu.csv"
         self.tensorboard = self.path / "tensorboard"
+        self.pictures = self.path / "pictures"
         self.checkpoints = self.path / "checkpoints"
         self.last_checkpoint = self.checkpoints / "last.pt"
         self.best_checkpoint = self.checkpoints / "best.pt"

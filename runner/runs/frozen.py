@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.report.load_run import flatten
 from manyheads.runner.run.data_files import parse_yaml, read_text
 from manyheads.runner.run.errors import printable
+from manyheads.runner.run.flat import flatten
 from manyheads.runner.run.old_configs import with_options
 from manyheads.runner.run.run_folder import LOADER
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from manyheads.runner.config.lookup import CONF, NAMED, options, read_option
-from manyheads.runner.option.declared import GROUPS, declared_class
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.locate import OPTION
 
 _LAYERS = (
@@ -73,4 +73,7 @@ def _of_conf(group: str) -> set[str]:
 
 
 def _sections(group: str) -> list[dict[str, Any]]:
+    """What the project's own options of a group say; of a group of entries, what their entries do."""
+    if group in ENTRIES:
+        return [entry for name in options(group) for entry in read_option(group, name).values()]
     return [read_option(group, name) for name in options(group)] if group in GROUPS else []

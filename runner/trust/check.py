@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.lookup import NAMED, option_of
-from manyheads.runner.option.declared import GROUPS, declared_class
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION, TARGET, targets
 from manyheads.runner.run.source_file import source_file
@@ -53,14 +53,23 @@ def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str,
     Which those are say the project's own options, whatever class the config names, and the class that it names where
     the user trusts it; no other is imported. ``trust``: None for a config of his own.
     """
-    for group in (*GROUPS, *STEERING):
-        section = config.get(group)
-        if not isinstance(section, dict):
-            continue
+    for key, group, section in _sections(config):
         names = set(STEERING.get(group) or own_steering(group))
-        if group in GROUPS and may_declare(group, section.get(OPTION), trust):
+        if group not in STEERING and may_declare(group, section.get(OPTION), trust):
             names |= declared_class(group, section).every("steering")
-        yield from ((f"{group}.{key}", section[key]) for key in sorted(names) if section.get(key) is not None)
+        yield from ((f"{key}.{name}", section[name]) for name in sorted(names) if section.get(name) is not None)
+
+
+def _sections(config: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Of each section that may steer programs its key, its group, and itself."""
+    for group in (*GROUPS, *STEERING):
+        if isinstance(section := config.get(group), dict):
+            yield group, group, section
+    for group in ENTRIES:
+        entries = config.get(group)
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            if isinstance(entry, dict):
+                yield f"{group}.{name}", group, entry
 
 
 def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
@@ -109,10 +118,10 @@ def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
     if not isinstance(value, str):
         return False
     group, _, name = key.rpartition(".")
-    if name == OPTION:
-        return may_declare(group, value, trust)
     if (section := group.partition("."))[0] in NAMED and "." not in section[2]:
         group = section[0]  # each entry of these has its own name
+    if name == OPTION:
+        return may_declare(group, value, trust) or trust.is_own(key, value)
     return trust.covers(value) or trust.is_own(key, value) or is_harmless(None if "." in group else group, value)
 
 

@@ -40,6 +40,22 @@ class Diary(Callback):
             file.write(json.dumps(what) + "\n")
 
 
+class Predictions(Callback):
+    """Collects what is predicted for each sample of the last evaluation, in <run>/predictions-<rank>.json."""
+
+    every_rank = True
+
+    def on_start(self, run):
+        self.path = Path(run.folder) / f"predictions-{run.rank}.json"
+        self.found = []
+
+    def on_evaluation_batch(self, outputs, batch, ids):
+        self.found += zip(map(int, ids), outputs.tolist(), batch[1].tolist(), strict=True)
+
+    def on_end(self, result):
+        self.path.write_text(json.dumps(self.found))
+
+
 class Failing(Callback):
     def on_update(self, step):
         if step == 3:

@@ -50,6 +50,25 @@ def test_on_every_rank_it_sees_all_samples_and_a_metric_counts_each_once(tmp_pat
     assert result["scores"]["metrics"]["worst"] == {"direction": "max", "label": "worst class", "unit": "%"}
 
 
+@pytest.mark.processes
+def test_predictions_are_collected_once_for_each_sample_on_one_rank_and_on_three(tmp_path):
+    more = (f"+callbacks.predictions._target_={HOOKS}.Predictions", "precision=fp64", "data.batch_size=12")
+    train(tmp_path / "1", small(*QUICK, *more))
+    folder = RunFolder(tmp_path / "3")
+    folder.path.mkdir()
+    folder.write_config(small(*QUICK, *more, "parallel=ddp", "launcher.nproc_per_node=3"))
+    launch(folder)
+    found = {}
+    for ranks in (1, 3):
+        parts = [json.loads((tmp_path / f"{ranks}" / f"predictions-{rank}.json").read_text()) for rank in range(ranks)]
+        assert all(parts), "a rank has evaluated nothing"
+        found[ranks] = sorted(chain.from_iterable(parts))
+        assert [index for index, *_ in found[ranks]] == [*range(11)]
+    for (_, outputs, target), (_, others, its) in zip(found[1], found[3], strict=True):
+        assert target == its
+        assert outputs == pytest.approx(others, rel=1e-9)
+
+
 def test_it_changes_no_number(tmp_path):
     plain, watched = (train(tmp_path / name, small(*QUICK, *more)) for name, more in (("a", ()), ("b", (DIARY,))))
     digests = [run.folder.read_result()["weights_sha256"] for run in (plain, watched)]

@@ -7,6 +7,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from manyheads.runner.logger.base import LoggedRun
 from manyheads.runner.logger.csv import rank as recorder
+from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.logger.csv.rank import Files, Recorder, Table
 from manyheads.runner.logger.tensorboard.rank import TensorBoard
 from manyheads.runner.loop import log_windows as intervals
@@ -21,7 +22,7 @@ def with_board(folder: RunFolder) -> Files:
     return Files(folder, train=[], val=[], position={}, loggers=[board])
 
 
-STEPS = "epoch,step,samples,loss,lr,grad_norm,samples_per_second,data_fraction"
+STEPS = "epoch,step,samples,loss,lr,grad_norm,samples_per_second,data_fraction,time"
 EPOCHS = (
     "epoch,step,started,train_seconds,train_loss,train_acc1,train_acc5,val_seconds,val_loss,val_acc1,val_acc5,"
     "val_samples,samples_per_second,peak_memory_mb"
@@ -55,6 +56,8 @@ def test_tensorboard_loads_what_the_tables_say(tmp_path):
     assert set(loaded.Tags()["scalars"]) == {
         *(f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")),
         *(f"epoch/{split}_{name}" for split in ("train", "val") for name in ("loss", "acc1", "acc5")),
+        *("memory/peak_mb", *(f"seconds/{part}" for part in (*TRAINING, "checkpoint"))),
+        *("best/objective", "best/epoch", *(f"best/val_{name}" for name in ("loss", "acc1", "acc5"))),
     }
     for prefix, path in (("train", folder.steps), ("epoch", folder.epochs)):
         for tag in loaded.Tags()["scalars"]:
@@ -93,6 +96,15 @@ def test_a_table_goes_on_where_the_checkpoint_left_it(tmp_path):
     assert path.read_text() == f"a,b\n1,0.1\n2,{1 / 3!r}\n"
     Table(path, ("a", "b"), 0).close()
     assert path.read_text() == "a,b\n"
+
+
+def test_a_table_that_an_earlier_version_began_keeps_its_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a\n1\n")
+    table = Table(path, ("a", "b"), path.stat().st_size)
+    table.append({"a": 2, "b": 3})
+    table.close()
+    assert path.read_text() == "a\n1\n2\n"
 
 
 @pytest.mark.parametrize("pause", [0.0, 1e9])

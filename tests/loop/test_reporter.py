@@ -10,6 +10,7 @@ import torch
 from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.logger.terminal.rank import Display
+from manyheads.runner.loop.log_windows import Row
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter, peak_memory_mb
@@ -52,7 +53,7 @@ def measured(**values: float) -> dict[str, Any]:
 def test_a_row_of_an_interval():
     reports, progress = reporter(ranks=2), Progress(epoch=1, step=35, samples=600)
     progress.interval = Sums(**SUMS, seconds=4.0, data_seconds=1.0)  # seconds of two ranks together
-    reports.interval(progress, step=30, lr=0.1, grad_norm=2.0)
+    reports.interval(progress, Row(step=30, lr=0.1, norm=2.0, time=1234.5678))
     (row,) = reports.recorder.steps
     assert tuple(row) == STEP_COLUMNS
     assert row == {
@@ -64,13 +65,14 @@ def test_a_row_of_an_interval():
         "grad_norm": 2.0,
         "samples_per_second": 10.0,
         "data_fraction": 0.25,
+        "time": 1234.568,
     }
     assert progress.interval == Sums()
 
 
 def test_an_interval_of_nothing_has_no_loss():
     reports, progress = reporter(), Progress(interval=Sums(seconds=1.0))
-    reports.interval(progress, step=30, lr=0.1, grad_norm=float("nan"))
+    reports.interval(progress, Row(step=30, lr=0.1, norm=math.nan, time=0.0))
     assert math.isnan(reports.recorder.steps[0]["loss"])
 
 

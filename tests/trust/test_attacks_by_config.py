@@ -44,6 +44,15 @@ WHOLE = {
         "_target_": "manyheads.runner.scheduler.rank.Constant"}}, "scheduler._option_=my_package.Net"),
     "one of another group": ({"scheduler": {"name": "constant", "_option_": "manyheads.launchers.base.Launcher",
         "_target_": "manyheads.runner.scheduler.rank.Constant"}}, "scheduler._option_="),
+    "a server to publish to": ({"logger": {"x": {"_target_": "manyheads.runner.logger.mlflow.tracker.MLflow",
+        "_option_": "manyheads.runner.logger.mlflow.option.MLflowOption", "tracking_uri": "http://evil.example"}}},
+                               "logger.x.tracking_uri=http://evil.example"),
+    "one without its declaration": ({"logger": {"x": {"_target_": "manyheads.runner.logger.mlflow.tracker.MLflow",
+        "tracking_uri": "http://evil.example"}}}, "logger.x.tracking_uri=http://evil.example"),
+    "somebody's account": ({"logger": {"x": {"_target_": "manyheads.runner.logger.wandb.tracker.WandB",
+        "entity": "evil"}}}, "logger.x.entity=evil"),
+    "a class that declares a tracker": ({"logger": {"x": {"_option_": "my_package.Net",
+        "_target_": "manyheads.runner.logger.mlflow.tracker.MLflow"}}}, "logger.x._option_=my_package.Net"),
     "what is trusted": ({"trust": ["os"]}, "no config can say what is trusted"),
 }  # fmt: skip
 

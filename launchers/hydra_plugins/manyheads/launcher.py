@@ -33,6 +33,7 @@ class Manyheads(Launcher):
         exclude = options.pop("exclude", [])
         plain = OmegaConf.to_container(exclude) if OmegaConf.is_config(exclude) else exclude
         self._options = Options(exclude=plain, **options)
+        self.pruning: Any = None  # of a search, which sets it
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         from manyheads.launchers.sweep.conclusion import EndOfSweep
@@ -45,5 +46,5 @@ class Manyheads(Launcher):
         """One result for each list of overrides, in their order; see ``manyheads.launchers.sweep.batch``."""
         from manyheads.launchers.sweep.batch import Batch
 
-        batch = Batch(self._context, self._task, self._config, self._options)
+        batch = Batch(self._context, self._task, self._config, self._options, pruning=self.pruning)
         return batch.run(job_overrides, initial_job_idx)

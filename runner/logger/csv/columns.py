@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 TRAINING = ("data", "compute", "communication", "optimizer", "logging")  # parts of the training time
-STEP_COLUMNS = ("epoch", "step", "samples", "loss", "lr", "grad_norm", "samples_per_second", "data_fraction")
+STEP_COLUMNS = (
+    *("epoch", "step", "samples", "loss", "lr", "grad_norm", "samples_per_second", "data_fraction"),
+    "time",  # when the row's last update was made, in seconds since 1970
+)
 
 
 def epoch_columns(train: Sequence[str], val: Sequence[str]) -> tuple[str, ...]:

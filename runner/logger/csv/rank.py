@@ -10,6 +10,7 @@ from typing import Any
 from manyheads.runner.logger.base import Logger
 from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
@@ -23,6 +24,9 @@ class Recorder:
 
     def epoch(self, row: dict[str, Any]) -> None:
         """One row of epochs.csv."""
+
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        """A picture that a metric or a callback drew of the run after ``step`` updates; the last of a name stays."""
 
     def position(self) -> dict[str, int]:
         """Everything so far is on the disk; the sizes of the tables then."""
@@ -53,7 +57,7 @@ class Files(Recorder):
     ):
         self._steps = Table(folder.steps, STEP_COLUMNS, position.get("steps", 0))
         self._epochs = Table(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
-        self._loggers = loggers
+        self._pictures, self._loggers = folder.pictures, loggers
         self._flushed = -FLUSH_SECONDS
 
     def step(self, row: dict[str, Any]) -> None:
@@ -68,6 +72,12 @@ class Files(Recorder):
         for logger in self._loggers:
             logger.epoch(row)
         self._flush()
+
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        self._pictures.mkdir(exist_ok=True)
+        write_whole(self._pictures / f"{name}.png", png)
+        for logger in self._loggers:
+            logger.picture(name, png, step)
 
     def position(self) -> dict[str, int]:
         self._flush()
@@ -93,16 +103,21 @@ class Files(Recorder):
 
 
 class Table:
-    """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there."""
+    """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there, and with it its columns."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
-        self._columns = columns
-        self._file = open(path, "a", newline="", opener=no_link)  # noqa: SIM115
+        self._file = open(path, "a+", newline="", opener=no_link)  # noqa: SIM115
         self._file.truncate(min(size, self._file.seek(0, io.SEEK_END)))
+        self._columns = self._header() or columns
         self._writer = csv.writer(self._file, lineterminator="\n")
         if size == 0:
             self._writer.writerow(columns)
             self.flush()
+
+    def _header(self) -> tuple[str, ...]:
+        """The columns of a table that is continued, which an earlier version may have begun."""
+        self._file.seek(0)
+        return tuple(next(csv.reader([self._file.readline()]), ()))
 
     def append(self, row: dict[str, Any]) -> None:
         self._writer.writerow([row[name] for name in self._columns])  # floats by their repr

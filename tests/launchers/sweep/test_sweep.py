@@ -335,5 +335,9 @@ class TestOthersOfHydra:
         path = tmp_path / "sweep"
         search = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=1", "optimizer.lr=interval(0.001,0.1)")
         done = sweep(path, *search, *FAST, "trainer.evaluate_every=0")
-        assert done.code != 0
-        assert "job 0 measured nothing that a search could go by. Set trainer.evaluate_every=1" in done.err
+        assert done.code == 2
+        assert (
+            "trainer.evaluate_every=0 measures nothing that a search could go by. Set trainer.evaluate_every=1"
+            in done.err
+        )
+        assert not (path / "0").exists()  # it was refused before its first trial

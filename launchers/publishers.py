@@ -1,0 +1,79 @@
+"""The publishers of a run, one for each tracker: processes beside the parent, which neither wait for nor end a run."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from manyheads.runner.option.declared import declared
+from manyheads.runner.publish.main import MAIN
+from manyheads.runner.publish.state import State, state_file
+from manyheads.runner.run import called
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.run_folder import RunFolder
+
+END_SECONDS = 30.0  # that a run which is over waits for what is still to be published
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def publishers(
+    folder: RunFolder, config: dict[str, Any], variables: dict[str, str], signals: list[int]
+) -> Iterator[None]:
+    """Every tracker of the config is told of the run meanwhile, and of its end afterwards.
+
+    ``variables``: those of the ranks; ``signals``: those that the parent receives, of which one more ends the waiting.
+    """
+    trackers = [name for name, entry in config["logger"].items() if declared("logger", entry).publishes]
+    if not trackers or not folder.provenance.exists():
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="manyheads-", ignore_cleanup_errors=True) as scratch:
+        given = {**os.environ, **variables, "TMPDIR": scratch}  # of what is killed nothing stays
+        started = {name: _start(folder, name, given) for name in trackers}
+        try:
+            yield
+        finally:
+            for process in started.values():
+                if process.stdin:
+                    process.stdin.close()  # by which it knows that the run is over
+            before, end = len(signals), time.monotonic() + END_SECONDS
+            for name, process in started.items():
+                while process.poll() is None and time.monotonic() < end and len(signals) == before:
+                    time.sleep(0.02)
+                _say(folder, name, process)
+
+
+def _start(folder: RunFolder, name: str, environment: dict[str, str]) -> subprocess.Popen:
+    folder.logs.mkdir(parents=True, exist_ok=True)
+    with open(folder.logs / f"publish_{name}.log", "ab", opener=no_link) as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", MAIN, str(folder.path), name],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the run
+        )
+
+
+def _say(folder: RunFolder, name: str, process: subprocess.Popen) -> None:
+    """How that ended, in one line; what is left of the process goes."""
+    code = process.poll()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    state = State.read(state_file(folder, name))
+    if code == 0 and state.error is None:
+        print(f"published to {name}{f': {state.url}' if state.url else ''}")
+        return
+    reason = state.error or (f"no answer within {END_SECONDS:g} seconds" if code is None else f"it ended with {code}")
+    log.info("logger.%s: %s", name, reason)
+    later = called.command("publish", folder, "--to", name)
+    print(f"warning: logger.{name}: not all of this run is there: {reason}. Publish it later: {later}", file=sys.stderr)

@@ -1,0 +1,25 @@
+"""``python -m runner publish``: runs that are there already, at a tracker."""
+
+import argparse
+
+from manyheads.runner.publish.afterwards import publish
+from manyheads.runner.run.errors import ConfigurationError
+
+HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what is there already is not sent again"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument(
+        "overrides", nargs="+", metavar="run|key=value", help="folders, and keys such as logger.mlflow.experiment=mine"
+    )
+    parser.add_argument("--to", action="append", default=[], metavar="TRACKER", help="else those of each run's config")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Publish, and return the exit code. Raises ConfigurationError."""
+    keys = [word for word in arguments.overrides if word.startswith(("logger.", "+logger.")) and "=" in word]
+    paths = [word for word in arguments.overrides if word not in keys]
+    if not paths:
+        raise ConfigurationError("publish which runs? Name their folders, or a sweep's.")
+    return publish(paths, to=arguments.to, overrides=keys)

@@ -1,0 +1,106 @@
+"""Runs that are published when nobody trains them any more, such as those of a node without a network."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.config.schema import check_entry
+from manyheads.runner.option.declared import declared
+from manyheads.runner.publish.main import tracker_of
+from manyheads.runner.publish.publisher import Publisher
+from manyheads.runner.publish.state import one_publisher
+from manyheads.runner.run import called
+from manyheads.runner.run.data_files import refuse_links
+from manyheads.runner.run.errors import ConfigurationError, Unavailable, complain
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]) -> int:
+    """Publish runs, and the jobs of sweeps; returns the exit code. ``to``: trackers, else those of each run's config.
+
+    ``overrides``: keys of the trackers, as train takes them. Raises ConfigurationError before anything is sent.
+    """
+    typed = dict(map(_typed, overrides))
+    planned = []
+    for folder in _runs(paths):
+        refuse_links(folder.path)
+        sections = _sections(folder, to, typed)
+        planned += [(folder, name, tracker_of(sections, name)) for name in sections]
+    failed = False
+    for folder, name, tracker in planned:
+        with one_publisher(folder, name):
+            publisher = Publisher(folder, name, tracker)
+            try:
+                publisher.finish()
+            except ConfigurationError:
+                raise
+            except Exception:  # whatever a tracker's client raises
+                complain(f"{folder}: {publisher.state.error}")
+                failed = True
+            else:
+                url = publisher.state.url
+                print(f"{folder}: published to {name}{f': {url}' if url else ''}", flush=True)
+    if failed:
+        print(f"The same again sends what is missing: {_again(paths, to, overrides)}", file=sys.stderr)
+    return int(failed)
+
+
+def _again(paths: Sequence[str], to: Sequence[str], overrides: Sequence[str]) -> str:
+    return called.command("publish", *paths, *(word for name in to for word in ("--to", name)), *overrides)
+
+
+def _runs(paths: Sequence[str]) -> Iterator[RunFolder]:
+    """Of a sweep the jobs that were started."""
+    for path in paths:
+        ledger = Ledger(path)
+        if not ledger.exists():
+            yield RunFolder(path)
+            continue
+        jobs = [RunFolder(ledger.sweep / entry.folder) for entry in ledger.entries()]
+        yield from (job for job in jobs if job.path.is_relative_to(ledger.sweep) and job.provenance.exists())
+
+
+def _sections(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str], Any]) -> dict[str, dict[str, Any]]:
+    """The entries of the trackers to publish to: what the run's config says if it is one's own, and what was typed."""
+    config = folder.read_config()
+    own = {
+        name: entry
+        for name, entry in (config.get("logger") or {}).items()
+        if folder.is_own() and declared("logger", entry).publishes
+    }
+    if not (names := to or list(own)):
+        raise ConfigurationError(f"{folder} names no tracker. Say which: --to {{{','.join(_trackers())}}}.")
+    known = list(dict.fromkeys([*own, *_trackers()]))
+    found = {}
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"--to {name}: there is no such tracker. Allowed: {', '.join(known)}.")
+        entry = dict(own.get(name) or read_option("logger", name)[name])
+        entry |= {key: value for (tracker, key), value in typed.items() if tracker == name}
+        check_entry("logger", name, entry)
+        if reason := declared("logger", entry).unavailable():
+            raise Unavailable(f"--to {name}: {reason}.")
+        found[name] = entry
+    if unused := [f"logger.{name}.{key}" for name, key in typed if name not in found]:
+        raise ConfigurationError(f"{unused[0]} is of no tracker that is published to. Allowed: {', '.join(found)}.")
+    return found
+
+
+def _trackers() -> list[str]:
+    """The project's own."""
+    known = {name: entry for option in options("logger") for name, entry in read_option("logger", option).items()}
+    return [name for name, entry in known.items() if declared("logger", entry).publishes]
+
+
+def _typed(override: str) -> tuple[tuple[str, str], Any]:
+    key, equals, value = override.lstrip("+").partition("=")
+    group, name, own = [*key.split(".", 2), "", ""][:3]
+    if not equals or group != "logger" or not own:
+        raise ConfigurationError(
+            f"{override} is not allowed. Allowed: a tracker's keys, as logger.mlflow.experiment=x."
+        )
+    return (name, own), yaml.safe_load(value)

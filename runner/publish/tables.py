@@ -1,0 +1,134 @@
+"""The tables of a run folder as points, while they grow: a pure function of what the folder says."""
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from manyheads.runner.logger.tracker import Point
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.run_folder import RunFolder
+
+MOST_BYTES = 2**22  # read of a table at once
+NO_VALUES = ("epoch", "step", "time", "started")
+STEPS, EPOCHS = "steps", "epochs"
+
+
+class Row(NamedTuple):
+    """``table``: where it is from."""
+
+    table: str
+    point: Point
+
+
+class Tail:
+    """The rows that a CSV file has got since the last look; all of them where it was cut and written again."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._offset, self._last, self.columns = 0, b"", list[str]()
+
+    def rows(self) -> Iterator[dict[str, float]]:
+        """The numbers of each new row; cells without one are left out."""
+        for line in csv.reader(io.StringIO(self._lines().decode(errors="replace"))):
+            if not self.columns:
+                self.columns = line
+                continue
+            yield {
+                name: number
+                for name, cell in zip(self.columns, line, strict=False)
+                if (number := _number(cell)) is not None
+            }
+
+    def _lines(self) -> bytes:
+        try:
+            file = open(self._path, "rb", opener=no_link)  # noqa: SIM115
+        except FileNotFoundError:
+            return b""
+        with file:
+            file.seek(self._offset - len(self._last))
+            if file.read(len(self._last)) != self._last:
+                self._offset, self.columns = 0, []
+            file.seek(self._offset)
+            content = file.read(MOST_BYTES)
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole:
+            self._last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
+            self._offset += len(whole)
+        return whole
+
+
+class Tables:
+    """steps.csv, epochs.csv and gpu.csv of one run."""
+
+    def __init__(self, folder: RunFolder):
+        self._steps, self._epochs, self._gpu = Tail(folder.steps), Tail(folder.epochs), Tail(folder.gpu)
+        self._loads: list[dict[str, float]] = []
+        self._early: list[dict[str, float]] = []  # rows of epochs whose last step has not been read
+        self._begins: dict[float, float] = {}  # of epochs, for rows from before they said when
+        self._step, self._time = -1, 0.0
+
+    @property
+    def step(self) -> int:
+        """The last one that a row was of."""
+        return max(self._step, 0)
+
+    @property
+    def time(self) -> float:
+        """When that was, in seconds since 1970."""
+        return self._time
+
+    def rows(self) -> list[Row]:
+        """What is new, in the order of steps, an epoch behind its last step."""
+        steps = list(self._steps.rows())  # first, so that no row of an epoch is missing before a later step's
+        epochs = [*self._early, *self._epochs.rows()]
+        self._loads += self._gpu.rows()
+        self._begins |= {row["epoch"]: row["started"] for row in epochs if {"epoch", "started"} <= row.keys()}
+        last = max(chain((row.get("step", -1) for row in steps), [self._step]))
+        self._early = [row for row in epochs if row.get("step", -1) > last]
+        ordered = sorted(
+            [
+                *((row["step"], 0, row) for row in steps if "step" in row),
+                *((row["step"], 1, row) for row in epochs if row.get("step", last + 1) <= last),
+            ],
+            key=lambda each: each[:2],
+        )
+        return [self._of_epoch(row) if kind else self._of_step(row) for _, kind, row in ordered]
+
+    def _of_step(self, row: dict[str, float]) -> Row:
+        self._step = int(row["step"])
+        self._time = row.get("time") or self._begins.get(row.get("epoch", 0)) or self._time
+        values = {f"train/{name}": value for name, value in row.items() if name not in NO_VALUES}
+        return Row(STEPS, Point(self._step, self._time, values | self._load()))
+
+    def _of_epoch(self, row: dict[str, float]) -> Row:
+        values = {_tag(name): value for name, value in row.items() if name not in NO_VALUES}
+        return Row(EPOCHS, Point(int(row["step"]), self._time, values))
+
+    def _load(self) -> dict[str, float]:
+        """The means of what gpu.csv says of the time up to this row's."""
+        now = [row for row in self._loads if row.get("time", 0.0) <= self._time]
+        self._loads = [row for row in self._loads if row.get("time", 0.0) > self._time]
+        found: dict[str, list[float]] = {}
+        for row in now:
+            for name, value in row.items():
+                if name not in ("time", "device"):
+                    found.setdefault(f"system/gpu{int(row.get('device', 0))}_{name}", []).append(value)
+        return {tag: sum(values) / len(values) for tag, values in found.items()}
+
+
+def _tag(column: str) -> str:
+    """The curve of a column of epochs.csv, as in TensorBoard."""
+    if column == "peak_memory_mb":
+        return "memory/peak_mb"
+    part = column.removesuffix("_seconds")
+    return f"epoch/{column}" if part == column else f"seconds/{part}"
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None

@@ -1,0 +1,81 @@
+"""`manyheads publish`: which runs, to which tracker, with whose settings."""
+
+import json
+import sys
+
+import pytest
+
+from manyheads.runner.app import main
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
+from tests.callbacks.tracking import only, runs
+
+
+@pytest.fixture
+def publish(monkeypatch, capsys):
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["manyheads", "publish", *map(str, arguments)])
+        capsys.readouterr()
+        return main(), *capsys.readouterr()
+
+    return run
+
+
+def test_a_run_goes_where_its_config_says_or_where_one_says(finished, place, publish, tmp_path):
+    code, said, _ = publish(finished.path, f"logger.kept.place={place}")
+    assert code == 0
+    assert f"published to kept: kept://{runs(place)[0].name}" in said
+    assert only(place, "close")[0]["status"] == "completed"
+
+
+def test_the_jobs_of_a_sweep_each_are_a_run(finished, place, publish, tmp_path):
+    Ledger(tmp_path).create({}, Entry(0, "run", ["seed=1"], state="completed"), Entry(1, "absent", ["seed=2"]))
+    code, said, _ = publish(tmp_path, f"logger.kept.place={place}")
+    assert (code, said.count("published to kept")) == (0, 1)
+
+
+def test_a_tracker_that_is_away_is_told_with_the_command_to_repeat(finished, place, publish):
+    (place / "away").touch()
+    code, _, said = publish(finished.path, f"logger.kept.place={place}")
+    assert code == 1
+    assert "ConnectionError: http://***@tracker cannot be reached" in said
+    assert f"publish {finished.path} logger.kept.place={place}" in said
+
+
+def test_a_run_of_others_says_neither_where_to_publish_nor_by_what_code(
+    finished, place, publish, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))  # whose key has sealed nothing
+    code, _, said = publish(RunFolder(finished.path).path)
+    assert code == 2
+    assert "names no tracker. Say which: --to" in said
+    assert not runs(place)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--to", "mlflwo"), "--to mlflwo: there is no such tracker. Allowed: kept, mlflow"),
+        (("--to", "mlflow", "logger.mlflow.tracking_uri=http://me:secret@host"), "without user and password"),
+        (("--to", "mlflow", "logger.mlflow.uri=http://host"), "logger.mlflow.uri is not a key"),
+        (("--to", "wandb", "logger.wandb.project=a/b"), "without a slash"),
+        (("--to", "mlflow", "logger.wandb.project=a"), "logger.wandb.project is of no tracker that is published to"),
+        (("logger.=1",), "is not allowed. Allowed: a tracker's keys"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_is_sent(finished, publish, arguments, message):
+    pytest.importorskip("mlflow", reason="pip install 'manyheads[mlflow]'")
+    pytest.importorskip("wandb", reason="pip install 'manyheads[wandb]'")
+    code, _, said = publish(finished.path, *arguments)
+    assert code == 2
+    assert message in said
+
+
+def test_a_link_in_a_run_leads_nowhere(finished, place, publish, tmp_path):
+    (tmp_path / "secret").write_text("key")
+    (finished.path / "pictures").mkdir()
+    (finished.path / "pictures" / "a.png").symlink_to(tmp_path / "secret")
+    code, _, said = publish(finished.path, f"logger.kept.place={place}")
+    assert code == 2
+    assert "leads out of" in said
+    assert json.loads(finished.provenance.read_text())["id"] not in {path.name for path in runs(place)}

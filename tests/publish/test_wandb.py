@@ -1,0 +1,126 @@
+"""Weights & Biases' own client: against a stand-in for its service, and offline."""
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import rows
+from tests.publish.wandb_server import Service
+
+pytest.importorskip("wandb", reason="W&B's client is not installed: pip install 'manyheads[wandb]'")
+KEY = "01234abcde" * 4
+
+
+@pytest.fixture
+def service(monkeypatch, tmp_path):
+    one = Service()
+    for name, value in {
+        "WANDB_BASE_URL": one.uri,
+        "WANDB_API_KEY": KEY,
+        "WANDB_CONFIG_DIR": str(tmp_path / "config"),
+        "WANDB_CACHE_DIR": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield one
+    one.close()
+
+
+def publish(folder: RunFolder, *more: str) -> subprocess.CompletedProcess:
+    """In a process of its own: the client leaves threads and a process behind until that ends."""
+    command = [sys.executable, "-m", "manyheads.runner", "publish", str(folder.path), "--to", "wandb", *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def cut(path: Path, count: int) -> str:
+    text = path.read_text()
+    path.write_text("".join(text.splitlines(keepends=True)[: count + 1]))
+    return text
+
+
+def records(folder: Path) -> list:
+    """What an offline run's file says. Source of the format: LevelDB's log."""
+    from wandb.proto import wandb_internal_pb2
+
+    (path,) = folder.glob("offline-run-*/run-*.wandb")
+    content, offset, buffer, found = path.read_bytes(), 7, b"", []
+    while offset + 7 <= len(content):
+        if (left := 32768 - offset % 32768) < 7:
+            offset += left
+            continue
+        _, length, kind = struct.unpack("<IHB", content[offset : offset + 7])
+        part = content[offset + 7 : offset + 7 + length]
+        offset += 7 + length
+        buffer = part if kind in (1, 2) else buffer + part
+        if kind in (1, 4):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(buffer)
+            found.append(record)
+    return found
+
+
+def offline_losses(folder: Path) -> list[tuple[int, float]]:
+    found = []
+    for record in records(folder):
+        if record.WhichOneof("record_type") == "history":
+            items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+            if "train/loss" in items:
+                found.append((items["step"], items["train/loss"]))
+    return found
+
+
+def table(folder: RunFolder) -> list[tuple[int, float]]:
+    return [(int(row["step"]), float(row["loss"])) for row in rows(folder.steps)]
+
+
+@pytest.mark.slow
+def test_a_run_grows_and_nothing_is_there_twice(finished, service):
+    whole, epochs = cut(finished.steps, 3), cut(finished.epochs, 0)
+    publish(finished)
+    (key,) = service.runs
+    assert key == json.loads(finished.provenance.read_text())["id"]
+    finished.steps.write_text(whole)
+    finished.epochs.write_text(epochs)
+    for _ in range(2):
+        publish(finished)
+    (run,) = service.runs.values()
+    history = [run.history[line] for line in sorted(run.history)]
+    assert [(row["step"], row["train/loss"]) for row in history if "train/loss" in row] == table(finished)
+    times = [row["_timestamp"] for row in history if "train/loss" in row]
+    assert times == [float(row["time"]) for row in rows(finished.steps)]
+    accuracies = [(row["step"], row["epoch/val_acc1"]) for row in history if "epoch/val_acc1" in row]
+    assert accuracies == [(int(row["step"]), float(row["val_acc1"])) for row in rows(finished.epochs)]
+    assert run.exit_code == 0
+    assert run.summary["status"] == "completed"
+    assert {"run.yaml", "result.json"} <= run.files
+
+
+@pytest.mark.slow
+@pytest.mark.tail
+def test_offline_is_one_directory_without_links_and_keys(finished, service):
+    (finished.path / "trackers").mkdir()
+    whole = cut(finished.steps, 3)
+    publish(finished, "logger.wandb.mode=offline")
+    finished.steps.write_text(whole)
+    publish(finished, "logger.wandb.mode=offline")
+    assert offline_losses(finished.path / "wandb") == table(finished)
+    assert not [path for path in finished.path.rglob("*") if path.is_symlink()]
+    assert not [path for path in finished.path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert list((finished.path / "wandb").glob("*/files/result.json"))
+    assert not service.runs
+
+
+@pytest.mark.slow
+@pytest.mark.tail
+def test_a_service_that_is_not_there_is_told(finished, service):
+    command = [sys.executable, "-m", "manyheads.runner", "publish", str(finished.path), "--to", "wandb"]
+    done = subprocess.run([*command, "logger.wandb.base_url=http://127.0.0.1:9"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "The same again sends what is missing" in done.stderr
+    assert KEY not in done.stderr
