@@ -91,9 +91,9 @@ def opened(path: Path, config: dict[str, Any]) -> Iterator[Trainer]:
 
 
 def train(path: Path, config: dict[str, Any], *, place: Place = ALONE) -> Session:
-    """A whole run, or the rest of the one that ``path`` holds."""
+    """A whole run, the rest of the one that ``path`` holds, or of the one that ``checkpoint.resume`` names."""
     folder = RunFolder(path)
-    state = Checkpoints(folder, every=0, keep=0).last()
+    state = Checkpoints(folder, every=0, keep=0).last(otherwise=config["checkpoint"]["resume"])
     run = attempt(path, config, state=state, place=place)
     with closing(run.trainer):
         run.train(seed=config["seed"], state=state)

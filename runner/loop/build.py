@@ -119,6 +119,10 @@ def _assemble(
     model = precision.convert(model)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
+    task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
+    entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
+    loaders = build_loaders(config, data, task, parallel, entrance)
+    parallel.example = loaders.train.example
     model = parallel.place(model)
     kind = locate("optimizer", config["optimizer"]["_target_"])
     optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=config["data"]["batch_size"])
@@ -126,11 +130,8 @@ def _assemble(
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
     compile_in_place(parallel.unwrap(model), config["trainer"]["compile"], parallel.device)
-    task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
     added = build_metrics(config["metrics"], task, config["model"]["num_classes"] or data.num_classes)
     scores = Scores(task, added, monitor=config["checkpoint"]["monitor"])
-    entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
-    loaders = build_loaders(config, data, task, parallel, entrance)
     settings = build_settings(config["trainer"], loaders.train.updates)
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
     update = Update(

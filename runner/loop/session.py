@@ -87,6 +87,8 @@ class Session:
         self.update.schedule.load_state_dict(state["scheduler"])
         if len(state["rng"]) == self.parallel.world_size:
             set_state(state["rng"][self.parallel.rank])
+            if own := state.get("parallel"):
+                self.parallel.load_own_state(own[self.parallel.rank])
         else:  # other ranks than before: new streams, the same in every such attempt
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
@@ -101,12 +103,16 @@ class Session:
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
         """Weights of the whole model into this rank's part of it."""
-        model, weights = self.parallel.unwrap(self.update.model), self.parallel.split_tensors(whole)
+        self.put_own(self.parallel.split_tensors(whole), source)
+
+    def put_own(self, weights: dict[str, Tensor], source: Any) -> None:
+        """This rank's part of the weights into its part of the model."""
+        model = self.parallel.unwrap(self.update.model)
         load_model(model, weights, source)
         self.update.precision.weights_loaded(model, weights)
 
     def learned(self) -> dict[str, Any]:
-        """All that updates have changed, but for how far they have come; of the whole model, on every rank."""
+        """All that updates have changed, but for how far they have come; of the whole model, complete on rank 0."""
         return {
             "model": self.weights(),
             "optimizer": self.parallel.gather_optimizer(self.update.optimizer.state_dict()),
@@ -120,6 +126,8 @@ class Session:
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
         started, rng, learned = time.perf_counter(), self.parallel.gather(get_state()), self.learned()
+        if self.parallel.has_own_state:
+            learned["parallel"] = self.parallel.gather(self.parallel.own_state())
         if self.parallel.rank == 0:
             if not self._is_described:  # before the first weights that somebody could use are there
                 write(self.folder, trainer.describe())
@@ -143,6 +151,7 @@ class Session:
         weights = self.weights()
         devices = self.parallel.devices()
         memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
+        findings["held_bytes"] = self._held()
         reporter = self.trainer.reporter
         corrupt = self.parallel.gather([*reporter.corrupt])
         findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})
@@ -190,9 +199,23 @@ class Session:
         known = {name: digest for name, digest in found.items() if digest is not None}
         return {"data_sha256": known} if known else {}
 
+    def _held(self) -> dict[str, list[int]]:
+        """Bytes that each rank holds between two updates, in rank order."""
+        model, optimizer = self.parallel.unwrap(self.update.model), self.update.optimizer
+        own = [
+            sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            for tensors in (self.parallel.model_tensors(model), self.parallel.optimizer_tensors(optimizer))
+        ]
+        parameters, state = zip(*self.parallel.gather(own), strict=True)
+        return {"parameters": [*parameters], "optimizer": [*state]}
+
     def weights(self) -> dict[str, Tensor]:
-        """What was trained, of the whole model, on every rank, under the user's own names."""
-        return self.parallel.gather_tensors(self.update.precision.weights(self.parallel.unwrap(self.update.model)))
+        """What was trained, of the whole model, complete on rank 0, under the user's own names."""
+        return self.parallel.gather_tensors(self.own_weights())
+
+    def own_weights(self) -> dict[str, Tensor]:
+        """This rank's part of them."""
+        return self.update.precision.weights(self.parallel.unwrap(self.update.model))
 
     def objective(self) -> float | None:
         """The monitored metric of the best epoch, or of the evaluation."""

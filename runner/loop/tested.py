@@ -18,12 +18,12 @@ def tested(session: "Session") -> dict[str, Any]:
         return {}
     session.parallel.gather("rank 0 has written best.pt")
     has_best = best.is_file()
-    last = {name: weight.clone() for name, weight in session.weights().items()} if has_best else {}
+    last = {name: weight.clone() for name, weight in session.own_weights().items()} if has_best else {}
     if has_best:
         session.put(load(best)["model"], best)
     found = trainer.test.run("test")
     if has_best:
-        session.put(last, best)
+        session.put_own(last, best)
     if found is None:
         return {}
     columns, corrupt = found

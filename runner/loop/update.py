@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -173,6 +174,13 @@ class MicroSteps:
                 if last:
                     parallel.synchronize(update.optimizer)
         return passed
+
+    def autocast(self) -> AbstractContextManager:
+        return self._update.precision.autocast()
+
+    def scaled(self, objective: Tensor) -> Tensor:
+        with self._update.precision.scaling(objective, self._update.optimizer, last=self._used) as scaled:
+            return scaled
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""

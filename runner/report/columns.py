@@ -27,6 +27,8 @@ def shown_columns(comparison: Comparison) -> list[Column]:
     keys = [_of_key(key, title) for key, title in titles(comparison.swept).items()]
     measures = [*SPEED, *_metric(comparison)[:1], *RESULT]
     measures = [column for column in measures if any(column.value(row) not in (None, "") for row in comparison.rows)]
+    if len({row.measures.held for row in comparison.rows if row.measures.held}) > 1:
+        measures.append(HELD)
     objective = [] if any(row.measures.metric is not None for row in comparison.rows) else [OBJECTIVE]
     objective = [column for column in objective if any(column.value(row) is not None for row in comparison.rows)]
     return [JOB, *keys, STATE, *measures, *objective, *([MARKS] if any(row.marks for row in comparison.rows) else [])]
@@ -36,7 +38,7 @@ def file_columns(comparison: Comparison) -> list[Column]:
     """What comparison.csv holds: everything."""
     keys = [_of_key(key, key) for key in comparison.swept]
     metric, *details = _metric(comparison)
-    return [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS]
+    return [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS, HELD]
 
 
 def titles(keys: list[str]) -> dict[str, str]:
@@ -66,7 +68,12 @@ def median(row: Row) -> str:
 
 
 def _memory(row: Row) -> str:
-    lowest, highest = min(row.measures.memory, default=None), max(row.measures.memory, default=None)
+    return _range(row.measures.memory)
+
+
+def _range(values: tuple[float, ...]) -> str:
+    """The lowest and the highest, or the one that they all are."""
+    lowest, highest = min(values, default=None), max(values, default=None)
     return number(highest) if lowest == highest else f"{number(lowest)}–{number(highest)}"
 
 
@@ -154,6 +161,13 @@ SPEED = [
         "peak: lowest–highest over ranks and their devices; without GPUs the process's",
     ),
 ]
+HELD = Column(
+    "held_mb",
+    "held MB",
+    lambda r: max(r.measures.held, default=None),
+    lambda r: _range(r.measures.held),
+    "parameters and optimizer state between two updates: lowest–highest over ranks",
+)
 RESULT = [
     _numbers("val_loss", "val loss", lambda r: r.measures.loss, "of the last epoch"),
     Column("weights", "weights", lambda r: r.digest or "", _digest, "sha256 of the final weights", is_number=False),

@@ -18,7 +18,8 @@ class Measures:
 
     ``low`` and ``high`` enclose ``seconds``, the median per epoch: over its epochs, or over repeats. ``throughput``:
     an epoch's samples over ``seconds``. ``with_first``: there was one epoch only, so that its warm-up is in it.
-    ``memory``: one value for each device.
+    ``memory``: one value for each device. ``held``: of it parameters and optimizer state between two updates, for each
+    rank.
     """
 
     seconds: float | None = None
@@ -28,6 +29,7 @@ class Measures:
     throughput: float | None = None
     data_share: float | None = None
     memory: tuple[float, ...] = ()
+    held: tuple[float, ...] = ()
     metric: float | None = None
     metric_spread: float | None = None
     best_metric: float | None = None
@@ -51,6 +53,7 @@ def measure(run: Run, metric: ShownMetric = ACCURACY) -> Measures:
         throughput=_throughput(run, epochs, seconds) or _number(run.result.get("samples_per_second")),
         data_share=_data_share(run, {run.epochs["epoch"][index] for index in epochs}),
         memory=_memory(run),
+        held=_held(run),
         metric=_number(metrics.get(metric.column, last(run, metric.column))),
         best_metric=_number((run.result.get("best") or {}).get(metric.column)),
         loss=_number(metrics.get("val_loss", last(run, "val_loss"))),
@@ -111,6 +114,15 @@ def _memory(run: Run) -> tuple[float, ...]:
     return tuple(_finite(value for value in peaks if isinstance(value, (int, float))))
 
 
+def _held(run: Run) -> tuple[float, ...]:
+    """One value for each rank; none of an older run."""
+    held = run.result.get("held_bytes")
+    parts = [held.get("parameters"), held.get("optimizer")] if isinstance(held, dict) else [None]
+    if not all(isinstance(part, list) and all(isinstance(size, int) for size in part) for part in parts):
+        return ()
+    return tuple(sum(sizes) / 2**20 for sizes in zip(*parts, strict=False))
+
+
 def _devices(run: Run, ranks: int | None) -> int | None:
     """How many devices worked: one rank may have several."""
     gpus = len(run.provenance.get("devices") or [0]) if run.config.get("trainer.device") == "cuda" else 0
@@ -140,6 +152,7 @@ def fold(measured: Sequence[Measures]) -> Measures:
         throughput=_ratio(_median(samples), _median(seconds)) or _median(m.throughput for m in measured),
         data_share=_median(m.data_share for m in measured),
         memory=tuple(max(peaks) for peaks in zip(*(m.memory for m in measured), strict=False)),
+        held=measured[0].held,
         metric=statistics.fmean(metrics) if metrics else None,
         metric_spread=statistics.stdev(metrics) if len(metrics) > 1 else None,
         best_metric=_median(m.best_metric for m in measured),

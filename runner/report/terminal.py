@@ -14,7 +14,7 @@ from manyheads.runner.report.comparison import Comparison
 SPREAD = "the spread of s/epoch"
 DISPENSABLE = (
     *("weights", "val_loss", "data_share", "peak_memory_mb", "marks", "ranks", "scaling_efficiency", "state"),
-    *(SPREAD, "samples_per_second"),
+    *("held_mb", SPREAD, "samples_per_second"),
 )
 MOST_ROWS, MOST_LINES = 200, 12
 

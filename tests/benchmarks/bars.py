@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.benchmarks import loop, memory, neighbour, photos, ranks, start, sweep
+from tests.benchmarks import loop, memory, neighbour, photos, ranks, sharing, start, sweep
 from tests.benchmarks.measure import Comparison
 from tests.benchmarks.start import ACCELERATE, BARE, OURS_TORCHRUN, SPAWN
 
@@ -23,6 +23,10 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
     loop.measure: [Bar(loop.OURS, loop.BARE, 1.10), Bar(loop.OURS, loop.UNWATCHED, 1.01)],
     loop.with_loader: [Bar(loop.OURS, loop.OVER_LOADER, 1.0), *(Bar(loop.OURS, peer, 1.0) for peer in PEERS)],
     ranks.measure: [Bar(loop.OURS, ranks.PLAIN, 1.05), Bar(loop.OURS, ranks.TUTORIAL, 1 / 2)],
+    **{
+        sharing.of(strategy): [Bar(loop.OURS, sharing.by_hand(strategy), 1.05)]
+        for strategy in ("fsdp", "zero1", "tensor", "pipeline")
+    },
     start.composing: [Bar("python run.py --cfg job", "python -c 'import torch'", 0.5)],
     start.first_step: [
         Bar(SPAWN, BARE, 0.6),

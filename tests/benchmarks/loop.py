@@ -40,18 +40,18 @@ PLACE = {"rank": 0, "local_rank": 0, "world_size": 1, "device_type": "cpu"}
 
 
 class Prebuilt:
-    """A loader's place: the same batches every time."""
+    """A loader's place: the same batches every time, ``accumulation`` of them in an update."""
 
-    updates = STEPS
-
-    def __init__(self) -> None:
+    def __init__(self, *, steps: int = STEPS, batch: int = BATCH, width: int = WIDTH, accumulation: int = 1) -> None:
+        self.updates, self.accumulation = steps, accumulation
         generator = torch.Generator().manual_seed(0)
         pairs = [
-            (torch.randn(BATCH, WIDTH, generator=generator), torch.randint(10, (BATCH,), generator=generator))
+            (torch.randn(batch, width, generator=generator), torch.randint(10, (batch,), generator=generator))
             for _ in range(20)
         ]
-        self.pairs = [pairs[step % len(pairs)] for step in range(STEPS)]
-        self.batches = [Batch(pair, BATCH, 1.0, inputs=pair[0], counted=BATCH) for pair in self.pairs]
+        self.pairs = [pairs[step % len(pairs)] for step in range(steps * accumulation)]
+        weight = 1 / accumulation
+        self.batches = [Batch(pair, batch, weight, inputs=pair[0], counted=batch) for pair in self.pairs]
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
         return iter(self.batches)
@@ -77,12 +77,21 @@ def by_hand(net: nn.Module, batches: Iterable[Any]) -> float:
     return time.perf_counter() - start
 
 
-def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None, *, watched: bool = True) -> float:
+def ours(
+    data: Prebuilt | Loader,
+    folder: Path,
+    parallel: Parallel | None = None,
+    *,
+    watched: bool = True,
+    make: Callable[[], nn.Module] = model,
+) -> float:
     """The trainer with metrics, CSV and TensorBoard, logging every 10 updates. ``parallel``: joined; else one rank."""
     parallel = parallel or Single(**PLACE)  # type: ignore[arg-type]
+    parallel.example = data.example
     run = RunFolder(tempfile.mkdtemp(dir=folder))
-    net = model()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)  # as conf/optimizer has it
+    net = parallel.place(make())
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)  # as conf/optimizer has it
+    optimizer = parallel.wrap_optimizer(sgd, net)
     scores = Scores(Classification(loss=nn.CrossEntropyLoss(), reduction="auto"))
     columns = {split: scores.names(split) for split in ("train", "val")}
     board = TensorBoard()
@@ -92,7 +101,7 @@ def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None
         model=parallel.wrap_model(net),
         scores=scores,
         optimizer=optimizer,
-        schedule=Constant(optimizer, updates_per_epoch=STEPS, total_updates=STEPS, warmup_epochs=0),
+        schedule=Constant(optimizer, updates_per_epoch=data.updates, total_updates=data.updates, warmup_epochs=0),
         parallel=parallel,
         precision=FP32(parallel),
         clip_norm=float("inf"),
@@ -102,7 +111,7 @@ def ours(data: Prebuilt | Loader, folder: Path, parallel: Parallel | None = None
         update=update,
         train=data,  # type: ignore[arg-type]
         evaluation=data,  # type: ignore[arg-type]
-        settings=Settings(1, STEPS, STEPS, 0, 1, 10),
+        settings=Settings(1, data.updates, data.updates, 0, getattr(data, "accumulation", 1), 10),
         reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, scores=scores),
         heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
         describe=lambda: None,  # type: ignore[arg-type, return-value]  # no checkpoint is written

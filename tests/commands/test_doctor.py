@@ -38,7 +38,7 @@ def told(capsys):
 
 @pytest.mark.parametrize("gpus", [0, 1, 4])
 def test_every_option_is_in_the_table(machine, capsys, monkeypatch, gpus):
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "160")
     machine(gpus=gpus)
     examine()
     out = capsys.readouterr().out
@@ -183,4 +183,4 @@ def test_lists_the_models_of_torchvision(capsys):
     list_models()
     names = capsys.readouterr().out.splitlines()
     assert {"resnet50", "vit_b_16", "convnext_tiny"} <= set(names)
-    assert set(options("model")) - {"small_cnn", "mlp", "custom", "torchvision"} <= set(names)
+    assert set(options("model")) - {"small_cnn", "mlp", "gpt", "custom", "torchvision"} <= set(names)

@@ -45,7 +45,7 @@ def assert_refused(done, *fragments: str) -> None:
 
 # Overrides, and what the error must say: the value or key at fault, what is allowed, the key to set.
 BAD = [
-    (["parallel=dpp"], ["parallel=dpp", "Did you mean dp or ddp?", "Allowed: ", *options("parallel")]),
+    (["parallel=dpp"], ["parallel=dpp", "Did you mean dp or ddp", "Allowed: ", *options("parallel")]),
     (["model=torchvision/resnet"], ["model=torchvision/resnet", *options("model")]),
     (["experiment=digits_quik"], ["experiment=digits_quik", "Did you mean digits_quick?", *options("experiment")]),
     (["experiment=[debug,mnist_horovd]"], ["experiment=mnist_horovd", "Did you mean mnist_horovod?"]),
@@ -99,7 +99,7 @@ BAD = [
     (["hydra.run.dir=mine", "trainer.epochs=0"], ["trainer.epochs=0"]),
     (["--config-name", "nothing"], ["nothing"]),
     (["--config-path", "/nowhere"], ["/nowhere"]),
-    (["-m", "parallel=single,dpp", "trainer.epochs=0"], ["parallel=dpp", "Did you mean dp or ddp?"]),
+    (["-m", "parallel=single,dpp", "trainer.epochs=0"], ["parallel=dpp", "Did you mean dp or ddp"]),
 ]
 
 
@@ -153,7 +153,7 @@ class TestOverASavedConfig:
         assert repeated["weights_sha256"] == finished_run.read_result()["weights_sha256"]
 
     def test_an_unknown_option_is_refused(self, repeat):
-        assert_refused(repeat("parallel=dpp"), "parallel=dpp", "Did you mean dp or ddp?", PARALLEL)
+        assert_refused(repeat("parallel=dpp"), "parallel=dpp", "Did you mean dp or ddp", PARALLEL)
 
     def test_an_option_is_looked_up_and_brings_its_launcher(self, repeat):
         assert_refused(repeat("parallel=ddp", "data.batch_size=33"), "data.batch_size=33", "2 ranks")

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from manyheads.runner.config.complete import unavailable
 from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.run_folder import RunFolder
@@ -20,6 +21,13 @@ from tests.in_process import config
 
 PROJECT = CONF.parent
 LAUNCHERS = [name for name in options("launcher") if name != "inline"]
+
+
+def strategies() -> list[str]:
+    """Those of several ranks that the launcher spawn starts; Horovod's need one that knows it."""
+    known = {name: declared("parallel", read_option("parallel", name)) for name in options("parallel")}
+    several = [name for name, option in known.items() if not option.one_process and name != "horovod"]
+    return [name for name in several if unavailable("parallel", name) is None]
 
 
 def by(launcher: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from manyheads.runner.checkpoint.rank import complete
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
-from tests.launchers.conftest import LAUNCHERS, by, freeze, survivors
+from tests.launchers.conftest import LAUNCHERS, by, freeze, strategies, survivors
 from tests.tail import tail, tailed
 
 FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48")
@@ -61,6 +61,25 @@ def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, rank: int, h
     if how == "raise":
         assert result["error"]["message"] == "made to fail"
         assert 'raise ArithmeticError("made to fail")' in result["error"]["traceback"]
+    assert survivors(folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("strategy", "how"),
+    tailed(product(strategies(), ["kill", "raise"]), always=[("fsdp", "kill"), ("pipeline", "raise")]),
+)
+def test_every_strategy_names_the_first_failing_rank(tmp_path: Path, strategy: str, how: str) -> None:
+    """Whatever exchange the others are in the middle of."""
+    kind, code = HOW[how]
+    failed = tmp_path / "failed"
+    faulty = (f"+model.how={how}", "+model.rank=1", "+model.step=5", f"+model.once={failed}")
+    folder = freeze(tmp_path / "run", *FAULTY, f"parallel={strategy}", *faulty)
+    with pytest.raises(RunFailed) as caught:
+        launch(folder)
+    assert time.time() - failed.stat().st_mtime < 10
+    failure = caught.value.failure
+    assert (failure.rank, failure.type, failure.exit_code) == (1, kind, code)
     assert survivors(folder) == []
 
 

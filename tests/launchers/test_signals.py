@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
-from tests.launchers.conftest import LAUNCHERS, by, freeze, rows, survivors
+from tests.launchers.conftest import LAUNCHERS, by, freeze, rows, strategies, survivors
 from tests.tail import tail, tailed
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WAYS = [
     *[by(launcher) for launcher in LAUNCHERS],
+    *[(f"parallel={strategy}",) for strategy in strategies() if strategy != "ddp"],
     (*by("spawn"), "launcher.warm=false"),
     ("launcher=inline",),
 ]
@@ -31,6 +32,7 @@ LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
         always=[
             (by("spawn"), signal.SIGINT),
             (("launcher=inline",), signal.SIGINT),
+            (("parallel=fsdp",), signal.SIGINT),
             (by("horovodrun"), signal.SIGTERM),
         ],
     ),
@@ -75,13 +77,13 @@ def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> N
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn"]))
-def test_second_signal_ends_at_once(tmp_path: Path, parent, launcher: str) -> None:
+@pytest.mark.parametrize("way", [way if way == by("spawn") else tail(way) for way in WAYS[:-2]], ids=" ".join)
+def test_second_signal_ends_at_once(tmp_path: Path, parent, way: tuple[str, ...]) -> None:
     """A rank that sleeps in the step can't stop after it."""
     sleeps = tmp_path / "sleeps"
     faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=sleep", "+model.rank=1", "+model.step=10")
     running = parent(
-        tmp_path / "run", *faulty, f"+model.once={sleeps}", *by(launcher), *LONG, f"hydra.run.dir={tmp_path / 'run'}"
+        tmp_path / "run", *faulty, f"+model.once={sleeps}", *way, *LONG, f"hydra.run.dir={tmp_path / 'run'}"
     )
     running.wait_until(sleeps.exists)
     running.process.send_signal(signal.SIGINT)

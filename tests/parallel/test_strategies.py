@@ -5,13 +5,16 @@ import torch
 from torch import nn
 
 from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.option.declared import declared_class
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import instantiate
 from tests.in_process import config, opened, small, train, weights
 
-NEEDS_A_GROUP = ("ddp", "apex", "horovod")
-ONE_PROCESS = [name for name in options("parallel") if name not in NEEDS_A_GROUP]
+WRAPS_THE_OPTIMIZER = ("horovod", "zero1")
+ONE_PROCESS = [
+    name for name in options("parallel") if declared_class("parallel", read_option("parallel", name)).one_process
+]
 
 
 def strategy(name: str, *, rank: int = 0, ranks: int = 1, **changes) -> Parallel:
@@ -27,7 +30,7 @@ def test_every_option_has_a_class_of_its_name(name):
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("name", [name for name in options("parallel") if name != "horovod"])  # it wraps the optimizer
+@pytest.mark.parametrize("name", [name for name in options("parallel") if name not in WRAPS_THE_OPTIMIZER])
 def test_before_wrapping_everything_is_plain(name):
     parallel, model = strategy(name), nn.Linear(2, 2)
     assert parallel.device == torch.device("cpu")

@@ -39,17 +39,25 @@ class MicroSteps(Protocol):
     def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
 
+    def autocast(self) -> AbstractContextManager:
+        """Around forward passes and ``objective``."""
+
+    def scaled(self, objective: Tensor) -> Tensor:
+        """What to call ``backward`` on."""
+
 
 class Parallel:
     """One rank's view of all ranks. The loop calls these hooks and knows no backend; all ranks call them in step.
 
     ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that each rank must
     call it equally often, for a sample that does not count where it has none. ``backward_steps``: whether the backward
-    pass already changes weights, so that there can be no throw-away one.
+    pass already changes weights, so that there can be no throw-away one. ``shares_model``: whether no rank but the
+    first is given the whole by ``gather_tensors``.
     """
 
     evaluates_together = False
     backward_steps = False
+    shares_model = False
 
     def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str):
         self.rank, self.local_rank, self.world_size = rank, local_rank, world_size
@@ -92,6 +100,8 @@ class Parallel:
         return True
 
     # -- assembly, in this order ---------------------------------------------------------------------
+
+    example: Callable[[], "Batch"]  # makes a micro-batch of this rank's, for who must see one to take a model apart
 
     def place(self, model: nn.Module) -> nn.Module:
         """Bring the model to the device, with any change that must come before the optimizer."""
@@ -162,9 +172,10 @@ class Parallel:
     # -- state of the whole model, for checkpoints, digests and comparisons --------------------------
 
     def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The whole model's tensors, on every rank, from this rank's part of each; by the user's own names.
+        """The whole model's tensors from each rank's part of each, by the user's own names; all ranks call it.
 
-        Tensors are weights, or gradients under their weights' names.
+        Complete on rank 0; ranks that share a model need not have any elsewhere. Tensors are weights, or gradients
+        under their weights' names.
         """
         return tensors
 
@@ -173,12 +184,31 @@ class Parallel:
         return tensors
 
     def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The state_dict of an optimizer of the whole model, on every rank, from that of this rank's."""
+        """The state_dict of an optimizer of the whole model, from that of each rank's; complete on rank 0."""
         return state
 
     def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         """This rank's part of a whole optimizer's state_dict; the inverse of ``gather_optimizer``."""
         return state
+
+    has_own_state: bool = False  # whether a checkpoint must hold the ``own_state`` of each rank
+
+    def own_state(self) -> dict[str, Any]:
+        """What this rank alone has besides model and optimizer, as plain data, in a checkpoint."""
+        return {}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Bring back what ``own_state`` gave, on as many ranks; of another strategy it may be empty."""
+
+    # -- what this rank holds ------------------------------------------------------------------------
+
+    def model_tensors(self, model: nn.Module) -> list[Tensor]:
+        """The parameters that lie in this rank's memory between two updates."""
+        return list(model.parameters())
+
+    def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
+        """The optimizer's state that lies in this rank's memory."""
+        return [value for own in optimizer.state.values() for value in own.values() if isinstance(value, Tensor)]
 
     # -- talking to the other ranks ------------------------------------------------------------------
 

@@ -1,29 +1,32 @@
 """What parallel=ddp declares."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from manyheads.runner.option.rules import AUTO, BOOLEAN, either, number
-from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.rules import choice, whole
+from manyheads.runner.parallel.replicas.option import ReplicasOption
+from manyheads.runner.run.errors import ConfigurationError
 
-UNFINISHED = "Expected to have finished reduction"  # how torch begins to say it
 
+class DistributedDataParallelOption(ReplicasOption):
+    """Replicas, whose gradients may travel in fewer bytes."""
 
-class DistributedDataParallelOption(ParallelOption):
-    """A rank for each device, over torch.distributed."""
-
-    rules: ClassVar = {"bucket_cap_mb": number(above=0), "broadcast_buffers": either(BOOLEAN, AUTO)}
+    rules: ClassVar = {
+        "compression": choice("none", "fp16", "bf16", "powersgd"),
+        "powersgd_rank": whole(1),
+        "powersgd_start": whole(2),
+    }
     color = "#0072b2"
     changes_gradients: ClassVar = {"compression": "none"}
 
-    def cause_of(self, error: str, *, unused: str) -> str:
-        if UNFINISHED not in error:
-            return ""
-        if unused:
-            return (
-                f"{unused}, and DistributedDataParallel waits for one. Leave out what is unused, or set "
-                "parallel.find_unused_parameters=true."
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        precision = declared("precision", config["precision"])
+        if self.section["compression"] == "powersgd" and precision.scales_gradients(
+            on_gpus=config["trainer"]["device"] != "cpu"
+        ):
+            raise ConfigurationError(
+                f"precision={config['precision']['name']} scales fp16 gradients, by other factors from time to time, "
+                "and what parallel.compression=powersgd still owes from earlier updates would be of another size. Set "
+                "precision=bf16 or fp32, or parallel.compression=fp16."
             )
-        return (
-            "Some parameter gets no gradient on some rank, though the baseline uses all. If the model leaves out parts "
-            "of itself for some samples, set parallel.find_unused_parameters=true."
-        )

@@ -1,84 +1,65 @@
-"""parallel=ddp: a rank for each device, gradients averaged in buckets while the backward pass goes on.
+"""parallel=ddp: a rank for each device, gradients averaged in buckets while the backward pass goes on."""
 
-Source: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html.
-"""
-
-import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
-from manyheads.runner.parallel.process_group.rank import ProcessGroup
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.parallel.replicas.rank import Replicas
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
-
-_NAMES = inspect.signature(nn.parallel.DistributedDataParallel).parameters  # newer versions of torch have another one
-NO_BROADCAST = {"forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False}
+KEPT = ("error_dict", "p_memory_dict", "q_memory_dict")
 
 
-class DistributedDataParallel(ProcessGroup):
-    """torch's DistributedDataParallel; the options are its own arguments.
+class DistributedDataParallel(Replicas):
+    """``compression``: gradients travel as "fp16" or "bf16", "none", or as "powersgd" says.
 
-    ``compression``: gradients travel as "fp16" or "bf16", or "none". ``sync_batchnorm``: GPUs only.
+    PowerSGD (Vogels et al. 2019, https://arxiv.org/abs/1905.13727) sends matrices of rank ``powersgd_rank`` instead,
+    from update ``powersgd_start`` on; what a rank could not say is added to its next gradients.
     """
 
-    def __init__(
-        self,
-        *,
-        bucket_cap_mb: float,
-        gradient_as_bucket_view: bool,
-        static_graph: bool,
-        find_unused_parameters: bool,
-        broadcast_buffers: bool | str,
-        sync_batchnorm: bool,
-        compression: str,
-        **place: Any,
-    ):
-        super().__init__(**place)
-        self.sync_batchnorm, self.compression = sync_batchnorm, compression
-        self.options: dict[str, Any] = {
-            "bucket_cap_mb": bucket_cap_mb,
-            "gradient_as_bucket_view": gradient_as_bucket_view,
-            "static_graph": static_graph,
-            "find_unused_parameters": find_unused_parameters,
-        }
-        self.broadcast_buffers = broadcast_buffers
-
-    def place(self, model: nn.Module) -> nn.Module:
-        if self.sync_batchnorm:
-            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        return super().place(model)
+    def __init__(self, *, compression: str, powersgd_rank: int = 1, powersgd_start: int = 1000, **options: Any):
+        super().__init__(**options)
+        self.compression = compression
+        self.powersgd: powerSGD_hook.PowerSGDState | None = None
+        self.has_own_state = compression == "powersgd"
+        if compression == "powersgd":
+            self.powersgd = powerSGD_hook.PowerSGDState(
+                process_group=None,
+                matrix_approximation_rank=powersgd_rank,
+                start_powerSGD_iter=powersgd_start,
+            )
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
-        if not any(p.requires_grad for p in model.parameters()):
-            raise ConfigurationError("parallel=ddp: the model has no parameter to train. Use parallel=single.")
-        ids = [self.local_rank] if self.device.type == "cuda" else None
-        broadcasts = reads_buffers(model) if self.broadcast_buffers == "auto" else self.broadcast_buffers
-        options = self.options if broadcasts else {**self.options, **NO_BROADCAST}
-        wrapped = nn.parallel.DistributedDataParallel(model, device_ids=ids, **options)
-        if self.compression != "none":
-            wrapped.register_comm_hook(None, HOOKS[self.compression])
+        wrapped = super().wrap_model(model)
+        if self.powersgd is not None:
+            wrapped.register_comm_hook(self.powersgd, powerSGD_hook.powerSGD_hook)  # type: ignore[operator]
+        elif self.compression != "none":
+            wrapped.register_comm_hook(None, HOOKS[self.compression])  # type: ignore[operator]
         return wrapped
 
     def prime(self, step: Callable[[], None]) -> None:
-        # Buckets are rebuilt in the order of the first backward, when the second forward begins; another
-        # bucket is another order of summation, so that a resumed run would differ from an undisturbed one.
-        step()
-        step()
+        super().prime(step)
+        if self.powersgd is not None:
+            self.powersgd.iter = 0  # those were none; nothing has been compressed yet
 
-    def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
-        return self._nothing if last else model.no_sync()  # type: ignore[operator]
+    def own_state(self) -> dict[str, Any]:
+        """What this rank owes, and where its hook is."""
+        assert self.powersgd is not None
+        generator = self.powersgd.rng.get_state(legacy=False)
+        numbers = {"key": generator["state"]["key"].tolist(), "pos": int(generator["state"]["pos"])}
+        tensors = {name: {k: t.cpu() for k, t in getattr(self.powersgd, name).items()} for name in KEPT}
+        return {"powersgd": {**tensors, "iter": self.powersgd.iter, "random": numbers}}
 
-    def unwrap(self, model: nn.Module) -> nn.Module:
-        return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-
-
-def reads_buffers(model: nn.Module) -> bool:
-    """Whether a training pass may depend on a buffer; BatchNorm, which only writes its statistics then, does not."""
-    modules = (each for each in model.modules() if not isinstance(each, _BatchNorm))
-    return any(True for each in modules for _ in each.buffers(recurse=False))
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        if self.powersgd is None or "powersgd" not in state:
+            return
+        found = state["powersgd"]
+        for name in KEPT:
+            setattr(self.powersgd, name, {k: tensor.to(self.device) for k, tensor in found[name].items()})
+        self.powersgd.iter = found["iter"]
+        generator = self.powersgd.rng.get_state(legacy=False)
+        generator["state"] |= {"key": np.array(found["random"]["key"], dtype=np.uint32), "pos": found["random"]["pos"]}
+        self.powersgd.rng.set_state(generator)

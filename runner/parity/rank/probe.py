@@ -58,9 +58,10 @@ def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> Non
     for step, batches in enumerate(islice(_updates(trainer), steps)):
         side.before(step)
         seed_everything(seed + 1 + parallel.data_rank)
-        trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if step == 0 and task.trace else None
+        follows = step == 0 and task.trace and not parallel.shares_model  # else a module has a part of its tensors
+        trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if follows else None
         with trace.following() if trace else nullcontext():
-            taken = take(session, batches)
+            taken = take(session, batches, [*made["parameter"]])
         if trace is not None:
             side.traced(trace, _samples(trainer))
         side.after(step, taken)
@@ -70,8 +71,11 @@ def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> Non
     session.conclude(parity={"steps": trainer.progress.step, "ranks": parallel.world_size, **side.findings()})
 
 
-def take(session: Session, batches: list[Batch]) -> Taken:
-    """One update of the trainer's, and what it computed. Waits for the device."""
+def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken:
+    """One update of the trainer's, and what it computed. Waits for the device.
+
+    ``parameters``: names of the whole model's; ranks that share it have nothing of them but the first.
+    """
     trainer, update = session.trainer, session.update
     model = session.parallel.unwrap(update.model)
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -80,7 +84,8 @@ def take(session: Session, batches: list[Batch]) -> Taken:
     def look() -> None:
         owned = dict(zip(names, update.precision.parameters(update.optimizer), strict=True))
         whole = session.parallel.gather_tensors({n: p.grad for n, p in owned.items() if p.grad is not None})
-        gradients.update((name, _copy(whole[name]) if name in whole else None) for name in owned)
+        known = whole if session.parallel.shares_model else owned
+        gradients.update((name, _copy(whole[name]) if name in whole else None) for name in known)
 
     update.model.train()
     made = update(batches, number=trainer.progress.step, wants_norm=False, on_gradients=look)
@@ -94,7 +99,7 @@ def take(session: Session, batches: list[Batch]) -> Taken:
     return Taken(
         loss=sums.loss / sums.counted if sums.counted else float("nan"),
         gradients=gradients,
-        weights={name: _copy(weights[name]) for name, _ in model.named_parameters()},
+        weights={name: _copy(weights[name]) for name in parameters if name in weights},
         buffers={name: _copy(buffer) for name, buffer in model.named_buffers()},
     )
 

@@ -101,6 +101,8 @@ class Compared:
     def after(self, step: int, taken: Taken) -> None:
         kept = load(self._files.step(step))
         theirs, ours = kept["kinds"], taken.by_kind()
+        if self._parallel.shares_model:  # this rank looks at what it was given
+            theirs = {kind: {name: its for name, its in theirs[kind].items() if name in ours[kind]} for kind in KINDS}
         if self._session.update.precision.skips_overflow and not finite(theirs["gradient"]):
             theirs["gradient"], ours["gradient"] = {}, {}  # an overflow; what counts is that its update is left out
         found = {kind: differences(theirs[kind], ours[kind]) for kind in KINDS}

@@ -1,0 +1,25 @@
+"""What model=gpt declares."""
+
+from typing import Any, ClassVar
+
+from manyheads.runner.model.gpt.sizes import SIZES, Size
+from manyheads.runner.model.option import ModelOption
+from manyheads.runner.option.rules import choice, whole
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class GPTOption(ModelOption):
+    """A language model without dropout or BatchNorm."""
+
+    rules: ClassVar = {"size": choice(*SIZES), "depth": whole(1), "width": whole(2), "heads": whole(1)}
+    treats_samples_alone = True
+
+    def complete(self, config: dict[str, Any]) -> None:
+        size = SIZES[self.section["size"]]
+        _, width, heads = Size(*(self.section[key] or getattr(size, key) for key in Size._fields))
+        if width % (2 * heads):
+            fitting = [count for count in range(1, width + 1) if width % (2 * count) == 0]
+            raise ConfigurationError(
+                f"model.heads={heads} can't share model.width={width}: each head needs an even number of it. Set "
+                f"model.heads to one of {', '.join(map(str, fitting)) or 'an even width'}."
+            )

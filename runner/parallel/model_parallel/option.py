@@ -1,0 +1,170 @@
+"""What strategies declare whose ranks share one model: their layout, and what it does not go together with."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.rules import TEXT, choice, either, list_of, whole
+from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.parallel.model_parallel.layout import Layout
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.layout import ranks
+
+SCHEDULES = {
+    "gpipe": False,
+    "1f1b": False,
+    "interleaved": True,
+    "looped_bfs": True,
+}  # whether for several stages per rank
+DTYPES = choice("none", "float16", "bfloat16", "float32")
+
+
+class Refusal(NamedTuple):
+    """What does not go together. ``way``: the dimension of the mesh, or "any"; ``key``: what it refuses.
+
+    ``applies``: to a completed config; ``reason`` and ``remedy`` are the two sentences of the error.
+    """
+
+    way: str
+    key: str
+    applies: Callable[[dict[str, Any]], bool]
+    reason: str
+    remedy: str
+
+
+def _precision(config: dict[str, Any]) -> Any:
+    return declared("precision", config["precision"])
+
+
+def _on_gpus(config: dict[str, Any]) -> bool:
+    return config["trainer"]["device"] != "cpu"
+
+
+def _several(config: dict[str, Any]) -> bool:
+    return config["parallel"].get("stages_per_rank", 1) > 1
+
+
+def _too_few(config: dict[str, Any]) -> bool:
+    """Fewer micro-batches than stages, in a schedule that needs as many."""
+    section = config["parallel"]
+    stages = declared("parallel", section).layout(config).pipeline
+    return section["schedule"] in ("1f1b", "interleaved") and config["trainer"]["grad_accumulation"] < stages
+
+
+REFUSALS = [
+    Refusal(
+        "any",
+        "precision with half-precision weights (amp at O2)",
+        lambda c: _precision(c).half_weights(on_gpus=_on_gpus(c)) is not None,
+        "its fp32 copies would be whole on every rank",
+        "Set precision=bf16, precision=amp precision.level=O1, or, where it is, parallel.param_dtype=bfloat16.",
+    ),
+    Refusal(
+        "any",
+        "precision=apex",
+        lambda c: _precision(c).reloads_optimizer(),
+        "Apex changes model and optimizer in ways that shards do not survive",
+        "Set precision=bf16 or amp.",
+    ),
+    Refusal(
+        "any",
+        "trainer.compile",
+        lambda c: c["trainer"]["compile"] != "none",
+        "the hooks that put the model together are not seen by torch.compile",
+        "Set trainer.compile=none, or parallel=ddp.",
+    ),
+    Refusal(
+        "pipeline",
+        "a schedule of one stage per rank with several (or the other way round)",
+        lambda c: c["parallel"]["schedule"] != "auto" and SCHEDULES[c["parallel"]["schedule"]] != _several(c),
+        "gpipe and 1f1b take one stage of each rank, interleaved and looped_bfs two or more",
+        "Set parallel.stages_per_rank=2 with parallel.schedule=interleaved, or 1 with 1f1b.",
+    ),
+    Refusal(
+        "pipeline",
+        "trainer.grad_accumulation below the number of stages",
+        _too_few,
+        "the schedules 1f1b and interleaved keep every stage busy with a micro-batch of its own",
+        "Set trainer.grad_accumulation to at least the ranks of a pipeline, or parallel.schedule=gpipe.",
+    ),
+    Refusal(
+        "shard",
+        "several stages per rank",
+        lambda c: "stages_per_rank" in c["parallel"] and _several(c),
+        "a unit's shards would be put together for stages that do not run it",
+        "Set parallel.stages_per_rank=1, or parallel.shard=1.",
+    ),
+    Refusal(
+        "shard",
+        "a backend other than the device's own",
+        lambda c: c["parallel"]["backend"] == "gloo" and _on_gpus(c),
+        "shards are put together by NCCL where the weights are on GPUs",
+        "Set parallel.backend=auto.",
+    ),
+]
+
+
+def refusal_table() -> str:
+    """All refusals, as the documentation has them: a table in Markdown."""
+    lines = ["| in a mesh with | is refused | because | instead |", "|---|---|---|---|"]
+    for refusal in REFUSALS:
+        way = "any of them" if refusal.way == "any" else f"`{refusal.way}`"
+        lines.append(f"| {way} | {refusal.key} | {refusal.reason} | {refusal.remedy} |")
+    return "\n".join(lines)
+
+
+class ModelParallelOption(ParallelOption):
+    """Ranks in a mesh, over torch.distributed.
+
+    ``refusals``: what else a strategy does not go together with, besides those of all. ``dimensions``: the keys that
+    size the mesh; the rest of the ranks is ``remainder``.
+    """
+
+    rules: ClassVar = {
+        "replicate": either(whole(1), choice("auto")),
+        "units": either(choice("auto"), list_of(TEXT)),
+        "reshard": choice("after_forward", "after_backward"),
+        "prefetch": either(whole(0), choice("auto")),
+        "param_dtype": DTYPES,
+        "reduce_dtype": DTYPES,
+        "schedule": choice("auto", *SCHEDULES),
+        "stages": either(choice("auto"), list_of(TEXT)),
+        "stages_per_rank": whole(1),
+    }
+    mixes_communication = True
+    dimensions: ClassVar[tuple[str, ...]] = ()
+    remainder: ClassVar[str | None] = None
+
+    def layout(self, config: dict[str, Any]) -> Layout:
+        """The mesh of a config whose number of ranks is decided. Raises ConfigurationError where sizes don't fit."""
+        given = {key: self.section[key] for key in self.dimensions}
+        open_keys = [key for key, size in given.items() if size == "auto"]
+        known = {key: size for key, size in given.items() if size != "auto"}
+        count, product = ranks(config), Layout(**known).ranks
+        rest = self.remainder or (open_keys[0] if len(open_keys) == 1 else None)
+        if len(open_keys) > (0 if self.remainder else 1):
+            keys = ", ".join(f"parallel.{key}" for key in open_keys)
+            raise ConfigurationError(f"{keys}: only one of them can be auto. Set the others to numbers.")
+        if count % product or (rest is None and count != product):
+            sizes = " x ".join(f"{key} {size}" for key, size in known.items())
+            raise ConfigurationError(
+                f"parallel={self.section['name']}: {sizes} is {product}, which does not fit {count} ranks. Set "
+                f"launcher.nproc_per_node={product}, or sizes whose product {'divides' if rest else 'is'} {count}"
+                f"{'' if rest else ', one of them auto'}."
+            )
+        return Layout(**{**known, **({rest: count // product} if rest else {})})
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        layout = self.layout(config)
+        for key in self.dimensions:
+            self.section[key] = getattr(layout, key)
+        for refusal in REFUSALS:
+            if (refusal.way == "any" or getattr(layout, refusal.way) > 1) and refusal.applies(config):
+                raise ConfigurationError(
+                    f"{refusal.key} does not go with parallel={self.section['name']}"
+                    f"{'' if refusal.way == 'any' else f' ({layout})'}: {refusal.reason}. {refusal.remedy}"
+                )
+
+    def data_shares(self, config: dict[str, Any]) -> int:
+        return self.layout(config).data_size

@@ -1,0 +1,149 @@
+"""How tensors flow through a model's modules: one forward pass without arithmetic, on torch's device "meta"."""
+
+import copy
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from manyheads.runner.parallel.base.rank import call
+from manyheads.runner.run.errors import ConfigurationError
+
+
+@dataclass
+class Called:
+    """One call of a module, from operation number ``begin`` to ``end``. ``given``: the tensors; ``output``: on meta."""
+
+    name: str
+    begin: int
+    given: list[Tensor]
+    end: int = -1
+    output: Any = None
+
+
+@dataclass
+class Flow:
+    """``calls``: in the order in which they begin; ``uses``: operations that use a parameter or buffer, by name."""
+
+    calls: list[Called] = field(default_factory=list)
+    uses: dict[str, list[int]] = field(default_factory=dict)
+    made: dict[int, int] = field(default_factory=dict)  # by id of a tensor, the operation that made it
+    last_use: dict[int, int] = field(default_factory=dict)
+    alive: list[Any] = field(default_factory=list)  # so that no id is given twice
+    given: Any = None  # the model's inputs, on meta
+    output: Any = None
+
+    def places(self) -> dict[str, Called]:
+        """Calls before which the model can be cut, by module, in order: one tensor goes across, and nothing else."""
+        counts = Counter(each.name for each in self.calls)
+        found: dict[int, Called] = {}
+        for each in self.calls:
+            fits = each.name and counts[each.name] == 1 and len(each.given) == 1 and each.begin > 0
+            if fits and each.given[0].is_floating_point() and not self.beside(each):
+                found.setdefault(each.begin, each)  # of those that begin at once, the outermost
+        return {each.name: each for each in found.values()}
+
+    def beside(self, called: Called) -> int:
+        """How many tensors are made before a call, and used later other than by being given to it."""
+        (given,) = called.given
+        later = {key for key, made in self.made.items() if made <= called.begin < self.last_use.get(key, -1)}
+        return len(later - {id(given)}) + (self.last_use.get(id(given), -1) > called.end)
+
+    def used_between(self, begin: int, end: float) -> set[str]:
+        """Names of the parameters and buffers that operations after ``begin``, up to ``end``, use."""
+        return {name for name, uses in self.uses.items() if any(begin < use <= end for use in uses)}
+
+
+def twin_of(model: nn.Module) -> nn.Module:
+    """The same model on meta, which takes no memory. Raises ConfigurationError where it can't be copied."""
+    memo: dict[int, Any] = {}
+    for weight in model.parameters():
+        memo[id(weight)] = nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
+    for buffer in model.buffers():
+        memo[id(buffer)] = torch.empty_like(buffer, device="meta")
+    try:
+        return copy.deepcopy(model, memo)
+    except Exception as error:
+        raise ConfigurationError(
+            f"parallel=pipeline: {type(model).__name__} can't be copied ({error}), which following its tensors takes. "
+            "Set parallel=fsdp."
+        ) from error
+
+
+def follow(twin: nn.Module, inputs: Any) -> Flow:
+    """The flow for inputs of these shapes. Raises ConfigurationError where it depends on the data."""
+    flow = Flow()
+    open_calls: list[Called] = []
+    whose = {id(tensor): name for name, tensor in [*twin.named_parameters(), *twin.named_buffers()]}
+    counter = _Operations(flow, whose)
+
+    def enter(name: str) -> Any:
+        def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
+            given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            open_calls.append(Called(name, counter.number, given))
+            flow.calls.append(open_calls[-1])
+
+        return hook
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        done = open_calls.pop()
+        done.end, done.output = counter.number, output
+
+    handles = []
+    for name, module in twin.named_modules():
+        handles.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
+        handles.append(module.register_forward_hook(leave))
+    given = on_meta(inputs)
+    flow.made = {id(leaf): 0 for leaf in tree_leaves(given) if isinstance(leaf, Tensor)}
+    flow.alive, flow.given = [given], given
+    try:
+        with torch.no_grad(), counter:
+            flow.output = call(twin, given)
+    except Exception as error:
+        where = open_calls[-1] if open_calls else None
+        module = f"{where.name} ({type(twin.get_submodule(where.name)).__name__})" if where else type(twin).__name__
+        raise ConfigurationError(
+            f"parallel=pipeline: {module} can't be followed without data: {str(error).splitlines()[0]}. What a layer "
+            "does must not depend on the values in its tensors. Set parallel=fsdp, which needs no such thing."
+        ) from error
+    finally:
+        for handle in handles:
+            handle.remove()
+    return flow
+
+
+def on_meta(inputs: Any) -> Any:
+    """The same structure with tensors of the same shapes that hold nothing."""
+    return tree_map_only(Tensor, lambda tensor: torch.empty_like(tensor, device="meta"), inputs)
+
+
+class _Operations(TorchDispatchMode):
+    """Numbers the operations, and notes what each one takes and makes."""
+
+    def __init__(self, flow: Flow, whose: dict[int, str]):
+        super().__init__()
+        self.flow, self.whose, self.number = flow, whose, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        flow = self.flow
+        self.number += 1
+        for tensor in _tensors((args, kwargs)):
+            if (name := self.whose.get(id(tensor))) is not None:
+                flow.uses.setdefault(name, []).append(self.number)
+            else:
+                flow.last_use[id(tensor)] = self.number
+        output = func(*args, **(kwargs or {}))
+        for tensor in _tensors(output):
+            if id(tensor) not in self.whose:
+                flow.made.setdefault(id(tensor), self.number)
+                flow.alive.append(tensor)
+        return output
+
+
+def _tensors(value: Any) -> Iterable[Tensor]:
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor))

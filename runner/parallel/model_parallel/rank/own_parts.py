@@ -1,0 +1,70 @@
+"""The optimizer works on each rank's own parts as on plain tensors, which every optimizer and fused kernel can."""
+
+import inspect
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from manyheads.runner.parallel.model_parallel.rank.tensors import copies, local
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class OwnParts:
+    """Plain parameters in the place of an optimizer's sharded ones, in the same memory.
+
+    ``parameters``: each weight with what stands for it, itself where it is not sharded.
+    """
+
+    def __init__(self, optimizer: Optimizer):
+        self.parameters: list[tuple[nn.Parameter, nn.Parameter]] = []
+        for group in optimizer.param_groups:
+            for index, weight in enumerate(group["params"]):
+                part = nn.Parameter(local(weight.data)) if isinstance(weight, DTensor) else weight
+                group["params"][index] = part
+                self.parameters.append((weight, part))
+        self._copies = {part: copies(weight) for weight, part in self.parameters}
+        self._sharded = [pair for pair in self.parameters if pair[0] is not pair[1]]
+
+    def take_gradients(self) -> None:
+        """The parts get the weights' gradients, which the weights give up."""
+        for weight, part in self._sharded:
+            part.data = local(weight.data)  # the memory may have moved, as in the first forward pass
+            if weight.grad is not None:
+                part.grad, weight.grad = local(weight.grad), None
+
+    def copies(self, part: nn.Parameter) -> int:
+        """How many ranks of its mesh hold the same part."""
+        return self._copies[part]
+
+
+def refuse_what_wants_whole_weights(optimizer: Optimizer, *, what: str) -> None:
+    """Try an optimizer of this kind on a matrix and on its halves. Raises ConfigurationError where they differ.
+
+    ``what``: the way that weights are cut, for the message.
+    """
+    kind = type(optimizer)
+    accepted = inspect.signature(kind).parameters
+    settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
+    device = next((p.device for group in optimizer.param_groups for p in group["params"]), torch.device("cpu"))
+    matrix = torch.linspace(-1, 2, 16, dtype=torch.float32, device=device).view(4, 4)
+    results = []
+    for parts in ([matrix], [matrix[:2], matrix[2:]]):
+        parameters = [nn.Parameter(part.clone()) for part in parts]
+        made = kind(parameters, **settings)
+        for step in range(2):
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter.grad = _gradient(part, step)
+            made.step()
+        results.append(torch.cat([parameter.detach() for parameter in parameters]))
+    if not torch.allclose(results[0], results[1], rtol=1e-4, atol=1e-6):
+        raise ConfigurationError(
+            f"optimizer._target_={kind.__module__}.{kind.__qualname__} looks at each weight as a whole, by its norm "
+            f"for one, of which {what} leaves a rank only a part. Set optimizer=adamw or sgd, or parallel=ddp or zero1."
+        )
+
+
+def _gradient(part: Tensor, step: int) -> Tensor:
+    """Another one for each number, so that halves have other norms than the whole."""
+    return torch.sin(3 * part + step) + part**2

@@ -1,0 +1,208 @@
+"""A model cut into stages, each of which runs the user's own forward pass, from one module on, up to another.
+
+What comes before is not computed: it runs on torch's device "meta", where tensors have shapes and nothing else. At the
+end of the stage the forward pass is left. So no model has to be written for it, and every name stays.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.runner.parallel.base.rank import call
+from manyheads.runner.parallel.model_parallel.rank.flow import Flow
+from manyheads.runner.run.errors import ConfigurationError
+
+SHOWN = 8  # names of modules in a message
+
+
+class Window(NamedTuple):
+    """A stage: ``begin`` and ``end`` are names of modules, None for the model's own beginning and end."""
+
+    number: int
+    begin: str | None
+    end: str | None
+
+
+def choose_windows(flow: Flow, model: nn.Module, count: int, wanted: str | Sequence[str]) -> list[Window]:
+    """``count`` stages, in order.
+
+    ``wanted``: names of the modules where the second stage and the following ones begin, or "auto": so that the largest
+    has as few parameters as can be. Raises ConfigurationError where the model cannot be cut so.
+    """
+    places = flow.places()
+    names = [*places]
+    if not isinstance(wanted, str):
+        _check_names(wanted, names, flow, count)
+        starts = sorted(wanted, key=names.index)
+    else:
+        if len(names) < count - 1:
+            raise ConfigurationError(
+                f"parallel=pipeline: {type(model).__name__} can be cut in {len(names)} places, too few for {count} "
+                f"stages. {_obstacle(flow)}Set parallel=fsdp, or a smaller number of stages."
+            )
+        starts = _balanced(flow, model, places, count)
+    bounds = [None, *starts, None]
+    return [Window(number, bounds[number], bounds[number + 1]) for number in range(count)]
+
+
+def _check_names(wanted: Sequence[str], names: list[str], flow: Flow, count: int) -> None:
+    for name in wanted:
+        if name not in names:
+            why = _why_not(name, flow)
+            raise ConfigurationError(
+                f"parallel.stages: no stage can begin at {name}: {why}. It can at {', '.join(names[:SHOWN])}"
+                f"{', ...' if len(names) > SHOWN else ''}."
+            )
+    if len(set(wanted)) != count - 1:
+        raise ConfigurationError(
+            f"parallel.stages names {len(set(wanted))} modules, where the {count} stages need {count - 1}: the first "
+            "one begins with the model. Name as many, or set it to auto."
+        )
+
+
+def _why_not(name: str, flow: Flow) -> str:
+    calls = [each for each in flow.calls if each.name == name]
+    if not calls:
+        return "the model has no such module, or does not call it"
+    if len(calls) > 1:
+        return f"it is called {len(calls)} times"
+    if len(calls[0].given) != 1:
+        return f"it takes {len(calls[0].given)} tensors"
+    others = flow.beside(calls[0])
+    kinds = "tensor goes past it" if others == 1 else "tensors go past it"
+    return f"{others} more {kinds}, to be used later" if others else "it is where the model begins"
+
+
+def _obstacle(flow: Flow) -> str:
+    """Which of the model's own parts no stage can begin at, and why."""
+    parts = list(dict.fromkeys(each.name for each in flow.calls if each.name and "." not in each.name))
+    reasons = [f"{name}, because {_why_not(name, flow)}" for name in parts if name not in flow.places()][:3]
+    return f"None can begin at {'; nor at '.join(reasons)}. " if reasons else ""
+
+
+def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) -> list[str]:
+    """Where stages begin so that the largest is smallest, and among these those that are most alike."""
+    sizes = {name: tensor.numel() for name, tensor in model.named_parameters()}
+    names, moments = [*places], [0, *(place.begin for place in places.values()), float("inf")]
+
+    def size(first: int, last: int) -> int:
+        return sum(sizes.get(name, 0) for name in flow.used_between(int(moments[first]), moments[last]))
+
+    best: list[dict[int, tuple[int, int, tuple[int, ...]]]] = [{0: (0, 0, ())}]
+    for _ in range(count):
+        found: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        for first, (largest, squares, chosen) in best[-1].items():
+            for last in range(first + 1, len(moments)):
+                own = size(first, last)
+                candidate = (max(largest, own), squares + own * own, (*chosen, last))
+                if last not in found or candidate < found[last]:
+                    found[last] = candidate
+        best.append(found)
+    return [names[place - 1] for place in best[-1][len(moments) - 1][2][:-1]]
+
+
+class Left(BaseException):
+    """The forward pass has come to the end of its stage, with this tensor."""
+
+    def __init__(self, tensor: Tensor):
+        super().__init__()
+        self.tensor = tensor
+
+
+class Stages:
+    """This rank's stages of a model, which share its modules.
+
+    ``windows``: of all stages; ``mine``: the numbers of this rank's.
+    """
+
+    def __init__(self, model: nn.Module, flow: Flow, windows: list[Window], mine: Sequence[int]):
+        self.model, self.windows, self.mine = model, windows, mine
+        self.holders: dict[str, set[int]] = {}  # of a parameter or buffer, the stages that use it
+        begins = {each.name: each.begin for each in flow.calls}
+        self._moments = [begins[window.begin] if window.begin else 0 for window in windows]
+        for window in windows:
+            end = begins[window.end] if window.end else float("inf")
+            for name in flow.used_between(self._moments[window.number], end):
+                self.holders.setdefault(name, set()).add(window.number)
+        self._active: Window | None = None
+        self._is_inside = True
+        self._received: Tensor | None = None
+        self._skipped: dict[str, Any] = {}  # modules that this stage does not run, with what they would give
+        self._before: dict[tuple[int, int], dict[str, Any]] = {}
+        self._leave_out()
+        self._hook(flow)
+
+    def holds(self, name: str) -> bool:
+        """Whether one of this rank's stages uses a parameter or buffer; the first keeps what none uses."""
+        return bool(self.holders.get(name, {0}) & {*self.mine})
+
+    def run(self, window: Window, given: Any, flow: Flow, received: Tensor | None) -> Any:
+        """The output of a stage: a tensor for the next one, or the model's own.
+
+        ``given``: the model's inputs, on meta but for the first stage; ``flow``: for such inputs.
+        """
+        self._active, self._received, self._is_inside = window, received, window.begin is None
+        self._skipped = self._done_before(window, flow)
+        try:
+            return call(self.model, given)
+        except Left as left:
+            return left.tensor
+        finally:
+            self._active = None
+
+    def _done_before(self, window: Window, flow: Flow) -> dict[str, Any]:
+        """Modules whose calls are over when the stage begins, with what they gave on meta."""
+        if (id(flow), window.number) not in self._before:
+            begin = next((each.begin for each in flow.calls if each.name == window.begin), -1)
+            done = {each.name: each.output for each in flow.calls if each.name and each.end <= begin}
+            self._before[id(flow), window.number] = done
+        return self._before[id(flow), window.number]
+
+    def _leave_out(self) -> None:
+        """In the place of what other stages have, tensors that hold nothing."""
+        for name, tensor in [*self.model.named_parameters(), *self.model.named_buffers()]:
+            if self.holds(name):
+                continue
+            for module in self.model.modules():  # one tensor may have several names
+                for own in (module._parameters, module._buffers):
+                    for attribute in [key for key, value in own.items() if value is tensor]:
+                        del own[attribute]
+                        object.__setattr__(module, attribute, torch.empty_like(tensor, device="meta").detach())
+
+    def _hook(self, flow: Flow) -> None:
+        windows = self.windows
+        bounds = {name for number in self.mine for name in self.windows[number][1:] if name is not None}
+        for name, module in self.model.named_modules():
+            if name in bounds:
+                module.register_forward_pre_hook(self._at(name), with_kwargs=True)
+            if any(name in self._done_before(windows[number], flow) for number in self.mine):
+                self._make_skippable(name, module)
+
+    def _at(self, name: str) -> Callable[..., Any]:
+        def hook(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            window = self._active
+            if window is None:  # activations are computed again
+                return None
+            if name == window.end:
+                (tensor,) = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+                raise Left(tensor)
+            if name == window.begin:
+                self._is_inside = True
+                swap = lambda each: self._received if isinstance(each, Tensor) else each  # noqa: E731
+                return tuple(map(swap, args)), {key: swap(value) for key, value in kwargs.items()}
+            return None
+
+        return hook
+
+    def _make_skippable(self, name: str, module: nn.Module) -> None:
+        """Before its stage has begun, a module gives what it gave on meta, without being run."""
+        own = module.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if self._active is not None and not self._is_inside and name in self._skipped:
+                return self._skipped[name]
+            return own(*args, **kwargs)
+
+        module.forward = forward

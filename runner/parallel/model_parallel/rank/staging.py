@@ -1,0 +1,85 @@
+"""Which stages a rank has, and what its ranks exchange besides: from the settings to a pipeline that runs."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from manyheads.runner.parallel.model_parallel.rank.flow import Flow, follow, twin_of
+from manyheads.runner.parallel.model_parallel.rank.schedule import Pipeline
+from manyheads.runner.parallel.model_parallel.rank.stages import Stages, Window, choose_windows
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
+
+
+@dataclass(frozen=True)
+class Staging:
+    """``schedule``: as for Pipeline; ``stages``: as for choose_windows; ``stages_per_rank``: 2 or more interleave."""
+
+    schedule: str
+    stages: str | list[str]
+    stages_per_rank: int
+
+    def plan(self, model: nn.Module, ranks: "ModelParallel") -> "Planned":
+        """Where the whole model is to be cut. Raises ConfigurationError where it can't be."""
+        twin = twin_of(model)
+        flow = follow(twin, ranks.example().inputs)
+        windows = choose_windows(flow, model, ranks.layout.pipeline * self.stages_per_rank, self.stages)
+        return Planned(self, ranks, twin, flow, windows)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A model that is about to be cut."""
+
+    staging: Staging
+    ranks: "ModelParallel"
+    twin: nn.Module
+    flow: Flow
+    windows: list[Window]
+
+    def cut(self, model: nn.Module, group: Any) -> "Piped":
+        """Leave this rank's stages in the model's place. All ranks of the run call this."""
+        layout, place = self.ranks.layout, self.ranks.place_in.pipeline
+        mine = range(place, len(self.windows), layout.pipeline)
+        stages = Stages(model, self.flow, self.windows, mine)
+        pipeline = Pipeline(stages, self.twin, schedule=self.staging.schedule, group=group, device=self.ranks.device)
+        return Piped(pipeline, stages, self.ranks)
+
+
+class Piped:
+    """This rank's part of a pipeline."""
+
+    def __init__(self, pipeline: Pipeline, stages: Stages, ranks: "ModelParallel"):
+        self._stages, self._size = stages, ranks.layout.pipeline
+        self.compute_gradients, self.evaluate = pipeline.compute_gradients, pipeline.evaluate
+        # Each set of ranks that share a weight, as the first and last stage may the embedding, needs a group; all ranks
+        # must make all of them, in the same order.
+        sets = sorted({tuple(found) for name in stages.holders if len(found := self.ranks_with(name)) > 1})
+        self._groups: dict[tuple[int, ...], Any] = {}
+        others = ranks.world_size // self._size
+        for places in sets:
+            for start in range(others):
+                members = [place * others + start for place in places]
+                group = dist.new_group(members)
+                if ranks.rank in members:
+                    self._groups[places] = group
+
+    def ranks_with(self, name: str) -> list[int]:
+        """Places in the pipeline that have a parameter."""
+        return sorted({number % self._size for number in self._stages.holders.get(name, {0})})
+
+    def holds_alone(self, name: str) -> bool:
+        return self._stages.holds(name) and len(self.ranks_with(name)) == 1
+
+    @torch.no_grad()
+    def add_up_shared(self, names: dict[nn.Parameter, str]) -> None:
+        """Each stage has its own share of the gradient of a weight that several use."""
+        for parameter, name in names.items() if self._groups else ():
+            if len(places := tuple(self.ranks_with(name))) > 1:
+                gradient: Tensor = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                dist.all_reduce(gradient, group=self._groups[places])
+                parameter.grad = gradient

@@ -1,0 +1,222 @@
+"""What strategies share whose ranks share one model: a mesh of ranks, and what follows from each one's place in it."""
+
+import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.optim import Optimizer
+
+from manyheads.runner.parallel.base.rank import MicroSteps, Passed
+from manyheads.runner.parallel.model_parallel.layout import Layout
+from manyheads.runner.parallel.model_parallel.rank.own_parts import OwnParts, refuse_what_wants_whole_weights
+from manyheads.runner.parallel.model_parallel.rank.scaler import SharedScaler
+from manyheads.runner.parallel.model_parallel.rank.sharding import Sharding, set_reduces
+from manyheads.runner.parallel.model_parallel.rank.staging import Piped, Staging
+from manyheads.runner.parallel.model_parallel.rank.state import WholeState
+from manyheads.runner.parallel.model_parallel.rank.tensor_plan import find_plan
+from manyheads.runner.parallel.model_parallel.rank.tensor_split import Checked, split
+from manyheads.runner.parallel.model_parallel.rank.tensors import average, local, shared_norm
+from manyheads.runner.parallel.process_group.rank import ProcessGroup
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.rank.batches import Batch
+
+
+class ModelParallel(ProcessGroup):
+    """A rank's place in a ``layout``. Data is shared out over its dimensions ``replicate`` and ``shard`` alone.
+
+    ``sharding``: how weights are sharded, where they are; ``plan``: how layers are split, where they are, as for
+    find_plan; ``staging``: how the model is cut into stages, where it is.
+    """
+
+    evaluates_together = True
+    shares_model = True
+
+    def __init__(
+        self,
+        *,
+        layout: Layout,
+        sharding: Sharding | None = None,
+        plan: str | Mapping[str, str] = "auto",
+        staging: Staging | None = None,
+        **place: Any,
+    ):
+        super().__init__(**place)
+        self.layout, self.sharding, self.plan, self.staging = layout, sharding, plan, staging
+        self.place_in = layout.place_of(self.rank)
+        self.mesh: DeviceMesh | None = None
+        self.data_group: Any = None
+        self.pipe: Piped | None = None
+        self._reduces = True
+
+    @property
+    def name(self) -> str:
+        """Of the option."""
+        return type(self).__module__.split(".")[-2]
+
+    @property
+    def summary(self) -> str:
+        return f"{self.ranks} over {self.backend}: {self.layout}"
+
+    def join(self) -> None:
+        super().join()
+        self.mesh = mesh = init_device_mesh(self.device.type, tuple(self.layout), mesh_dim_names=self.layout._fields)
+        if self.data_size > 1:
+            self.data_group = mesh["replicate", "shard"]._flatten("data").get_group()
+
+    # -- the data ------------------------------------------------------------------------------------
+
+    @property
+    def data_rank(self) -> int:
+        return self.layout.data_rank(self.place_in)
+
+    @property
+    def data_size(self) -> int:
+        return self.layout.data_size
+
+    @property
+    def counts_samples(self) -> bool:
+        return self.place_in.tensor == 0 and self.place_in.pipeline == self.layout.pipeline - 1
+
+    # -- what WholeState asks ------------------------------------------------------------------------
+
+    @property
+    def tensor_group(self) -> Any:
+        return self.mesh["tensor"].get_group() if self.mesh is not None and self.layout.tensor > 1 else None
+
+    @property
+    def tensor_rank(self) -> int:
+        return self.place_in.tensor
+
+    @property
+    def tensor_size(self) -> int:
+        return self.layout.tensor
+
+    @property
+    def is_staged(self) -> bool:
+        return self.layout.pipeline > 1
+
+    @property
+    def is_speaker(self) -> bool:
+        return self.place_in._replace(pipeline=0) == Layout(0, 0, 0, 0)
+
+    # -- assembly ------------------------------------------------------------------------------------
+
+    def place(self, model: nn.Module) -> nn.Module:
+        self.state = WholeState(model, self)
+        if self.mesh is not None:
+            self.share_out(model, self.mesh)
+        self.state.follow(model)
+        return super().place(model)
+
+    def share_out(self, model: nn.Module, mesh: DeviceMesh) -> None:
+        """Leave this rank's part of the model in its place."""
+        is_piped = self.staging is not None and self.layout.pipeline > 1
+        planned = self.staging.plan(model, self) if self.staging is not None and is_piped else None
+        if self.layout.tensor > 1:
+            self._split(model)
+        if planned is not None:
+            self.pipe = planned.cut(model, mesh["pipeline"].get_group())
+        if self.sharding is not None:
+            over = mesh["replicate", "shard"] if self.layout.replicate > 1 else mesh["shard"]
+            holds = None if self.pipe is None else self.pipe.holds_alone
+            self.sharding.apply(model, over, self.state.names, holds=holds)
+
+    def _split(self, model: nn.Module) -> None:
+        """Leave this rank's part of the planned layers, which must compute the same as the whole ones."""
+        plan = find_plan(model, self.plan)
+        checked = Checked(model, plan, self.example().inputs, device=self.device)
+        rank, size = self.place_in.tensor, self.layout.tensor
+        self.state.cuts = split(model, plan, self.tensor_group, rank=rank, size=size)
+        model.to(self.device)
+        checked.compare()
+
+    def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
+        if self.mesh is not None:
+            refuse_what_wants_whole_weights(optimizer, what=f"parallel={self.name}")
+            self.parts = OwnParts(optimizer)
+            named = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+            pairs = zip(named, self.parts.parameters, strict=True)
+            self._names = {part: name for name, (_, part) in pairs}
+            self._plain = {part: None for weight, part in self.parts.parameters if weight is part}
+        return optimizer
+
+    def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
+        return SharedScaler(self.device.type, lambda found: self.reduce(found, "max"), **options)
+
+    # -- one update ----------------------------------------------------------------------------------
+
+    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
+        if self.pipe is None:
+            return super().compute_gradients(batches, step)
+        passes = self.pipe.compute_gradients(batches, step)
+        self._exchange()
+        return passes
+
+    def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
+        if last != self._reduces:
+            set_reduces(model, reduces=last)
+            self._reduces = last
+        return self._nothing
+
+    def synchronize(self, optimizer: Optimizer) -> None:
+        self._exchange()
+
+    def _exchange(self) -> None:
+        """What the passes themselves have not exchanged."""
+        self.parts.take_gradients()
+        if self.pipe is not None:
+            self.pipe.add_up_shared(self._names)
+        if self.data_group is not None and self._plain:
+            average(self._plain, self.data_group)
+
+    def gradient_norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
+        parts = [(p.grad, self.holders(p)) for p in parameters if p.grad is not None and p.grad.numel()]
+        norm = shared_norm(parts, self.reduce, self.device)
+        if math.isfinite(limit):
+            factor = torch.clamp(limit / (norm + 1e-6), max=1.0)  # as torch has it
+            for gradient, _ in parts:
+                gradient.mul_(factor.to(gradient.dtype))
+        return norm
+
+    def holders(self, parameter: nn.Parameter) -> int:
+        """How many of all ranks hold the same as this one of the optimizer's parameters."""
+        name = self._names[parameter]
+        copies = 1 if name in self.state.cuts else self.layout.tensor
+        copies *= 1 if self.pipe is None else len(self.pipe.ranks_with(name))
+        return copies * (self.data_size if parameter in self._plain else self.parts.copies(parameter))
+
+    # -- evaluation ----------------------------------------------------------------------------------
+
+    def evaluate(self, model: nn.Module, inputs: Any) -> Any:
+        return super().evaluate(model, inputs) if self.pipe is None else self.pipe.evaluate(inputs)
+
+    def share_buffers(self, model: nn.Module) -> None:
+        if self.pipe is None:
+            super().share_buffers(model)
+        elif self.data_group is not None:  # each stage has its own
+            first = dist.get_process_group_ranks(self.data_group)[0]
+            for buffer in model.buffers():
+                dist.broadcast(buffer, src=first, group=self.data_group)
+
+    # -- state of the whole model --------------------------------------------------------------------
+
+    def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.state.gather(tensors)
+
+    def split_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.state.split(tensors)
+
+    def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        return self.state.gather_optimizer(state)
+
+    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        return self.state.split_optimizer(state)
+
+    def model_tensors(self, model: nn.Module) -> list[Tensor]:
+        return [local(tensor) for tensor in super().model_tensors(model)]

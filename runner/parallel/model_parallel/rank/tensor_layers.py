@@ -1,0 +1,129 @@
+"""Layers whose arithmetic several ranks share, with weights that are plain tensors: each rank's part.
+
+Source: Shoeybi et al. 2019 (https://arxiv.org/abs/1909.08053). A layer that is split by columns gives each rank some of
+its outputs; one that is split by rows, which follows it, takes these, and adds up over the ranks.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class EnterGroup(torch.autograd.Function):
+    """The same going forward; going back, the ranks' gradients are added up, each of which is of its own outputs."""
+
+    @staticmethod
+    def forward(context: Any, whole: Tensor, group: Any) -> Tensor:
+        context.group = group
+        return whole.view_as(whole)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _sum(gradient, context.group), None
+
+
+class LeaveGroup(torch.autograd.Function):
+    """The sum over the ranks going forward, each of which goes on with all of it; the same going back."""
+
+    @staticmethod
+    def forward(context: Any, part: Tensor, group: Any) -> Tensor:
+        return _sum(part, group)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+def _sum(tensor: Tensor, group: Any) -> Tensor:
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    if not total.is_meta:  # else only its shape is of interest
+        dist.all_reduce(total, group=group)
+    return total
+
+
+class ColumnLinear(nn.Linear):
+    """An nn.Linear that has become this: its rank's rows of the weight, which make its columns of the output."""
+
+    group: Any
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return functional.linear(EnterGroup.apply(inputs, self.group), self.weight, self.bias)
+
+
+class RowLinear(nn.Linear):
+    """An nn.Linear that has become this: its rank's columns of the weight, for its columns of the input."""
+
+    group: Any
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        whole = LeaveGroup.apply(functional.linear(inputs, self.weight), self.group)
+        return whole if self.bias is None else whole + self.bias
+
+
+class ColumnConv2d(nn.Conv2d):
+    """The same of an nn.Conv2d: some of its output channels."""
+
+    group: Any
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self._conv_forward(EnterGroup.apply(images, self.group), self.weight, self.bias)
+
+
+class RowConv2d(nn.Conv2d):
+    """The same of an nn.Conv2d: some of its input channels."""
+
+    group: Any
+
+    def forward(self, images: Tensor) -> Tensor:
+        whole = LeaveGroup.apply(self._conv_forward(images, self.weight, None), self.group)
+        return whole if self.bias is None else whole + self.bias[:, None, None]
+
+
+class SplitAttention(nn.MultiheadAttention):
+    """torch's fused attention that has become this: some of its heads, under the same names of weights."""
+
+    group: Any
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        inputs = [query, key, value]
+        if not self.batch_first and query.ndim == 3:
+            inputs = [each.transpose(0, 1) for each in inputs]
+        weights = self.in_proj_weight.chunk(3)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        entered: dict[int, Tensor] = {}  # the same tensor, as in self-attention, goes in once
+        heads = [
+            functional.linear(entered.setdefault(id(given), EnterGroup.apply(given, self.group)), weight, bias)
+            .unflatten(-1, (-1, self.head_dim))
+            .transpose(-3, -2)
+            for given, weight, bias in zip(inputs, weights, biases, strict=True)
+        ]
+        mask = attn_mask
+        if key_padding_mask is not None:
+            padding = key_padding_mask[:, None, None, :]
+            if padding.dtype is torch.bool:
+                padding = torch.zeros_like(padding, dtype=heads[0].dtype).masked_fill(padding, float("-inf"))
+            if mask is not None and mask.dtype is torch.bool:
+                mask = torch.zeros_like(mask, dtype=heads[0].dtype).masked_fill(mask, float("-inf"))
+            mask = padding if mask is None else padding + mask
+        elif mask is not None and mask.dtype is torch.bool:
+            mask = ~mask  # here it says where to look, there where not to
+        dropout = self.dropout if self.training else 0.0
+        found = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask, dropout_p=dropout)
+        part = functional.linear(found.transpose(-3, -2).flatten(-2), self.out_proj.weight)
+        output = LeaveGroup.apply(part, self.group)
+        if self.out_proj.bias is not None:
+            output = output + self.out_proj.bias
+        return (output if self.batch_first or output.ndim == 2 else output.transpose(0, 1)), None

@@ -1,0 +1,120 @@
+"""Which layers of a model ranks share, and how: from the config, from the model itself, or found from their shapes."""
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from manyheads.runner.run.errors import ConfigurationError
+
+Plan = dict[str, str]  # from names of modules to "colwise", "rowwise" or "attention"
+STYLES = ("colwise", "rowwise", "attention")
+BY_CHANNEL = (
+    *(nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Hardswish, nn.Identity, nn.Dropout),
+    *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+)
+
+
+def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
+    """The plan by full names, in the model's order.
+
+    ``wanted``: names of modules, with wildcards, and how each is split; or "auto": what the model says in its attribute
+    ``tensor_parallel_plan``, or as Hugging Face's do in ``_tp_plan``, else what is found from the shapes. Raises
+    ConfigurationError where nothing can be split.
+    """
+    declared = getattr(model, "tensor_parallel_plan", None) or getattr(model, "_tp_plan", None)
+    if not isinstance(wanted, str):
+        plan = _by_patterns(model, wanted, "parallel.plan")
+    elif declared:
+        plan = _by_patterns(model, declared, f"the plan of {type(model).__name__}")
+    else:
+        plan = _found(model)
+    if not plan:
+        kinds = sorted(
+            {type(module).__name__ for module in model.modules() if any(True for _ in module.parameters(False))}
+        )
+        raise ConfigurationError(
+            f"{type(model).__name__} has no layers that parallel=tensor can split: it looks for nn.MultiheadAttention, "
+            f"nn.Linear layers of which the last takes what the others give, and neighbours in an nn.Sequential; "
+            f"it found {', '.join(kinds)}. Name "
+            "them in parallel.plan={name: colwise, other: rowwise}, or set parallel=fsdp."
+        )
+    return plan
+
+
+def _by_patterns(model: nn.Module, patterns: Mapping[str, str], whose: str) -> Plan:
+    modules = dict(model.named_modules())
+    plan: Plan = {}
+    for pattern, style in patterns.items():
+        if style not in STYLES:
+            raise ConfigurationError(f"{whose}: {pattern} is to be {style}. Allowed: {', '.join(STYLES)}.")
+        names = [
+            name for name in modules if fnmatch.fnmatchcase(name, pattern) and name.count(".") == pattern.count(".")
+        ]
+        if not names:
+            raise ConfigurationError(
+                f"{whose}: the model has no module {pattern}. It has {', '.join([n for n in modules if n][:8])}, ..."
+            )
+        plan |= dict.fromkeys(names, style)
+    for name, style in plan.items():
+        module = modules[name]
+        fits = isinstance(module, nn.MultiheadAttention) if style == "attention" else _is_layer(module)
+        if not fits:
+            allowed = "nn.MultiheadAttention" if style == "attention" else "nn.Linear, or nn.Conv2d without groups,"
+            raise ConfigurationError(
+                f"{whose}: {name} is of class {type(module).__name__}; only {allowed} can be {style}. Leave it out."
+            )
+    return {name: plan[name] for name in modules if name in plan}
+
+
+def _found(model: nn.Module) -> Plan:
+    """Attention as torch has it; neighbours in a sequence; of sibling Linears those from a to b, the last one back.
+
+    A guess, to be checked.
+    """
+    plan: Plan = {}
+    for name, module in model.named_modules():
+        prefix = f"{name}." if name else ""
+        if isinstance(module, nn.MultiheadAttention):
+            if module._qkv_same_embed_dim and module.bias_k is None and not module.add_zero_attn:
+                plan[name] = "attention"
+            continue
+        if isinstance(module, nn.Sequential):
+            plan |= _of_sequence(module, prefix)
+            continue
+        linears = [(child, layer) for child, layer in module.named_children() if type(layer) is nn.Linear]
+        if len(linears) < 2:
+            continue
+        *first, (last_name, last) = linears
+        if all((layer.in_features, layer.out_features) == (last.out_features, last.in_features) for _, layer in first):
+            plan |= {f"{prefix}{child}": "colwise" for child, _ in first} | {f"{prefix}{last_name}": "rowwise"}
+    return plan
+
+
+def _of_sequence(sequence: nn.Sequential, prefix: str) -> Plan:
+    """Pairs of layers with nothing between them that mixes channels, from the end, where layers are usually larger."""
+    plan: Plan = {}
+    last: tuple[str, nn.Module] | None = None
+    for name, module in reversed(list(sequence.named_children())):
+        if _is_layer(module):
+            if last is not None and type(last[1]) is type(module) and _outputs(module) == _inputs(last[1]):
+                plan |= {f"{prefix}{name}": "colwise", f"{prefix}{last[0]}": "rowwise"}
+                last = None
+            else:
+                last = name, module
+        elif not isinstance(module, BY_CHANNEL):
+            last = None
+    return plan
+
+
+def _is_layer(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.groups == 1)
+
+
+def _inputs(layer: Any) -> int:
+    return layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
+
+
+def _outputs(layer: Any) -> int:
+    return layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels

@@ -1,0 +1,55 @@
+"""Of a tensor that several ranks may share: what this rank holds of it, and its norm over all of them."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's own part of it."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def copies(tensor: Tensor) -> int:
+    """How many ranks of its own mesh hold the same part."""
+    if not isinstance(tensor, DTensor):
+        return 1
+    dimensions = zip(tensor.placements, tensor.device_mesh.shape, strict=True)
+    count = 1
+    for placement, size in dimensions:
+        count *= size if isinstance(placement, Replicate) else 1
+    return count
+
+
+@torch.no_grad()
+def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tensor], Tensor], device: Any) -> Tensor:
+    """The norm over the gradients of a whole model, (), the same on each rank; with one exchange.
+
+    ``gradients``: this rank's parts, each with the number of ranks that hold the same; ``add_up``: over all ranks.
+    """
+    by_copies: dict[int, list[Tensor]] = {}
+    for gradient, count in gradients:
+        by_copies.setdefault(count, []).append(gradient)
+    square = torch.zeros(1, dtype=torch.float64, device=device)
+    for count, parts in by_copies.items():
+        square += torch.stack(torch._foreach_norm(parts)).double().square().sum() / count
+    return add_up(square)[0].sqrt()
+
+
+@torch.no_grad()
+def average(parameters: Iterable[Tensor], group: Any) -> None:
+    """Average the gradients of plain parameters over a group; one that has none counts as zeros."""
+    buckets: dict[torch.dtype, list[Tensor]] = {}
+    for parameter in parameters:
+        buckets.setdefault(parameter.dtype, []).append(parameter)
+    for found in buckets.values():
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in found])
+        dist.all_reduce(flat, group=group)
+        flat /= dist.get_world_size(group)
+        for parameter, mean in zip(found, flat.split([p.numel() for p in found]), strict=True):
+            if parameter.grad is not None:
+                parameter.grad.copy_(mean.view_as(parameter.grad))

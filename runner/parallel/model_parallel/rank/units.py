@@ -1,0 +1,76 @@
+"""Which modules of a model are sharded, put together and recomputed as one."""
+
+import fnmatch
+from collections import Counter
+from collections.abc import Sequence
+
+from torch import nn
+
+from manyheads.runner.run.errors import ConfigurationError
+
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def find_units(model: nn.Module, wanted: str | Sequence[str]) -> dict[str, nn.Module]:
+    """The units by name, those inside of others first.
+
+    ``wanted``: names of modules or classes, names with wildcards ("blocks.*"); or "auto": the classes that the model
+    itself names in ``_no_split_modules``, as Hugging Face's do, else its repeated blocks. Raises ConfigurationError.
+    """
+    if isinstance(wanted, str):
+        own = getattr(model, "_no_split_modules", None)
+        found = _of_classes(model, own) if own else _repeated(model)
+    else:
+        found = {name: module for pattern in wanted for name, module in _named(model, pattern).items()}
+    _refuse_shared_weights(found)
+    return dict(sorted(found.items(), key=lambda item: -item[0].count(".")))
+
+
+def _repeated(module: nn.Module, prefix: str = "") -> dict[str, nn.Module]:
+    """Siblings of one class that have parameters and parts of their own: a transformer's layers, a ResNet's blocks."""
+    children = dict(module.named_children())
+    counts = Counter(type(child) for child in children.values() if _is_block(child))
+    found: dict[str, nn.Module] = {}
+    for name, child in children.items():
+        path = f"{prefix}{name}"
+        found |= {path: child} if counts[type(child)] > 1 else _repeated(child, f"{path}.")
+    return found
+
+
+def _is_block(module: nn.Module) -> bool:
+    has_parts, is_container = any(True for _ in module.children()), type(module) in CONTAINERS
+    return has_parts and not is_container and any(True for _ in module.parameters())
+
+
+def _of_classes(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
+    return {name: module for name, module in model.named_modules() if name and type(module).__name__ in names}
+
+
+def _named(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
+    modules = {name: module for name, module in model.named_modules() if name}
+    found = {name: module for name, module in modules.items() if fnmatch.fnmatchcase(name, pattern)}
+    found = {name: module for name, module in found.items() if name.count(".") == pattern.count(".")}
+    found = found or _of_classes(model, [pattern])
+    if not found:
+        kinds = sorted({type(module).__name__ for module in modules.values()})
+        raise ConfigurationError(
+            f"parallel.units: the model has no module or class named {pattern}. It has modules such as "
+            f"{', '.join([*modules][:8])}, and classes {', '.join(kinds[:12])}."
+        )
+    if containers := [name for name, module in found.items() if isinstance(module, (nn.ModuleList, nn.ModuleDict))]:
+        raise ConfigurationError(
+            f"parallel.units: {containers[0]} is a mere list of modules. Name what is in it: {containers[0]}.*"
+        )
+    return found
+
+
+def _refuse_shared_weights(units: dict[str, nn.Module]) -> None:
+    owners: dict[int, str] = {}
+    for unit, module in units.items():
+        for parameter in module.parameters():
+            other = owners.setdefault(id(parameter), unit)
+            if other != unit and not unit.startswith(f"{other}.") and not other.startswith(f"{unit}."):
+                raise ConfigurationError(
+                    f"parallel.units: {other} and {unit} share a weight, so that they can't be two units. Name a "
+                    "module that has both in it, or leave one of them out."
+                )

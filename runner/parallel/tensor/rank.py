@@ -1,0 +1,15 @@
+"""parallel=tensor: the layers themselves split over the ranks, all of which work on the same samples."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from manyheads.runner.parallel.model_parallel.layout import Layout
+from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
+
+
+class TensorParallel(ModelParallel):
+    """``replicate``: so many groups of ranks have all layers each; ``plan``: as for find_plan."""
+
+    def __init__(self, *, replicate: int, plan: str | Mapping[str, str], world_size: int, **place: Any):
+        layout = Layout(replicate=replicate, tensor=world_size // replicate)
+        super().__init__(layout=layout, plan=plan, world_size=world_size, **place)

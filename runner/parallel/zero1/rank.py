@@ -1,0 +1,52 @@
+"""parallel=zero1: DistributedDataParallel, with each parameter's optimizer state on one rank only.
+
+Sources: Rajbhandari et al. 2020, stage 1 (https://arxiv.org/abs/1910.02054);
+https://pytorch.org/docs/stable/distributed.optim.html.
+"""
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim import Optimizer
+
+from manyheads.runner.parallel.replicas.rank import Replicas
+
+
+class Zero1(Replicas):
+    """Each rank updates a part of the parameters, and sends them to the others."""
+
+    def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
+        return SharedOut(optimizer, rank=self.rank)
+
+    def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
+        assert isinstance(optimizer, SharedOut)
+        return super().optimizer_tensors(optimizer.optim)
+
+
+class SharedOut(ZeroRedundancyOptimizer):
+    """An optimizer like ``optimizer``, over the same parameters, of which each rank keeps the state of some.
+
+    Its state_dict is the plain optimizer's: complete on rank 0, without state elsewhere. All ranks must ask for it.
+    """
+
+    def __init__(self, optimizer: Optimizer, *, rank: int):
+        self._is_first = rank == 0
+        kind = type(optimizer)
+        accepted = inspect.signature(kind).parameters  # a base's settings may be among the defaults
+        settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
+        super().__init__([p for group in optimizer.param_groups for p in group["params"]], kind, **settings)
+        self.defaults = optimizer.defaults
+
+    def state_dict(self) -> dict[str, Any]:
+        self.consolidate_state_dict(to=0)
+        if self._is_first:
+            found = super().state_dict()
+            self._all_state_dicts: list[Any] = []  # torch would keep the whole state until the next time
+            return found
+        return {"state": {}, "param_groups": self.optim.state_dict()["param_groups"]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # which torch empties as it goes
+        self.state.clear()  # torch's second copy, which nothing reads

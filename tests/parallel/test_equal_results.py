@@ -1,0 +1,276 @@
+"""A strategy that takes the work apart gives the numbers of one process: in fp64, over twenty updates, in everything.
+
+Strategies are those of conf/parallel; a new one is tested from its first day.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from manyheads.runner.config.lookup import read_option
+from manyheads.runner.option.declared import declared
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import rows, small, train
+from tests.launchers.conftest import strategies as several
+from tests.parallel.together import train_together
+from tests.tail import tailed
+
+pytestmark = pytest.mark.processes
+COMMON = (
+    *("precision=fp64", "trainer.epochs=1", "trainer.log_every=1", "trainer.max_steps=20", "checkpoint.every=10"),
+    *("data.batch_size=24", "data.train_samples=480", "data.val_samples=31", "checkpoint.keep=2", "logger=[]"),
+)
+# One sample is not a number, so that one update is left out.
+NOISE = ("data=custom", "data._target_=tests.zoo.Noise", "+data.size=480", "+data.nan=77", "trainer.on_nan=skip")
+TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "optimizer=adamw")
+MODELS = {
+    "cnn": ("model=small_cnn", "model.width=6", *NOISE),
+    "vit": ("model=custom", "model._target_=tests.parallel.models.ViT", "data.image_size=16"),
+    "gpt": ("model=gpt", "model.width=24", *TEXT, "optimizer.lr=0.003"),
+}
+SCALED = ("precision=amp", "precision.dtype=float16", "precision.init_scale=1.0e+9")  # which overflows at first
+ACCUMULATED = ("trainer.grad_accumulation=4", "trainer.clip_norm=0.5")
+# The last batch has three samples, which neither ranks nor micro-batches can share evenly.
+UNEVEN = ("data.drop_last=false", "data.train_samples=459")
+KINDS = {
+    "cnn": MODELS["cnn"],
+    "vit": (*MODELS["vit"], *ACCUMULATED, *UNEVEN),
+    "gpt": (*MODELS["gpt"], *ACCUMULATED),
+    "scaled": ("model=small_cnn", "model.width=6", *SCALED, *ACCUMULATED),
+}
+
+
+def overrides(model: str) -> tuple[str, ...]:
+    own = KINDS[model]
+    taken = {each.partition("=")[0] for each in own} | (
+        {"data.train_samples", "data.val_samples"} if "data=custom" in own else set()
+    )
+    return (*(each for each in COMMON if each.partition("=")[0] not in taken), *own)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``ways``: of the strategy; ``source``: the case whose checkpoint of ten updates it resumes, or "single"."""
+
+    ranks: int
+    strategy: str
+    model: str
+    ways: tuple[str, ...] = ()
+    source: Any = None
+
+    def __str__(self) -> str:
+        ways = [way.rpartition(".")[2] for way in self.ways]
+        source = f"{self.source.ranks}-{self.source.strategy}" if isinstance(self.source, Case) else self.source
+        text = "-".join([str(self.ranks), self.strategy, *ways, self.model, *([f"from-{source}"] if source else [])])
+        return re.sub(r"[^\w=.-]+", "_", text)
+
+
+# Those that promise the numbers of one process.
+STRATEGIES = [name for name in several() if declared("parallel", read_option("parallel", name)).is_exact]
+WAYS = ("pipeline", "replicate", "shard", "tensor")
+FRESH = [
+    *(Case(2, strategy, model) for strategy in STRATEGIES for model in ("cnn", "vit", "gpt")),
+    Case(2, "fsdp", "cnn", ("parallel.units=[Conv2d]", "parallel.reshard=after_backward")),
+    Case(2, "fsdp", "gpt", ("parallel.prefetch=2", "parallel.recompute=true")),
+    *(Case(3, strategy, "gpt") for strategy in ("fsdp", "tensor", "pipeline")),
+    Case(2, "pipeline", "gpt", ("parallel.schedule=gpipe", "parallel.stages=[blocks.1]")),
+    Case(2, "pipeline", "gpt", ("parallel.schedule=interleaved", "parallel.stages_per_rank=2")),
+    Case(2, "pipeline", "cnn", ("parallel.schedule=looped_bfs", "parallel.stages_per_rank=2")),
+    Case(4, "tensor", "gpt", ("parallel.replicate=2",)),
+    Case(4, "pipeline", "vit", ("parallel.replicate=2",)),
+    *(
+        Case(4, "mesh", "gpt", (*(f"parallel.{way}=2" for way in ways), "trainer.grad_accumulation=2"))
+        for ways in combinations(WAYS, 2)
+    ),
+    Case(3, "fsdp", "cnn", ("parallel.units=[Conv2d]",)),  # of which some ranks have no shard
+    Case(4, "fsdp", "cnn", ("parallel.replicate=2",)),
+]
+# They compute something else than one process does.
+OTHERWISE = [
+    Case(2, "ddp", "gpt", ("parallel.compression=powersgd", "parallel.powersgd_start=2")),
+    Case(2, "local_sgd", "gpt", ("parallel.period=3", "parallel.start=4")),
+]
+SAME = [replace(case, source=case) for case in [*(Case(2, strategy, "gpt") for strategy in STRATEGIES), *OTHERWISE]]
+# Each on three ranks from what another one wrote with two.
+OTHER = [
+    Case(3, strategy, "gpt", (), Case(2, source, "gpt"))
+    for strategy, source in zip(STRATEGIES, [*STRATEGIES[1:], STRATEGIES[0]], strict=True)
+]
+HALF = [Case(2, strategy, "scaled") for strategy in STRATEGIES]
+# Each way once, on two ranks that train together, a cut model resumed by a whole one and to the bit; products are tail.
+ALWAYS = [
+    *(Case(2, strategy, "gpt") for strategy in ("zero1", "fsdp", "tensor", "pipeline")),
+    *(case for case in SAME if case.strategy in ("fsdp", "pipeline")),
+    Case(2, "fsdp", "cnn"),
+    Case(2, "pipeline", "vit"),
+    Case(2, "tensor", "vit"),
+]
+
+
+def mostly_tail(cases: list[Case]) -> list[Any]:
+    return tailed(cases, always=[case for case in cases if case in ALWAYS])
+
+
+CASES = [*FRESH, *OTHERWISE, *SAME, *OTHER, *HALF]
+
+
+@pytest.fixture(scope="module")
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], RunFolder]:
+    """The run of a case; all of as many ranks that this session's tests ask for are trained together."""
+    base = tmp_path_factory.mktemp("equal")
+    asked = {case for item in request.session.items if (case := _case(item)) is not None}
+    asked |= {case.source for case in asked if case.source}
+
+    def of(case: Case) -> RunFolder:
+        return RunFolder(together(case.ranks) / str(case))
+
+    def given(case: Case) -> tuple[str, ...]:
+        source = [f"checkpoint.resume={of_two(case.source)}"] if case.source else []
+        taken = {way.partition("=")[0] for way in case.ways}
+        kept = [o for o in overrides(case.model) if o.partition("=")[0] not in taken]
+        return (f"parallel={case.strategy}", *kept, *case.ways, *source)
+
+    def of_two(case: Case) -> Path:
+        return RunFolder(base / str(case.ranks) / str(case)).checkpoints / "step_00000010.pt"
+
+    @cache
+    def together(ranks: int) -> Path:
+        path = base / str(ranks)
+        path.mkdir()
+        if ranks != 2:
+            together(2)  # whose checkpoints others resume
+        train_together(
+            path, ranks, {str(case): partial(given, case) for case in CASES if case.ranks == ranks and case in asked}
+        )
+        return path
+
+    return of
+
+
+def _case(item: Any) -> Case | None:
+    return item.callspec.params.get("case") if item.module.__name__ == __name__ else None
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunFolder]:
+    """The same in one process."""
+
+    @cache
+    def run(model: str, *more: str) -> RunFolder:
+        path = tmp_path_factory.mktemp("alone")
+        train(path, small(*overrides(model), *more))
+        return RunFolder(path)
+
+    return run
+
+
+@pytest.mark.parametrize("case", mostly_tail(FRESH), ids=str)
+def test_it_gives_the_numbers_of_one_process(case, trained, alone):
+    assert_equal(alone(case.model), trained(case))
+
+
+@pytest.mark.parametrize("case", mostly_tail(SAME), ids=str)
+def test_it_is_resumed_to_the_bit(case, trained):
+    assert trained(case).read_result()["weights_sha256"] == trained(case.source).read_result()["weights_sha256"]
+
+
+@pytest.mark.parametrize("case", mostly_tail(OTHERWISE), ids=str)
+def test_others_come_close_and_say_that_they_are_other(case, trained, alone):
+    """Averaged less often, or less exactly, and equal until then."""
+    exact, other = ([float(row["loss"]) for row in rows(run.steps)] for run in (alone("gpt"), trained(case)))
+    assert other[:2] == pytest.approx(exact[:2], rel=1e-9)
+    assert other != pytest.approx(exact, rel=1e-6)
+    assert other == pytest.approx(exact, rel=0.05)
+    option = declared("parallel", read_option("parallel", case.strategy))
+    assert not option.is_exact or "compression" in option.changes_gradients
+
+
+@pytest.mark.parametrize("case", mostly_tail(HALF), ids=str)
+def test_an_overflow_on_one_rank_is_one_on_all(case, trained, alone):
+    one, other = alone("scaled"), trained(case)
+    scales = [torch.load(run.last_checkpoint, weights_only=True)["precision"]["scale"] for run in (one, other)]
+    assert scales[0] < 1e9
+    assert 0.49 < scales[1] / scales[0] < 2.1  # shares of a batch overflow a little earlier or later than the whole
+    losses = [[float(row["loss"]) for row in rows(run.steps)] for run in (one, other)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+
+
+@pytest.mark.parametrize("case", mostly_tail(OTHER), ids=str)
+def test_another_strategy_resumes_it_with_other_ranks(case, trained, alone):
+    assert_equal(alone(case.model), trained(case), begins=10)
+
+
+@pytest.mark.parametrize("case", mostly_tail([Case(2, strategy, "gpt") for strategy in STRATEGIES]), ids=str)
+def test_one_process_resumes_it(case, trained, alone):
+    checkpoint = trained(case).checkpoints / "step_00000010.pt"
+    assert_equal(alone("gpt"), alone("gpt", f"checkpoint.resume={checkpoint}"), begins=10)
+
+
+def assert_equal(one: RunFolder, other: RunFolder, *, begins: int = 0) -> None:
+    """In all that a run writes down. ``begins``: the update from which on the other run has rows."""
+    for table, columns in {"steps": ("loss", "grad_norm"), "epochs": ("val_loss", "val_samples")}.items():
+        for column in columns:
+            before, after = ([float(row[column]) for row in rows(getattr(run, table))] for run in (one, other))
+            before = before[begins if table == "steps" else 0 :]
+            assert len(before) == (20 - begins if table == "steps" else 1)
+            assert after == pytest.approx(before, rel=1e-9, nan_ok=True), column  # of an update that was left out
+    before, after = (torch.load(run.last_checkpoint, weights_only=True) for run in (one, other))
+    assert list(after["model"]) == list(before["model"])
+    for name, weight in before["model"].items():
+        torch.testing.assert_close(after["model"][name], weight, rtol=1e-9, atol=1e-12)
+    assert list(after["optimizer"]["state"]) == list(before["optimizer"]["state"])
+    assert after["optimizer"]["param_groups"] == before["optimizer"]["param_groups"]
+    for index, moments in before["optimizer"]["state"].items():
+        torch.testing.assert_close(after["optimizer"]["state"][index], moments, rtol=1e-9, atol=1e-12)
+
+
+def held(folder: RunFolder) -> tuple[list[int], list[int]]:
+    """Bytes of parameters and of the optimizer's state, by rank."""
+    found = json.loads(folder.result.read_text())["held_bytes"]
+    return found["parameters"], found["optimizer"]
+
+
+@pytest.mark.parametrize("case", mostly_tail([Case(2, "fsdp", "gpt"), Case(3, "fsdp", "gpt")]), ids=str)
+def test_fsdp_holds_its_share(case, trained, alone):
+    """Of weights and optimizer state one part in n, within a row of each weight."""
+    whole, (weights, state) = held(alone("gpt")), held(trained(case))
+    model = torch.load(alone("gpt").last_checkpoint, weights_only=True)["model"]
+    rows_of_each = 8 * sum(weight[0].numel() if weight.ndim > 1 else 1 for weight in model.values())
+    assert max(weights) <= whole[0][0] / case.ranks + rows_of_each
+    assert sum(weights) == whole[0][0]
+    assert sum(state) == pytest.approx(whole[1][0], rel=0.01)  # of each weight a step, which each rank counts
+
+
+@pytest.mark.parametrize("case", [Case(2, "zero1", "gpt")], ids=str)
+def test_zero1_holds_its_share_of_the_state_alone(case, trained, alone):
+    whole, (weights, state) = held(alone("gpt")), held(trained(case))
+    assert weights == [whole[0][0]] * 2
+    assert sum(state) == whole[1][0]
+    assert max(state) == pytest.approx(whole[1][0] / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("case", mostly_tail([Case(2, "tensor", "gpt"), Case(3, "tensor", "gpt")]), ids=str)
+def test_tensor_holds_its_share_of_the_planned_layers(case, trained, alone):
+    whole, (weights, _) = held(alone("gpt")), held(trained(case))
+    model = torch.load(alone("gpt").last_checkpoint, weights_only=True)["model"]
+    planned = 8 * sum(w.numel() for name, w in model.items() if w.ndim == 2 and name != "embedding.weight")
+    assert weights == [whole[0][0] - planned + planned // case.ranks] * case.ranks
+
+
+@pytest.mark.parametrize("case", mostly_tail([Case(2, "pipeline", "gpt"), Case(3, "pipeline", "gpt")]), ids=str)
+def test_pipeline_holds_its_stage(case, trained, alone):
+    """Each weight once, but the embedding, which the first and the last stage use."""
+    whole, (weights, _) = held(alone("gpt")), held(trained(case))
+    model = torch.load(alone("gpt").last_checkpoint, weights_only=True)["model"]
+    embedding = 8 * model["embedding.weight"].numel()
+    assert sum(weights) == whole[0][0] + embedding
+    block = 8 * sum(weight.numel() for name, weight in model.items() if name.startswith("blocks.0."))
+    assert max(weights) <= whole[0][0] / case.ranks + block + embedding

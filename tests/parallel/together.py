@@ -1,0 +1,53 @@
+"""Ranks that train one run after another: starting them takes seconds, so that many cases share theirs."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from manyheads.launchers.launch import launch
+from manyheads.runner.loop import main as worker
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.rank_env import Place
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import small, train
+
+CASES = "cases.json"
+
+
+def train_together(path: Path, ranks: int, cases: dict[str, Callable[[], tuple[str, ...]]]) -> None:
+    """Train every case's run in ``path / name``, in this order, on so many ranks.
+
+    ``cases``: their overrides by name. One may resume another, whose checkpoint is not yet there.
+    """
+    folder = RunFolder(path)
+    configs = {}
+    for name, overrides in cases.items():
+        given = [*overrides(), f"launcher.nproc_per_node={ranks}"]
+        resumed = [each.partition("=")[2] for each in given if each.startswith("checkpoint.resume=")]
+        configs[name] = small(*(each for each in given if not each.startswith("checkpoint.resume=")))
+        configs[name]["checkpoint"]["resume"] = resumed[0] if resumed else None
+    folder.write_config(small("parallel=ddp", f"launcher.nproc_per_node={ranks}", f"data.batch_size={ranks}"))
+    (path / CASES).write_text(json.dumps(configs))
+    launch(folder, main="tests.parallel.together")
+
+
+def main(path: str) -> NoReturn:
+    """Be one of these ranks. Ends the process."""
+    worker.main(path, run=run)
+
+
+def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    here = Place(parallel.rank, parallel.local_rank, parallel.world_size)
+    for name, case in json.loads((folder.path / CASES).read_text()).items():
+        parallel.gather("all have done with the last one")
+        parallel.leave()
+        os.environ["MANYHEADS_INIT_METHOD"] = f"file://{folder.path}/{name}.meeting"
+        if here.rank == 0:
+            (folder.path / name).mkdir()
+        try:
+            parallel = train(folder.path / name, case, place=here).parallel
+        except Exception as error:
+            raise RuntimeError(f"in the case {name}") from error
+        heartbeat.beat()
