@@ -14,7 +14,8 @@ class RunContext:
     """What a callback knows of its run. ``model``: the user's own, as it is trained; to be read, not called.
 
     ``step``: updates that were made before, of a run that is resumed. ``task``: what a batch means; ``gather``: gives
-    a picklable value of each rank on every rank, for callbacks that every rank has.
+    a picklable value of each rank on every rank, for callbacks that every rank has; ``picture``: shows a PNG wherever
+    the run is recorded, with its name and the number of updates so far, when rank 0 calls it.
     """
 
     folder: Path
@@ -25,6 +26,7 @@ class RunContext:
     step: int
     task: Any = None
     gather: Callable[[Any], list[Any]] = lambda value: [value]
+    picture: Callable[[str, bytes, int], None] = lambda name, png, step: None
 
 
 class Callback:

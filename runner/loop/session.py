@@ -76,6 +76,7 @@ class Session:
                     step,
                     task=self.update.scores.task,
                     gather=parallel.gather,
+                    picture=self.trainer.reporter.recorder.picture,
                 )
             )
 

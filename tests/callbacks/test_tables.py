@@ -1,13 +1,16 @@
 """Predictions, worst samples and the confusion matrix of an evaluation, on request."""
 
 import csv
+import io
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from manyheads.launchers.launch import launch
+from manyheads.runner.callbacks.confusion_matrix.rank import drawn
 from manyheads.runner.callbacks.rank.samples import in_windows
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -52,6 +55,19 @@ def test_the_confusion_matrix_is_that_of_scikit_learn(alone):
     logits, targets = evaluated(alone)
     rows = list(csv.reader((alone.folder.path / "confusion_matrix.csv").read_text().splitlines()))
     assert np.array(rows[1:])[:, 1:].astype(int).tolist() == confusion_matrix(targets, logits.argmax(1)).tolist()
+
+
+def test_it_is_drawn_where_the_run_is_recorded(alone):
+    with Image.open(alone.folder.path / "pictures" / "confusion_matrix.png") as picture:
+        assert min(picture.size) >= 300
+    events = b"".join(path.read_bytes() for path in (alone.folder.path / "tensorboard").iterdir())
+    assert b"confusion_matrix" in events
+
+
+@pytest.mark.parametrize("classes", [2, 21, 100])
+def test_of_many_classes_it_stays_a_picture(classes):
+    matrix, names = np.eye(classes).tolist(), [f"class {number}" for number in range(classes)]
+    assert max(Image.open(io.BytesIO(drawn(matrix, names))).size) <= 1200
 
 
 @pytest.mark.processes
