@@ -87,6 +87,18 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any
     return next((option for option in candidates if option.get("_target_") == target), None)
 
 
+def refuse_hidden(group: str, section: dict[str, Any], folders: Folders = OWN) -> None:
+    """Raises ConfigurationError where another folder has another class by that name, since Hydra took the first."""
+    name = section["name"]
+    for path in (folder / group / f"{name}.yaml" for folder in folders):
+        content = read(path) if path.is_file() else {}
+        target = content.get(group, content).get("_target_", section["_target_"])
+        if target != section["_target_"]:
+            raise ConfigurationError(
+                f"{group}={name} is {section['_target_']}, which hides {path}. Give that one another name."
+            )
+
+
 def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> dict[str, Any] | None:
     """The entry with its defaults that an option of the group has for this entry's class; None for other classes."""
     known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())

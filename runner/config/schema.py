@@ -19,6 +19,7 @@ from manyheads.runner.config.lookup import (
     option_of,
     options,
     read,
+    refuse_hidden,
     shown,
     unknown_key,
 )
@@ -51,6 +52,8 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
         _check_section(name, section, base[name], rules_of(name), open_keys=name == "loss")
     for group in GROUPS:
         option = option_of(group, config.get(group), folders)
+        if option is not None:
+            refuse_hidden(group, config[group], folders)
         section = _completed(group, config, _without_class(option or {}) | _own_class(group, config[group]))
         _check_values(group, {key: section[key] for key in ("_target_", OPTION) if key in section}, {}, {})
         declares = declared_class(group, section)

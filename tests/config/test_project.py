@@ -82,6 +82,15 @@ def test_nor_is_that_of_another_checkout(here, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_an_option_of_one_s_own_never_loses_to_one_of_ours_silently(here, run_here):
+    conf = project(here)
+    (conf / "model" / "resnet18.yaml").write_text(NET.replace("name: mine", "name: resnet18"))
+    trust_project(here)
+    done = run_here("model=resnet18", cwd=here)
+    assert done.code == 2
+    assert f"hides {conf}/model/resnet18.yaml. Give that one another name" in done.err
+
+
 class TestPyproject:
     def test_says_where_it_is(self, here):
         conf = project(here, conf="my configs")
