@@ -122,13 +122,12 @@ class Batch:
         refused = [each.entry for each in planned if each.error is not None]
         waiting = [each.entry for each in planned if each.error is None]
         try:
-            return refused + self._run_jobs(waiting, slots)
+            return refused + run_jobs(
+                waiting, self._ledger, self._options, self._start, slots=slots, pruning=self._pruning
+            )
         except BaseException:
             conclude(self._ledger, every_job=False)
             raise
-
-    def _run_jobs(self, waiting: list[Entry], slots: int) -> list[Entry]:
-        return run_jobs(waiting, self._ledger, self._options, self._start, slots=slots, pruning=self._pruning)
 
     def _start(self, entry: Entry) -> object:
         """Run one job in this process, as Hydra would."""

@@ -29,6 +29,11 @@ class RunContext:
     picture: Callable[[str, bytes, int], None] = lambda name, png, step: None
 
 
+def file_name(name: str, split: str) -> str:
+    """What a file about the evaluation of a split is called: plainly for "val", else with the split's name."""
+    return name if split == "val" else f"{name}_{split}"
+
+
 class Callback:
     """The base of all callbacks, each an entry of ``callbacks`` in the run config; override what you need.
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.metrics.by_id import each_once
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -63,9 +64,7 @@ class CollectedScores:
         own = [scores[:, columns] for _, scores, _ in self._parts] or [np.zeros((0, width), np.float32)]
         which = [_members(targets, columns) for *_, targets in self._parts] or [np.zeros((0, width), np.int8)]
         ranks = self._parallel.gather((ids, np.concatenate(own), np.concatenate(which)))
-        order = np.concatenate([rank[0] for rank in ranks])
-        _, chosen = np.unique(order, return_index=True)  # each sample once
-        scores, members = (np.concatenate([rank[part] for rank in ranks])[chosen] for part in (1, 2))
+        _, scores, members = each_once(ranks)
         kept = (members >= 0).all(1)
         return scores[kept], members[kept] > 0
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.config.complete import CUDA_GRAPHS
-from manyheads.runner.data.rank.structure import map_tensors
+from manyheads.runner.parallel.rank.structure import map_tensors
 
 
 def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:

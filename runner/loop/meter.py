@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.data.rank.structure import tensors_in
 from manyheads.runner.loop.scores import Scores, Statistics
 from manyheads.runner.parallel.base.rank import Parallel, Passed
+from manyheads.runner.parallel.rank.structure import tensors_in
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
 PATIENCE = 100  # batches kept for adding up later

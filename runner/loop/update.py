@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.data.rank.structure import tensors_in
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.base.rank import Parallel, Passed, call
+from manyheads.runner.parallel.rank.structure import tensors_in
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.random.rank.rng import get_state, set_state
 from manyheads.runner.run.errors import ConfigurationError

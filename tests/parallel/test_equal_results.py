@@ -23,7 +23,8 @@ from tests.launchers.conftest import strategies as several
 from tests.parallel.together import train_together
 from tests.tail import tailed
 
-pytestmark = pytest.mark.processes
+# The first test of some ranks waits for all of their cases.
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
 COMMON = (
     *("precision=fp64", "trainer.epochs=1", "trainer.log_every=1", "trainer.max_steps=20", "checkpoint.every=10"),
     *("data.batch_size=24", "data.train_samples=480", "data.val_samples=31", "checkpoint.keep=2", "logger=[]"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.launchers.launch import launch
 from manyheads.runner.loop import log_windows
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run.result import finish
@@ -22,6 +23,15 @@ def planned(path: Path, place: Path, *overrides: str) -> RunFolder:
     folder.write_config(config)
     record(folder, config)
     return folder
+
+
+def resume_to_the_end(folder: RunFolder) -> None:
+    """Go on with a run that trainer.stop_after has ended."""
+    config = folder.read_config()
+    config["trainer"]["stop_after"] = None
+    folder.write_config(config)
+    folder._checked = None
+    launch(folder)
 
 
 @pytest.fixture(scope="module")

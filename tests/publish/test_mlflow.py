@@ -22,6 +22,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import wait_for
 from tests.in_process import rows, small
+from tests.publish.conftest import resume_to_the_end
 
 HAS_SERVER = bool(importlib.util.find_spec("flask") and importlib.util.find_spec("sqlalchemy"))
 pytestmark = [
@@ -112,11 +113,7 @@ def test_a_run_resumed_and_published_again_is_one_run(tmp_path, server, capsys, 
     more = ("logger.mlflow.experiment=one", "logger.mlflow.checkpoint=last")
     folder = planned(tmp_path / "run", server.uri, *more, "trainer.stop_after=13")
     launch(folder)
-    config = folder.read_config()
-    config["trainer"]["stop_after"] = None
-    folder.write_config(config)
-    folder._checked = None
-    launch(folder)
+    resume_to_the_end(folder)
     for _ in range(2):
         monkeypatch.setattr(sys, "argv", ["manyheads", "publish", str(folder.path)])
         assert main() == 0

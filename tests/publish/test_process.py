@@ -14,7 +14,7 @@ from manyheads.runner.publish.state import State, state_file
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import curve, only, runs, wait_for
 from tests.in_process import rows
-from tests.publish.conftest import planned
+from tests.publish.conftest import planned, resume_to_the_end
 from tests.tail import tail
 
 QUICK = ("trainer.max_steps=20", "trainer.epochs=1", "trainer.log_every=4", "data.val_samples=11")
@@ -42,11 +42,7 @@ def processes(folder: RunFolder) -> list[psutil.Process]:
 def test_a_run_is_one_run_also_when_it_is_resumed(tmp_path, place, capfd, ranks):
     folder = planned(tmp_path / "run", place, *QUICK, *ranks, "trainer.stop_after=9", "checkpoint.every=4")
     launch(folder)
-    config = folder.read_config()
-    config["trainer"]["stop_after"] = None
-    folder.write_config(config)
-    folder._checked = None
-    launch(folder)
+    resume_to_the_end(folder)
     assert len(runs(place)) == 1
     assert [step for step, _ in curve(place, "train/loss")] == [4, 8, 9, 12, 16, 20]
     assert [each["status"] for each in only(place, "close")] == ["completed", "completed"]

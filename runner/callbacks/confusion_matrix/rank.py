@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from manyheads.runner.callbacks.base import Callback, RunContext
+from manyheads.runner.callbacks.base import Callback, RunContext, file_name
 from manyheads.runner.metrics.confusion.rank import confusion
 from manyheads.runner.run.data_files import no_formula, no_link
 from manyheads.runner.run.errors import ConfigurationError
@@ -48,7 +48,7 @@ class ConfusionMatrix(Callback):
         matrix = sum(ranks[1:], ranks[0]).tolist()
         classes = getattr(samples, "classes", None) or range(len(matrix))
         names = [no_formula(str(name)) for name in classes]
-        name = "confusion_matrix" if split == "val" else f"confusion_matrix_{split}"
+        name = file_name("confusion_matrix", split)
         with open(self.run.folder / f"{name}.csv", "w", newline="", opener=no_link) as file:
             table = csv.writer(file)
             table.writerow(["is \\ taken for", *names])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.runner.callbacks.base import Callback, RunContext
+from manyheads.runner.callbacks.base import Callback, RunContext, file_name
 from manyheads.runner.callbacks.rank.samples import in_windows, judged, write_table
 
 
@@ -33,11 +33,10 @@ class Predictions(Callback):
     def on_evaluation(self, split: str, samples: Any) -> None:
         ids, rows = self._ids, np.concatenate(self._rows) if self._rows else np.zeros((0, 0))
         self._ids, self._rows = [], []
-        name = "predictions.csv" if split == "val" else f"predictions_{split}.csv"
         windows = in_windows(self.run.gather, ids, rows)
         names = next(filter(None, self.run.gather(self.names)), ())
         if self.run.rank > 0:
             for _ in windows:
                 pass
             return
-        write_table(self.run.folder / name, names, windows, samples)
+        write_table(self.run.folder / f"{file_name('predictions', split)}.csv", names, windows, samples)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from manyheads.runner.metrics.by_id import each_once
 from manyheads.runner.run.data_files import no_formula, no_link
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -52,8 +53,8 @@ def in_windows(
         chosen = (own >= first) & (own < first + WINDOW)
         ranks = [rank for rank in gather((own[chosen], rows[chosen])) if len(rank[0])]
         if ranks:
-            found, at = np.unique(np.concatenate([rank[0] for rank in ranks]), return_index=True)
-            yield found, np.concatenate([rank[1] for rank in ranks])[at]
+            found, together = each_once(ranks)
+            yield found, together
 
 
 def _rows(**columns: Tensor) -> tuple[Columns, np.ndarray]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.runner.callbacks.base import Callback, RunContext
+from manyheads.runner.callbacks.base import Callback, RunContext, file_name
 from manyheads.runner.callbacks.rank.samples import judged, write_table
 
 
@@ -36,8 +36,8 @@ class WorstSamples(Callback):
             self._keep(ids, rows)
         names = next(filter(None, (rank[0] for rank in ranks)), ())
         if self.run.rank == 0:
-            name = "worst_samples.csv" if split == "val" else f"worst_samples_{split}.csv"
-            write_table(self.run.folder / name, names, [(self._ids, self._rows)], samples)
+            path = self.run.folder / f"{file_name('worst_samples', split)}.csv"
+            write_table(path, names, [(self._ids, self._rows)], samples)
         self._clear()
 
     def _keep(self, ids: np.ndarray, rows: np.ndarray) -> None:

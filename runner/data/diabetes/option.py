@@ -4,12 +4,11 @@ Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_
 """
 
 import gzip
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 from manyheads.runner.data.base.option import Data, DataOption, Table
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.base.scikit_learn import data_file
 
 FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
 
@@ -44,12 +43,5 @@ class Diabetes(Data):
 
 
 def paths() -> dict[str, Path]:
-    """scikit-learn's own files, found without the seconds that importing it takes. Raises ConfigurationError."""
-    spec = importlib.util.find_spec("sklearn")
-    folder = Path(spec.origin).parent / "datasets" / "data" if spec and spec.origin else Path()
-    found = {name: folder / name for name in FILES}
-    if missing := [path for path in found.values() if not path.is_file()]:
-        raise ConfigurationError(
-            f"data=diabetes: {missing[0]} is not there; it comes with scikit-learn. pip install scikit-learn."
-        )
-    return found
+    """scikit-learn's own files. Raises ConfigurationError."""
+    return {name: data_file(name, option="diabetes") for name in FILES}

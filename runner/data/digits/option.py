@@ -4,12 +4,11 @@ Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_
 """
 
 import gzip
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.base.scikit_learn import data_file
 
 if TYPE_CHECKING:  # the parent, which only looks whether the file is there, starts without it
     import numpy as np
@@ -46,15 +45,8 @@ class Digits(Data):
 
 
 def path() -> Path:
-    """scikit-learn's own file, found without the seconds that importing scikit-learn takes."""
-    spec = importlib.util.find_spec("sklearn")
-    folder = Path(spec.origin).parent if spec and spec.origin else Path()
-    file = folder / "datasets" / "data" / "digits.csv.gz"
-    if not spec or not file.is_file():
-        raise ConfigurationError(
-            f"data=digits: {file} does not exist; it comes with scikit-learn. Install it: pip install scikit-learn."
-        )
-    return file
+    """scikit-learn's own file. Raises ConfigurationError."""
+    return data_file("digits.csv.gz", option="digits")
 
 
 def read() -> "tuple[np.ndarray, np.ndarray]":

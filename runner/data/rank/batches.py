@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 
 from manyheads.runner.data.base.option import CorruptSample, Dataset
 from manyheads.runner.data.rank.sampler import Request
-from manyheads.runner.data.rank.structure import map_tensors, unrepeated
+from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 from manyheads.runner.random.rank.rng import get_state, sample_keys, seed_sample, set_state
 from manyheads.runner.run.errors import ConfigurationError
 

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
-from manyheads.runner.data.rank.structure import map_tensors, unrepeated
 from manyheads.runner.machine.shared_memory import too_small
+from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.parent_death import die_with_parent

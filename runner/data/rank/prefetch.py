@@ -6,7 +6,7 @@ from functools import cache
 import torch
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.data.rank.structure import tensors_in
+from manyheads.runner.parallel.rank.structure import tensors_in
 
 
 def ahead(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:

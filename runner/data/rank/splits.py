@@ -18,6 +18,7 @@ from manyheads.runner.data.base.option import (
     TorchvisionFiles,
 )
 from manyheads.runner.data.base.partition import Chosen, Partition
+from manyheads.runner.data.rank.around import Around
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.table import Rows
 from manyheads.runner.data.rank.token_blocks import Blocks
@@ -99,19 +100,14 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
     return Subset(samples, partition.indices(len(samples), train=train))
 
 
-class Subset:
+class Subset(Around):
     """Some samples of a data set of the user's own, which keeps all else that it declares."""
 
     def __init__(self, dataset: Dataset, chosen: np.ndarray):
-        self.dataset, self.chosen = dataset, chosen
+        super().__init__(dataset)
+        self.chosen = chosen
         if hasattr(dataset, "batch"):
             self.batch = self._batch
-
-    def __getattr__(self, name: str) -> Any:
-        """Its classes, collate_fn, ...."""
-        if name in ("batch", "dataset"):
-            raise AttributeError(name)
-        return getattr(self.dataset, name)
 
     def __len__(self) -> int:
         return len(self.chosen)

@@ -11,25 +11,18 @@ from torch import Tensor
 from torchvision import tv_tensors
 
 from manyheads.runner.data.base.option import Dataset
+from manyheads.runner.data.rank.around import Around
 from manyheads.runner.run.errors import ConfigurationError
 
 
-class Transformed:
+class Transformed(Around):
     """Items are (image, target); a target that is a mask of the image's size is moved and flipped with it."""
 
     def __init__(self, dataset: Dataset, transforms: Sequence[Callable[..., Any]]):
-        self.dataset, self.transforms = dataset, transforms
+        super().__init__(dataset)
+        self.transforms = transforms
         if unfit := [each for each in transforms if not callable(each)]:
             raise ConfigurationError(f"data.transform: {unfit[0]!r} cannot be called. Give each a _target_.")
-
-    def __getattr__(self, name: str) -> Any:
-        """Its classes, preprocess, collate_fn, ...; ``batch`` would go past the transforms."""
-        if name in ("batch", "dataset"):
-            raise AttributeError(name)
-        return getattr(self.dataset, name)
-
-    def __len__(self) -> int:
-        return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
         image, target, *rest = self.dataset[index]

@@ -73,6 +73,11 @@ class Parallel:
         """Part from the other ranks; called after failures too."""
 
     @property
+    def name(self) -> str:
+        """The option's, which its module has too."""
+        return type(self).__module__.split(".")[-2]
+
+    @property
     def summary(self) -> str:
         """What the run's header says of this strategy."""
         return "one process"

@@ -116,8 +116,7 @@ def refusal_table() -> str:
 class ModelParallelOption(ParallelOption):
     """Ranks in a mesh, over torch.distributed.
 
-    ``refusals``: what else a strategy does not go together with, besides those of all. ``dimensions``: the keys that
-    size the mesh; the rest of the ranks is ``remainder``.
+    ``dimensions``: the keys that size the mesh; the rest of the ranks is ``remainder``.
     """
 
     rules: ClassVar = {

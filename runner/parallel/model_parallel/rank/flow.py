@@ -2,16 +2,15 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from manyheads.runner.parallel.base.rank import call
+from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -84,7 +83,7 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
 
     def enter(name: str) -> Any:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
-            given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            given = [*tensors_in((args, kwargs))]
             open_calls.append(Called(name, counter.number, given))
             flow.calls.append(open_calls[-1])
 
@@ -99,7 +98,7 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
         handles.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
         handles.append(module.register_forward_hook(leave))
     given = on_meta(inputs)
-    flow.made = {id(leaf): 0 for leaf in tree_leaves(given) if isinstance(leaf, Tensor)}
+    flow.made = {id(tensor): 0 for tensor in tensors_in(given)}
     flow.alive, flow.given = [given], given
     try:
         with torch.no_grad(), counter:
@@ -119,7 +118,7 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
 
 def on_meta(inputs: Any) -> Any:
     """The same structure with tensors of the same shapes that hold nothing."""
-    return tree_map_only(Tensor, lambda tensor: torch.empty_like(tensor, device="meta"), inputs)
+    return map_tensors(lambda tensor: torch.empty_like(tensor, device="meta"), inputs)
 
 
 class _Operations(TorchDispatchMode):
@@ -132,18 +131,14 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         flow = self.flow
         self.number += 1
-        for tensor in _tensors((args, kwargs)):
+        for tensor in tensors_in((args, kwargs)):
             if (name := self.whose.get(id(tensor))) is not None:
                 flow.uses.setdefault(name, []).append(self.number)
             else:
                 flow.last_use[id(tensor)] = self.number
         output = func(*args, **(kwargs or {}))
-        for tensor in _tensors(output):
+        for tensor in tensors_in(output):
             if id(tensor) not in self.whose:
                 flow.made.setdefault(id(tensor), self.number)
                 flow.alive.append(tensor)
         return output
-
-
-def _tensors(value: Any) -> Iterable[Tensor]:
-    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor))

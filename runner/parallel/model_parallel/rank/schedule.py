@@ -12,11 +12,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from manyheads.runner.parallel.base.rank import MicroSteps, Passed
 from manyheads.runner.parallel.model_parallel.rank.flow import Flow, follow
 from manyheads.runner.parallel.model_parallel.rank.stages import Stages, Window
+from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -199,12 +199,12 @@ def _entering(name: str | None, flow: Flow) -> Tensor:
 
 def rows_of(inputs: Any) -> int:
     """The number of samples."""
-    return len(next(leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)))
+    return len(next(tensors_in(inputs)))
 
 
 def shapes_of(inputs: Any) -> tuple[Any, ...]:
     """Shapes and dtypes of all tensors."""
-    return tuple((tuple(leaf.shape), leaf.dtype) for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor))
+    return tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors_in(inputs))
 
 
 def padded(inputs: Any, rows: int) -> Any:
@@ -239,7 +239,7 @@ def chunks(inputs: Any, count: int) -> list[Any]:
 
 def _each_with(values: Any, rows: int, change: Callable[[Tensor], Tensor]) -> Any:
     """The structure with those of its tensors changed that have so many rows."""
-    return tree_map_only(Tensor, lambda each: change(each) if each.ndim and len(each) == rows else each, values)
+    return map_tensors(lambda each: change(each) if each.ndim and len(each) == rows else each, values)
 
 
 def joined(outputs: Sequence[Any]) -> Any:

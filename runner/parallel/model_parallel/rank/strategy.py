@@ -55,11 +55,6 @@ class ModelParallel(ProcessGroup):
         self._reduces = True
 
     @property
-    def name(self) -> str:
-        """Of the option."""
-        return type(self).__module__.split(".")[-2]
-
-    @property
     def summary(self) -> str:
         return f"{self.ranks} over {self.backend}: {self.layout}"
 

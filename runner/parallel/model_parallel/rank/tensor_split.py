@@ -1,6 +1,5 @@
 """Splitting a model's layers over a tensor group by a plan, and the proof that it still computes the same."""
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from manyheads.runner.parallel.model_parallel.rank.tensor_layers import (
     SplitAttention,
 )
 from manyheads.runner.parallel.model_parallel.rank.tensor_plan import Plan
+from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 
 HEADS = ("heads", "num_heads", "num_attention_heads", "num_key_value_heads", "n_head", "n_heads")
@@ -93,7 +93,7 @@ class Checked:
         self._model, self._device = model, device
         parents = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
         self._parents = [name for name in parents if name] + [""]
-        self._inputs = _map(inputs, lambda tensor: tensor[:SAMPLES].cpu())
+        self._inputs = map_tensors(lambda tensor: tensor[:SAMPLES].cpu(), inputs)
         self._entered = ""
         try:
             self._plain: dict[str, Tensor] | None = self._outputs(self._inputs)
@@ -106,7 +106,7 @@ class Checked:
             return
         advice = "Name the right layers in parallel.plan={name: colwise, other: rowwise}, or set parallel=fsdp."
         try:
-            found = self._outputs(_map(self._inputs, lambda tensor: tensor.to(self._device)))
+            found = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs))
         except Exception as error:
             raise ConfigurationError(
                 f"parallel=tensor: {self._entered or 'the model'} can't be called when its layers are split: "
@@ -143,10 +143,9 @@ class Checked:
 
     def _keep(self, name: str, found: dict[str, Tensor]) -> Callable[..., None]:
         def keep(module: nn.Module, args: Any, output: Any) -> None:
-            tensors: list[Tensor] = []
-            _map(output, tensors.append)
-            if tensors and tensors[0].is_floating_point():
-                found.setdefault(name, tensors[0].detach().clone())
+            first = next(tensors_in(output), None)
+            if first is not None and first.is_floating_point():
+                found.setdefault(name, first.detach().clone())
 
         return keep
 
@@ -162,13 +161,3 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
-
-
-def _map(value: Any, change: Callable[[Tensor], Any]) -> Any:
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: _map(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_map(item, change) for item in value]
-    return copy.copy(value)

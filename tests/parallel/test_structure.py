@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.rank.structure import map_tensors, tensors_in, unrepeated
+from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in, unrepeated
 
 
 class Pair(NamedTuple):

@@ -1,4 +1,4 @@
-"""The tensors in what a data set's collation gives: tuples, lists, dicts and data classes, in any nesting."""
+"""The tensors in batches, inputs and outputs: tuples, lists, dicts and data classes, in any nesting."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace

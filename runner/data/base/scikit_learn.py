@@ -1,0 +1,18 @@
+"""The data files that scikit-learn brings along, found without the seconds that importing it takes."""
+
+import importlib.util
+from pathlib import Path
+
+from manyheads.runner.run.errors import ConfigurationError
+
+
+def data_file(name: str, *, option: str) -> Path:
+    """One of them, for the data ``option``. Raises ConfigurationError where it is missing."""
+    spec = importlib.util.find_spec("sklearn")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    file = folder / "datasets" / "data" / name
+    if not spec or not file.is_file():
+        raise ConfigurationError(
+            f"data={option}: {file} does not exist; it comes with scikit-learn. Install it: pip install scikit-learn."
+        )
+    return file
