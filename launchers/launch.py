@@ -8,7 +8,8 @@ from typing import Any
 
 from manyheads.launchers.base import TRAIN, Job, Launcher
 from manyheads.launchers.environment import PROJECT, environment, flight_recorder
-from manyheads.launchers.gpu_load import gpu_load
+from manyheads.launchers.load.gpu import gpu_load
+from manyheads.launchers.load.host import host_load
 from manyheads.launchers.publishers import publishers
 from manyheads.launchers.signals import received_signals
 from manyheads.runner.config.complete import gpus_used
@@ -44,7 +45,8 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
         log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
         with publishers(folder, config, variables, signals) if main == TRAIN else nullcontext():
             try:
-                with gpu_load(folder.gpu, hardware.gpu_indices()[: gpus_used(config)]):
+                gpus = hardware.gpu_indices()[: gpus_used(config)]
+                with host_load(folder.host), gpu_load(folder.gpu, gpus):
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 log.info("%s: %s", folder, reason)  # which the terminal is told at the very end

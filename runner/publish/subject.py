@@ -59,7 +59,7 @@ def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | Non
 def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
     """What belongs to the run besides its numbers. ``checkpoint``: none, best or last."""
     yield from (folder.config, folder.provenance, folder.code_diff, folder.description, folder.result)
-    yield from (folder.steps, folder.epochs, folder.gpu, folder.log)
+    yield from (folder.steps, folder.epochs, folder.gpu, folder.host, folder.log)
     yield from sorted(folder.pictures.glob("*.png"))
     if checkpoint != "none":
         yield {"best": folder.best_checkpoint, "last": folder.last_checkpoint}[checkpoint]

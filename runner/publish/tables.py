@@ -61,10 +61,11 @@ class Tail:
 
 
 class Tables:
-    """steps.csv, epochs.csv and gpu.csv of one run."""
+    """steps.csv, epochs.csv, gpu.csv and host.csv of one run."""
 
     def __init__(self, folder: RunFolder):
-        self._steps, self._epochs, self._gpu = Tail(folder.steps), Tail(folder.epochs), Tail(folder.gpu)
+        self._steps, self._epochs = Tail(folder.steps), Tail(folder.epochs)
+        self._gpu, self._host = Tail(folder.gpu), Tail(folder.host)
         self._loads: list[dict[str, float]] = []
         self._early: list[dict[str, float]] = []  # rows of epochs whose last step has not been read
         self._begins: dict[float, float] = {}  # of epochs, for rows from before they said when
@@ -84,7 +85,7 @@ class Tables:
         """What is new, in the order of steps, an epoch behind its last step."""
         steps = list(self._steps.rows())  # first, so that no row of an epoch is missing before a later step's
         epochs = [*self._early, *self._epochs.rows()]
-        self._loads += self._gpu.rows()
+        self._loads += [*self._gpu.rows(), *self._host.rows()]
         self._begins |= {row["epoch"]: row["started"] for row in epochs if {"epoch", "started"} <= row.keys()}
         last = max(chain((row.get("step", -1) for row in steps), [self._step]))
         self._early = [row for row in epochs if row.get("step", -1) > last]
@@ -108,14 +109,15 @@ class Tables:
         return Row(EPOCHS, Point(int(row["step"]), self._time, values))
 
     def _load(self) -> dict[str, float]:
-        """The means of what gpu.csv says of the time up to this row's."""
+        """The means of what gpu.csv and host.csv say of the time up to this row's."""
         now = [row for row in self._loads if row.get("time", 0.0) <= self._time]
         self._loads = [row for row in self._loads if row.get("time", 0.0) > self._time]
         found: dict[str, list[float]] = {}
         for row in now:
+            whose = f"gpu{int(row['device'])}_" if "device" in row else ""
             for name, value in row.items():
                 if name not in ("time", "device"):
-                    found.setdefault(f"system/gpu{int(row.get('device', 0))}_{name}", []).append(value)
+                    found.setdefault(f"system/{whose}{name}", []).append(value)
         return {tag: sum(values) / len(values) for tag, values in found.items()}
 
 

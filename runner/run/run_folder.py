@@ -45,6 +45,7 @@ class RunFolder:
         self.steps = self.path / "steps.csv"
         self.epochs = self.path / "epochs.csv"
         self.gpu = self.path / "gpu.csv"
+        self.host = self.path / "host.csv"
         self.tensorboard = self.path / "tensorboard"
         self.pictures = self.path / "pictures"
         self.checkpoints = self.path / "checkpoints"

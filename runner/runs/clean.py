@@ -19,8 +19,8 @@ from manyheads.runner.runs.summary import Summary, summaries
 HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
-    *("gpu.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code", "model.json"),
-    *("trackers", "pictures", "wandb"),
+    *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
+    *("model.json", "trackers", "pictures", "wandb"),
 }
 IN_SWEEP = {LEDGER, "multirun.yaml", "run.log", "trackers.lock", "study.log", "optimization_results.yaml"}
 _ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves
@@ -39,7 +39,7 @@ class Going:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which runs: all that fit. ``keep_best``: but for so many of each metric; ``hours``: not changed for so long."""
+    """Which runs: all that fit. ``keep_best``: all but this many best of each metric; ``hours``: unchanged since."""
 
     keep_best: int | None = None
     hours: float | None = None

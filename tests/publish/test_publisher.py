@@ -170,14 +170,17 @@ def test_a_folder_from_before_rows_had_a_time_and_runs_an_id(finished, place):
     assert {each["time"] for each in points} == set(begun)
 
 
-def test_loads_of_gpus_go_with_the_rows_of_their_time(finished):
+def test_loads_of_gpus_and_host_go_with_the_rows_of_their_time(finished):
     first, second, *_ = (float(row["time"]) for row in rows(finished.steps))
     samples = [(first - 2, 0, 10), (first - 1, 0, 30), (first - 1, 1, 5), (second, 0, 80)]
     finished.gpu.write_text(
         "time,device,utilisation_percent,memory_used_mb,memory_total_mb\n"
         + "".join(f"{time},{device},{load},100,1000\n" for time, device, load in samples)
     )
+    finished.host.write_text(f"time,cpu_percent,disk_read_mb_per_second\n{first - 2},50,\n{first - 1},100,\n")
     found = [row.point.values for row in Tables(finished).rows()]
+    assert found[0]["system/cpu_percent"] == 75
+    assert "system/disk_read_mb_per_second" not in found[0]  # which the machine does not tell
     assert found[0]["system/gpu0_utilisation_percent"] == 20
     assert found[0]["system/gpu1_utilisation_percent"] == 5
     assert found[1]["system/gpu0_utilisation_percent"] == 80

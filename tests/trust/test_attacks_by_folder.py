@@ -22,7 +22,7 @@ from tests.conftest import FAST
 from tests.trust.foreign import assert_refused, given, snapshot
 
 WRITTEN = (
-    *("run.log", "steps.csv", "epochs.csv", "gpu.csv", "result.json", "provenance.json", "code.diff"),
+    *("run.log", "steps.csv", "epochs.csv", "gpu.csv", "host.csv", "result.json", "provenance.json", "code.diff"),
     *(
         "model.json",
         "logs/rank_0.log",

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from manyheads.launchers import gpu_load as module
-from manyheads.launchers.gpu_load import COLUMNS, gpu_load
+from manyheads.launchers.load import record as module
+from manyheads.launchers.load.gpu import COLUMNS, gpu_load
 from manyheads.runner.machine.driver import THROTTLED
 
 MB = 1024 * 1024
