@@ -31,7 +31,7 @@ class Ranks(Protocol):
     def running(self) -> bool: ...
 
     def wait(self, seconds: float) -> None:
-        """Return when a process ends, or after so many seconds."""
+        """Return when a process ends, or after ``seconds``."""
 
     def exit_codes(self) -> dict[int, int]:
         """Exit code of each rank that is known to have ended; negative: the signal that killed it."""

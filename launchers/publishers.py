@@ -76,4 +76,7 @@ def _say(folder: RunFolder, name: str, process: subprocess.Popen) -> None:
     reason = state.error or (f"no answer within {END_SECONDS:g} seconds" if code is None else f"it ended with {code}")
     log.info("logger.%s: %s", name, reason)
     later = called.command("publish", folder, "--to", name)
-    print(f"warning: logger.{name}: not all of this run is there: {reason}. Publish it later: {later}", file=sys.stderr)
+    print(
+        f"warning: logger.{name}: this run was not published completely: {reason}. To send the rest: {later}",
+        file=sys.stderr,
+    )

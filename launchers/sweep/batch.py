@@ -93,7 +93,7 @@ class Batch:
         return planned
 
     def _note(self, planned: list[Planned]) -> None:
-        """From now on the sweep can be gone on with, whatever happens to this process."""
+        """From now on the sweep can be resumed, whatever happens to this process."""
         for each in planned:
             save_composed(each.folder, each.config, seal=self._trust is None)  # else it is not looked at as a whole yet
         entries = [each.entry for each in planned]

@@ -21,7 +21,7 @@ class Room:
         self._free = list(gpus)
 
     def take(self, count: int) -> list[str] | None:
-        """Ids of so many GPUs, all there are at most; None when they are not free now."""
+        """Ids of ``count`` GPUs, all there are at most; None when they are not free now."""
         count = min(count, len(self._all))
         if self._shared:
             self._free.sort(key=self._free.count)
@@ -62,7 +62,7 @@ def _ranks(config: DictConfig) -> int:
 
 
 def shares_of_cores(slots: int) -> list[list[int]]:
-    """Cores for each of so many slots; more slots than cores have to share."""
+    """Cores for each of ``slots``; more slots than cores have to share."""
     if not hasattr(os, "sched_getaffinity"):
         return [[] for _ in range(slots)]
     cores = sorted(os.sched_getaffinity(0))

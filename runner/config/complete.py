@@ -48,7 +48,7 @@ def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
 
 
 def gpus_used(config: dict[str, Any]) -> int:
-    """How many GPUs of this machine a completed run config makes use of: the first so many."""
+    """How many GPUs of this machine a completed run config uses: the first ones."""
     if config["trainer"]["device"] == "cpu":
         return 0
     return declared("parallel", config["parallel"]).gpus_used(config)
@@ -144,7 +144,7 @@ def _check_checkpoint(config: dict[str, Any]) -> None:
     if checkpoint["resume"] is not None and (evaluate_only or checkpoint["load"] is not None):
         other = "trainer.evaluate_only=true" if evaluate_only else f"checkpoint.load={checkpoint['load']}"
         raise ConfigurationError(
-            f"checkpoint.resume={checkpoint['resume']} goes on with a run, {other} does not. Set one of them."
+            f"checkpoint.resume={checkpoint['resume']} resumes a run, {other} does not. Set one of them."
         )
     for key in ("load", "resume"):
         if checkpoint[key] is not None:

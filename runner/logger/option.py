@@ -27,7 +27,7 @@ class TrackerOption(LoggerOption):
 
 
 # Run folders get published: what opens an account comes from the environment, or from the tracker's own login.
-ADDRESS = Rule("an address without user and password, which belong into the environment", lambda v: _is_address(v))
+ADDRESS = Rule("an address without user and password, which belong in the environment", lambda v: _is_address(v))
 NAME = Rule("a name without a slash", lambda v: TEXT.accepts(v) and "/" not in v)
 
 

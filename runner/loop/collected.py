@@ -26,12 +26,12 @@ class CollectedScores:
         scores, targets = self._task.scored(outputs, batch)
         if scores.ndim != 2:
             raise ConfigurationError(
-                f"metrics: {self._metrics[0].name} is of classes, and this task's outputs are values. Leave it out."
+                f"metrics: {self._metrics[0].name} needs class scores, and this task predicts values. Leave it out."
             )
         if len(scores) != len(ids):
             raise ConfigurationError(
-                f"metrics: {self._metrics[0].name} is of samples, and this task scores {len(scores) // len(ids)} parts "
-                "of each. Leave it out, or take a metric of sums such as f1."
+                f"metrics: {self._metrics[0].name} needs one score per sample, and this task gives "
+                f"{len(scores) // len(ids)} for each. Leave it out, or use a metric of sums such as f1."
             )
         part = ids, scores.detach().float().cpu().numpy(), targets.cpu().numpy()
         self._parts.append(part)

@@ -110,7 +110,7 @@ def cpu_cores() -> int:
 
 
 def cores_for_each(ranks: int) -> int:
-    """The share of this machine's cores that each of so many ranks gets."""
+    """The share of this machine's cores that each rank gets."""
     return max(1, cpu_cores() // ranks)
 
 

@@ -103,7 +103,7 @@ def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust
         if first:
             raise
         return Planned(strategy, composed, str(reason))
-    for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "goes on with a run")):
+    for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "resumes a run")):
         section, _, name = key.partition(".")
         if config[section][name]:
             raise ConfigurationError(

@@ -45,7 +45,7 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
                 url = publisher.state.url
                 print(f"{folder}: published to {name}{f': {url}' if url else ''}", flush=True)
     if failed:
-        print(f"The same again sends what is missing: {_again(paths, to, overrides)}", file=sys.stderr)
+        print(f"To send what is missing, run: {_again(paths, to, overrides)}", file=sys.stderr)
     return int(failed)
 
 
@@ -86,7 +86,7 @@ def _sections(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str],
             raise Unavailable(f"--to {name}: {reason}.")
         found[name] = entry
     if unused := [f"logger.{name}.{key}" for name, key in typed if name not in found]:
-        raise ConfigurationError(f"{unused[0]} is of no tracker that is published to. Allowed: {', '.join(found)}.")
+        raise ConfigurationError(f"{unused[0]}: this tracker is not published to. Allowed: {', '.join(found)}.")
     return found
 
 

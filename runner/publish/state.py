@@ -1,4 +1,4 @@
-"""<run>/trackers/<name>.json: how far a run has been published, for whoever goes on with that."""
+"""<run>/trackers/<name>.json: how far a run has been published, for whoever continues publishing it."""
 
 import json
 from collections.abc import Iterator

@@ -102,7 +102,7 @@ def _trace(line: Line, **marks: Any) -> dict[str, Any]:
 
 
 def _thin(values: list[float]) -> list[float | None]:
-    """At most so many points, the last one among them, short enough for a page; None where not finite."""
+    """At most MOST_POINTS points and the last one; None where not finite."""
     stride = math.ceil(len(values) / MOST_POINTS) or 1
     kept = values[::stride] if (len(values) - 1) % stride == 0 else [*values[::stride], values[-1]]
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in kept]

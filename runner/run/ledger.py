@@ -62,7 +62,7 @@ class Ledger:
         return self.path.exists()
 
     def create(self, options: dict[str, Any], *entries: Entry) -> None:
-        """Begin it. ``options``: how the sweep runs its jobs, for whoever goes on with it."""
+        """Begin it. ``options``: how the sweep runs its jobs, for whoever resumes it."""
         self.sweep.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, json.dumps({"options": options}) + "\n" + _lines_of(entries))
 

@@ -59,7 +59,7 @@ def test_a_run_of_others_says_neither_where_to_publish_nor_by_what_code(
         (("--to", "mlflow", "logger.mlflow.tracking_uri=http://me:secret@host"), "without user and password"),
         (("--to", "mlflow", "logger.mlflow.uri=http://host"), "logger.mlflow.uri is not a key"),
         (("--to", "wandb", "logger.wandb.project=a/b"), "without a slash"),
-        (("--to", "mlflow", "logger.wandb.project=a"), "logger.wandb.project is of no tracker that is published to"),
+        (("--to", "mlflow", "logger.wandb.project=a"), "logger.wandb.project: this tracker is not published to"),
         (("logger.=1",), "is not allowed. Allowed: a tracker's keys"),
     ],
 )

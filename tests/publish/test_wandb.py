@@ -122,5 +122,5 @@ def test_a_service_that_is_not_there_is_told(finished, service):
     command = [sys.executable, "-m", "manyheads.runner", "publish", str(finished.path), "--to", "wandb"]
     done = subprocess.run([*command, "logger.wandb.base_url=http://127.0.0.1:9"], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "The same again sends what is missing" in done.stderr
+    assert "To send what is missing, run: " in done.stderr
     assert KEY not in done.stderr

@@ -14,7 +14,7 @@ from manyheads.runner.metrics.confusion.rank import confusion
 from manyheads.runner.run.data_files import no_formula, no_link
 from manyheads.runner.run.errors import ConfigurationError
 
-NAMED, NUMBERED = 40, 20  # so many classes at most
+NAMED, NUMBERED = 40, 20  # classes at most
 
 
 class ConfusionMatrix(Callback):

@@ -8,7 +8,7 @@ from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
 
 
 class FSDP(ModelParallel):
-    """torch's FSDP2; ``replicate``: so many groups of ranks hold all shards. The other options are Sharding's."""
+    """torch's FSDP2; ``replicate``: groups of ranks that each hold all shards. The other options are Sharding's."""
 
     def __init__(
         self,

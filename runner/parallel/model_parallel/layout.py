@@ -6,9 +6,9 @@ from typing import NamedTuple
 class Layout(NamedTuple):
     """Sizes of a mesh of ranks, or a rank's place in one, counted from 0. Ranks of one ``tensor`` group are neighbours.
 
-    ``pipeline``: the model's layers are cut into so many parts, one after the other; ``replicate``: so many copies of
-    all that follows; ``shard``: each weight is cut into so many shards, put together when it is needed; ``tensor``:
-    the arithmetic of layers is split so many ways.
+    ``pipeline``: number of consecutive parts that the model's layers are cut into; ``replicate``: copies of all that
+    follows; ``shard``: shards that each weight is cut into, put together when it is needed; ``tensor``: ranks that
+    share the arithmetic of each layer.
     """
 
     pipeline: int = 1

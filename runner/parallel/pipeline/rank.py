@@ -8,7 +8,7 @@ from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
 
 
 class PipelineParallel(ModelParallel):
-    """``replicate``: so many pipelines; the other options are Staging's."""
+    """``replicate``: number of pipelines; the other options are Staging's."""
 
     def __init__(
         self,

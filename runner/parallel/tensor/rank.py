@@ -8,7 +8,7 @@ from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
 
 
 class TensorParallel(ModelParallel):
-    """``replicate``: so many groups of ranks have all layers each; ``plan``: as for find_plan."""
+    """``replicate``: groups of ranks, each of which has all layers; ``plan``: as for find_plan."""
 
     def __init__(self, *, replicate: int, plan: str | Mapping[str, str], world_size: int, **place: Any):
         layout = Layout(replicate=replicate, tensor=world_size // replicate)

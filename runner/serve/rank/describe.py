@@ -54,7 +54,7 @@ def other_classes(weights: str, evaluation: Loader) -> str | None:
 
 
 def other_count(weights: str, count: Any) -> str | None:
-    """Why a checkpoint is none for data of so many classes, in words; None where that is not what is wrong."""
+    """Why a checkpoint does not fit data with this number of classes; None if that is not what is wrong."""
     trained = _trained(weights)
     if trained is None or None in (trained.num_classes, count) or trained.num_classes == count:
         return None

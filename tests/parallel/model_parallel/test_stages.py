@@ -113,5 +113,5 @@ def test_a_model_that_cannot_be_cut_says_which_module_stands_in_the_way():
 
 
 def test_a_model_that_depends_on_the_data_names_the_module():
-    with pytest.raises(ConfigurationError, match=r"gate \(Gate\) can't be followed without data"):
+    with pytest.raises(ConfigurationError, match=r"gate \(Gate\) cannot be traced without data"):
         follow(twin_of(Deciding()), torch.randn(2, 4))

@@ -57,7 +57,7 @@ class Tied(nn.Module):
         (nn.Linear(2, 2), "auto", r"Linear has no layers that parallel=tensor can split"),
         (gpt(), {"blocks.*.norm": "colwise"}, r"has no module blocks\.\*\.norm"),
         (gpt(), {"norm": "colwise"}, r"norm is of class LayerNorm; only nn\.Linear"),
-        (gpt(), {"norm": "column"}, r"norm is to be column\. Allowed: colwise, rowwise, attention"),
+        (gpt(), {"norm": "column"}, r"norm has the style 'column'\. Allowed: colwise, rowwise, attention"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(model, wanted, words):

@@ -107,8 +107,8 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
         where = open_calls[-1] if open_calls else None
         module = f"{where.name} ({type(twin.get_submodule(where.name)).__name__})" if where else type(twin).__name__
         raise ConfigurationError(
-            f"parallel=pipeline: {module} can't be followed without data: {str(error).splitlines()[0]}. What a layer "
-            "does must not depend on the values in its tensors. Set parallel=fsdp, which needs no such thing."
+            f"parallel=pipeline: {module} cannot be traced without data: {str(error).splitlines()[0]}. What a layer "
+            "does must not depend on the values in its tensors. Set parallel=fsdp, which does not trace the model."
         ) from error
     finally:
         for handle in handles:

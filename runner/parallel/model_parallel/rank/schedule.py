@@ -84,7 +84,7 @@ class Pipeline:
         return [passed for passed in passes if passed is not None]
 
     def _scheduled(self, count: int, inputs: Any) -> tuple[Any, Flow]:
-        """The schedule for so many micro-batches of these shapes, and their flow."""
+        """The schedule for this number of micro-batches of these shapes, and their flow."""
         key = count, shapes_of(inputs)
         if key not in self._made:
             flow, total = self._flow_of(inputs), len(self._stages.windows)
@@ -208,7 +208,7 @@ def shapes_of(inputs: Any) -> tuple[Any, ...]:
 
 
 def padded(inputs: Any, rows: int) -> Any:
-    """The same with its first sample repeated until there are so many."""
+    """The same with its first sample repeated until there are ``rows``."""
     own = rows_of(inputs)
     if own == rows:
         return inputs
@@ -238,7 +238,7 @@ def chunks(inputs: Any, count: int) -> list[Any]:
 
 
 def _each_with(values: Any, rows: int, change: Callable[[Tensor], Tensor]) -> Any:
-    """The structure with those of its tensors changed that have so many rows."""
+    """The structure with those of its tensors changed that have ``rows`` rows."""
     return map_tensors(lambda each: change(each) if each.ndim and len(each) == rows else each, values)
 
 

@@ -48,7 +48,7 @@ def _by_patterns(model: nn.Module, patterns: Mapping[str, str], whose: str) -> P
     plan: Plan = {}
     for pattern, style in patterns.items():
         if style not in STYLES:
-            raise ConfigurationError(f"{whose}: {pattern} is to be {style}. Allowed: {', '.join(STYLES)}.")
+            raise ConfigurationError(f"{whose}: {pattern} has the style {style!r}. Allowed: {', '.join(STYLES)}.")
         names = [
             name for name in modules if fnmatch.fnmatchcase(name, pattern) and name.count(".") == pattern.count(".")
         ]

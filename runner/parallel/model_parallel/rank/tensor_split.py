@@ -57,7 +57,7 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
             if parameter.shape[cut.dim] % (cut.blocks * size):
                 raise ConfigurationError(
                     f"parallel=tensor: {full} has {parameter.shape[cut.dim] // cut.blocks} parts for {size} ranks, "
-                    "which leaves a rest. Set the tensor size to a number that divides it."
+                    "and cannot be divided evenly. Set the tensor size to a number that divides it."
                 )
             part = nn.Parameter(cut.part(parameter.detach(), rank, size), requires_grad=parameter.requires_grad)
             setattr(module, attribute, part)
@@ -109,7 +109,7 @@ class Checked:
             found = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs))
         except Exception as error:
             raise ConfigurationError(
-                f"parallel=tensor: {self._entered or 'the model'} can't be called when its layers are split: "
+                f"parallel=tensor: {self._entered or 'the model'} cannot be called when its layers are split: "
                 f"{str(error).splitlines()[0]}. {advice}"
             ) from error
         for name, before in self._plain.items():
@@ -118,8 +118,8 @@ class Checked:
             allowed = LOOSE if loose else TOLERANCES[before.dtype]
             if before.shape != after.shape or (before - after).abs().max() > allowed * before.abs().max():
                 raise ConfigurationError(
-                    f"parallel=tensor: {name or 'the model'} gives something else when its layers are split: what it "
-                    f"does between them needs them whole. {advice}"
+                    f"parallel=tensor: {name or 'the model'} computes a different result when its layers are split: "
+                    f"the code between them needs whole tensors. {advice}"
                 )
 
     def _outputs(self, inputs: Any) -> dict[str, Tensor]:
