@@ -15,7 +15,8 @@ class RunContext:
 
     ``step``: updates that were made before, of a run that is resumed. ``task``: what a batch means; ``gather``: gives
     a picklable value of each rank on every rank, for callbacks that every rank has; ``picture``: shows a PNG wherever
-    the run is recorded, with its name and the number of updates so far, when rank 0 calls it.
+    the run is recorded, with its name and the number of updates so far, when rank 0 calls it; ``say``: shows a line on
+    the terminal and in run.log, when rank 0 calls it.
     """
 
     folder: Path
@@ -27,6 +28,7 @@ class RunContext:
     task: Any = None
     gather: Callable[[Any], list[Any]] = lambda value: [value]
     picture: Callable[[str, bytes, int], None] = lambda name, png, step: None
+    say: Callable[[str], None] = lambda line: None
 
 
 def file_name(name: str, split: str) -> str:
@@ -63,3 +65,6 @@ class Callback:
 
     def on_end(self, result: dict[str, Any]) -> None:
         """The run ended without an error. ``result``: what rank 0 knows of result.json; empty on the others."""
+
+    def close(self) -> None:
+        """Give back what is held; called last, however the run ended."""

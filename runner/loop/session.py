@@ -77,6 +77,7 @@ class Session:
                     task=self.update.scores.task,
                     gather=parallel.gather,
                     picture=self.trainer.reporter.recorder.picture,
+                    say=self.trainer.reporter.display.say,
                 )
             )
 

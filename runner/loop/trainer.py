@@ -174,6 +174,8 @@ class Trainer:
         """Complete the files, and take back what the run has changed of torch itself."""
         self.reporter.close()
         self.update.precision.close()
+        for callback in self.callbacks:
+            callback.close()
 
     def updates(self, batches: Iterator[Batch]) -> Iterator[list[Batch]]:
         """The micro-batches of each update."""
