@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
@@ -22,6 +23,7 @@ from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
+from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.single.rank import Single
 from manyheads.runner.precision.fp32.rank import FP32
@@ -84,6 +86,7 @@ def ours(
     *,
     watched: bool = True,
     make: Callable[[], nn.Module] = model,
+    metrics: Sequence[str] = (),
 ) -> float:
     """The trainer with metrics, CSV and TensorBoard, logging every 10 updates. ``parallel``: joined; else one rank."""
     parallel = parallel or Single(**PLACE)  # type: ignore[arg-type]
@@ -92,7 +95,8 @@ def ours(
     net = parallel.place(make())
     sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)  # as conf/optimizer has it
     optimizer = parallel.wrap_optimizer(sgd, net)
-    scores = Scores(Classification(loss=nn.CrossEntropyLoss(), reduction="auto"))
+    task = Classification(loss=nn.CrossEntropyLoss(), reduction="auto")
+    scores = Scores(task, build_metrics({name: read_option("metrics", name)[name] for name in metrics}, task, 10))
     columns = {split: scores.names(split) for split in ("train", "val")}
     board = TensorBoard()
     board.start(LoggedRun(run.path, {}, 0, scores.names("train")))

@@ -11,29 +11,29 @@ from pathlib import Path
 
 NO_DEVICE = 100
 OF_CUDA = re.compile(r"lib(cu\w+|nccl|nv\w+)\.so")
-# Symbols without a version, which do not say whose they are, by how their names begin.
-UNVERSIONED = {
-    "cusparseLt": "libcusparseLt.so.0",
-    "nccl": "libnccl.so.2",
-    "cudnn": "libcudnn.so.9",
-    "cufile": "libcufile.so.0",
-    "cupti": "libcupti.so.12",
-    "cu": "libcuda.so.1",
+# Whose symbols are that do not say so by a version that is a library's name, by how they begin.
+OWNERS = {
+    "nvshmem": "libnvshmem_host.so",
+    "cusparseLt": "libcusparseLt.so",
+    "nccl": "libnccl.so",
+    "cudnn": "libcudnn.so",
+    "cuFile": "libcufile.so",
+    "cupti": "libcupti.so",
+    "cu": "libcuda.so",
 }
 
 
 def make(libraries: list[Path], folder: Path) -> None:
     """Write into ``folder`` what the shared ``libraries`` need of CUDA. Needs gcc and readelf."""
     wanted: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for library in libraries:
-        for name in needed(library):
-            wanted[name]  # also one of which nothing is used
-        for symbol, version in undefined(library):
-            prefix = next((prefix for prefix in UNVERSIONED if symbol.startswith(prefix)), None)
-            if OF_CUDA.match(version):
-                wanted[version].add((symbol, version))
-            elif not version and prefix:
-                wanted[UNVERSIONED[prefix]].add((symbol, ""))
+    for name in (name for library in libraries for name in needed(library)):
+        wanted[name]  # also one of which nothing is used
+    for symbol, version in (found for library in libraries for found in undefined(library)):
+        if OF_CUDA.match(version):
+            wanted[version].add((symbol, version))
+        elif owner := next((owner for prefix, owner in OWNERS.items() if symbol.startswith(prefix)), None):
+            for name in [name for name in wanted if name.startswith(owner)]:
+                wanted[name].add((symbol, version))
     for name, symbols in wanted.items():
         compile_stub(folder, name, symbols)
 

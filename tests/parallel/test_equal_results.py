@@ -17,6 +17,7 @@ import torch
 
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.declared import declared
+from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
 from tests.launchers.conftest import strategies as several
@@ -130,8 +131,13 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     asked = {case for item in request.session.items if (case := _case(item)) is not None}
     asked |= {case.source for case in asked if case.source}
 
+    failures: dict[int, RunFailed] = {}
+
     def of(case: Case) -> RunFolder:
-        return RunFolder(together(case.ranks) / str(case))
+        folder = RunFolder(together(case.ranks) / str(case))
+        if not folder.result.exists():
+            raise failures[case.ranks]
+        return folder
 
     def given(case: Case) -> tuple[str, ...]:
         source = [f"checkpoint.resume={of_two(case.source)}"] if case.source else []
@@ -148,9 +154,11 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         path.mkdir()
         if ranks != 2:
             together(2)  # whose checkpoints others resume
-        train_together(
-            path, ranks, {str(case): partial(given, case) for case in CASES if case.ranks == ranks and case in asked}
-        )
+        cases = {str(case): partial(given, case) for case in CASES if case.ranks == ranks and case in asked}
+        try:
+            train_together(path, ranks, cases)
+        except RunFailed as error:
+            failures[ranks] = error
         return path
 
     return of
