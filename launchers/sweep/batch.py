@@ -87,6 +87,8 @@ class Batch:
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
             raise ConfigurationError(f"hydra.launcher.{key} goes with hydra/sweeper=basic only. Leave it out.")
+        if self._options.interleave:
+            planned.sort(key=lambda each: each.entry.repeat)
         for each in planned if not self._basic else ():
             refuse_without_objective(each.config)
         check_used(combinations(self._options.exclude), [each.config for each in planned])

@@ -13,6 +13,7 @@ RULES = {
     "timeout": rules.either(rules.NULL, rules.number(above=0)),
     "repeat": rules.whole(1),
     "repeat_seed": rules.choice("vary", "same"),
+    "interleave": rules.BOOLEAN,
     "share_devices": rules.BOOLEAN,
     "dry_run": rules.BOOLEAN,
 }
@@ -34,6 +35,8 @@ class Options:
     repeat: Any = 1
     # Repeats vary in their seed (seed, seed + 1, ...), or have the same.
     repeat_seed: Any = "vary"
+    # All jobs once, then all again, so that none has the machine's best hour; else a job's repeats in a row.
+    interleave: Any = False
     # Combinations to leave out, such as "parallel=dp,precision=apex"; one, or a list.
     exclude: Any = field(default_factory=list)
     # With jobs > 1: GPU jobs may run on GPUs that another one uses.

@@ -1,5 +1,6 @@
 """Batches on the device: alike for any number of loader processes, and without a trace in the rank's generators."""
 
+import gc
 import os
 import random
 import signal
@@ -44,6 +45,35 @@ def test_the_number_of_loader_processes_changes_nothing(load, train, num_workers
     for epoch in (0, 1):
         assert_alike(everything(spread.epoch(epoch)), everything(plain.epoch(epoch)))
     assert_alike(everything(spread.epoch(1, 2)), everything(plain.epoch(1))[2:])  # from the middle on
+
+
+class Collecting(Noise):
+    """Of which each sample is read while Python collects cycles."""
+
+    def __getitem__(self, index):
+        gc.collect()
+        return super().__getitem__(index)
+
+
+def test_loader_processes_leave_the_rank_s_garbage_alone(load, tmp_path):
+    """Such as an earlier process group, whose threads they do not have: its end would be theirs."""
+
+    class Left:
+        def __del__(self):
+            (tmp_path / str(os.getpid())).touch()
+
+    gc.collect()
+    gc.disable()
+    try:
+        left = Left()
+        left.itself = left
+        del left
+        everything(load(Collecting(split="train", size=8), batch_size=4, num_workers=1).epoch(0))
+        assert not [*tmp_path.iterdir()]
+    finally:
+        gc.enable()
+    gc.collect()
+    assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
 
 
 def test_augmentation_depends_on_seed_epoch_and_sample_alone(load, train):

@@ -1,6 +1,8 @@
 """Batches on the device, ready for the model."""
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -124,7 +126,9 @@ def _sound(batch: Batch | ConfigurationError) -> Batch:
 def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
     """What loader processes send. Raises ConfigurationError where they had no room for it in shared memory."""
     try:
-        yield from workers
+        with _no_collection():
+            batches = iter(workers)
+        yield from batches
     except OSError as error:  # not even for the semaphores of their queues
         if disk_full(error):
             raise ConfigurationError(too_small()) from error
@@ -133,6 +137,18 @@ def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
         if "DataLoader worker" in str(error) and "Bus error" in f"{error} {error.__cause__}":
             raise ConfigurationError(too_small()) from error
         raise
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Cycles are left alone meanwhile, in processes that are forked until these say otherwise."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
@@ -178,4 +194,6 @@ def _workers(batches: Batches, requests: _Requests, count: int, device: torch.de
 
 def _enter_worker(_: int) -> None:
     die_with_parent()
+    gc.freeze()  # of what the rank has, nothing ends here: threads of a process group are none of this process's
+    gc.enable()
     torch.set_num_threads(1)

@@ -1,0 +1,195 @@
+"""The evidence of a record: what was run, what each run came to, on what, by which clock; and its check."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.provenance.record import signature
+from manyheads.runner.record.statistics import Spread, p_of_difference, p_of_target
+from manyheads.runner.report.load_run import load_run
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
+
+FORMAT = 1
+CLOCKS = {
+    "training": (
+        "train_seconds",
+        "the updates of the slowest rank, waiting for data included; without starting, compiling, evaluating and "
+        "writing checkpoints",
+    ),
+    "wall": ("wall_seconds", "from launching the ranks to their end, with everything that happens in between"),
+}
+MACHINE = ("host", "devices", "versions", "commit", "clean", "command")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run. ``value``: the target's metric after the last epoch; ``seconds``: by the record's clock."""
+
+    seed: int
+    value: float
+    seconds: float
+    weights_sha256: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """``metric`` is to be at least, or where lower is better at most, ``value``."""
+
+    metric: str
+    value: float
+    is_higher_better: bool
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'≥' if self.is_higher_better else '≤'} {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A recipe and all of its runs. ``config``: the frozen one of its first run."""
+
+    label: str
+    signature: str
+    config: dict[str, Any]
+    machine: dict[str, Any]
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def values(self) -> list[float]:
+        return [attempt.value for attempt in self.attempts]
+
+    @property
+    def seconds(self) -> list[float]:
+        return [attempt.seconds for attempt in self.attempts]
+
+    def findings(self, target: Target) -> dict[str, Any]:
+        """What follows from the attempts."""
+        return {
+            "value": asdict(Spread.of(self.values)),
+            "seconds": asdict(Spread.of(self.seconds)),
+            "p_of_target": p_of_target(self.values, target.value, is_higher_better=target.is_higher_better),
+        }
+
+
+@dataclass(frozen=True)
+class Record:
+    """The contenders in the order in which they were typed; the first one is the record, others were timed beside."""
+
+    target: Target
+    clock: str
+    contenders: tuple[Contender, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        first = self.contenders[0]
+        return {
+            "format": FORMAT,
+            "target": asdict(self.target),
+            "clock": {"name": self.clock, "meaning": CLOCKS[self.clock][1]},
+            "contenders": [
+                {
+                    **asdict(each),
+                    **each.findings(self.target),
+                    "p_of_same_seconds": None if each is first else p_of_difference(each.seconds, first.seconds),
+                }
+                for each in self.contenders
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Record":
+        """Raises ConfigurationError for what is no record of ours."""
+        try:
+            if content["format"] != FORMAT:
+                raise ConfigurationError(f"it has format {content['format']}, and this version reads {FORMAT}.")
+            contenders = [
+                Contender(
+                    **{key: each[key] for key in ("label", "signature", "config", "machine")},
+                    attempts=tuple(Attempt(**attempt) for attempt in each["attempts"]),
+                )
+                for each in content["contenders"]
+            ]
+            found = cls(Target(**content["target"]), content["clock"]["name"], tuple(contenders))
+            found.to_json()  # with numbers that are some
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            raise ConfigurationError(f"it is no record: {type(error).__name__}: {error}.") from None
+        return found
+
+
+def gather(sweep: Path, *, target: str, clock: str) -> Record:
+    """The record of a sweep whose jobs all completed. Raises ConfigurationError.
+
+    ``target``: such as val_acc1=94. A sweep with a failed job is refused: leaving runs out would choose among them.
+    """
+    metric, _, number = target.partition("=")
+    value = _number(number, target)
+    by_job: dict[int, list[Entry]] = {}
+    for entry in Ledger(sweep).entries():
+        if entry.state != "completed":
+            raise ConfigurationError(
+                f"{sweep}: run {entry.job}, repeat {entry.repeat}, is {entry.state}. A record counts every run: finish "
+                "the sweep with resume, or start another."
+            )
+        by_job.setdefault(entry.job, []).append(entry)
+    if not by_job:
+        raise ConfigurationError(f"{sweep} has no job.")
+    direction = _direction(RunFolder(sweep / by_job[min(by_job)][0].folder), metric)
+    chosen = [by_job[job] for job in sorted(by_job)]
+    common = set.intersection(*(set(entries[0].overrides) for entries in chosen)) if len(chosen) > 1 else set()
+    contenders = [_contender(sweep, entries, metric, CLOCKS[clock][0], common) for entries in chosen]
+    return Record(Target(metric, value, direction == "max"), clock, tuple(contenders))
+
+
+def _number(text: str, target: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConfigurationError(f"--target {target} is not allowed. Give a metric and a number, as in val_acc1=94.")
+    return value
+
+
+def _direction(folder: RunFolder, metric: str) -> str:
+    result = folder.read_result() or {}
+    if metric not in result.get("metrics", {}):
+        known = ", ".join(name for name in result.get("metrics", {}) if not name.endswith("samples"))
+        raise ConfigurationError(f"--target {metric}: the runs did not measure that. Allowed: {known or 'nothing'}.")
+    name = metric.partition("_")[2]
+    if name == "loss":
+        return "min"
+    return str(result.get("scores", {}).get("metrics", {}).get(name, {}).get("direction", "max"))
+
+
+def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str, common: set[str]) -> Contender:
+    """``common``: the overrides that say nothing about which one it is."""
+    ordered = sorted(entries, key=lambda entry: entry.repeat)
+    first = RunFolder(sweep / ordered[0].folder)
+    config = first.read_config()
+    provenance = load_run(first.path).provenance
+    return Contender(
+        label=" ".join(each for each in ordered[0].overrides if each not in common) or "as configured",
+        signature=signature(config),
+        config=config,
+        machine={key: provenance[key] for key in MACHINE if key in provenance},
+        attempts=tuple(_attempts(sweep, ordered, metric, seconds)),
+    )
+
+
+def _attempts(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str) -> Iterator[Attempt]:
+    for entry in entries:
+        folder = RunFolder(sweep / entry.folder)
+        result, config = folder.read_result() or {}, folder.read_config()
+        try:
+            yield Attempt(
+                seed=config["seed"],
+                value=float(result["metrics"][metric]),
+                seconds=float(result[seconds]),
+                weights_sha256=result["weights_sha256"],
+                folder=entry.folder,
+            )
+        except (KeyError, TypeError, ValueError):
+            raise ConfigurationError(f"{folder}: its {folder.result.name} lacks {metric} or {seconds}.") from None

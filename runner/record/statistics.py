@@ -1,0 +1,53 @@
+"""What many numbers come to."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+
+SIGNIFICANT = 0.01  # as https://github.com/KellerJordan/modded-nanogpt asks of a record
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of ``n`` numbers; ``deviation``: their standard deviation, 0 for a single one."""
+
+    n: int
+    mean: float
+    deviation: float
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        deviation = stdev(values) if len(values) > 1 else 0.0
+        return cls(len(values), fmean(values), deviation, median(values), min(values), max(values))
+
+
+def p_of_target(values: Sequence[float], target: float, *, is_higher_better: bool) -> float | None:
+    """How probable such a mean, or a better one, would be if the recipe's true mean just missed the target.
+
+    Student's t-test, one-sided; None for fewer than two values.
+    """
+    found = Spread.of(values)
+    if found.n < 2:
+        return None
+    ahead = (found.mean - target) * (1 if is_higher_better else -1)
+    if found.deviation == 0:
+        return 0.0 if ahead > 0 else 1.0
+    from scipy.stats import t
+
+    return float(t.sf(ahead / (found.deviation / math.sqrt(found.n)), found.n - 1))
+
+
+def p_of_difference(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """How probable means as different as these would be if both were drawn from one; Welch's t-test, two-sided.
+
+    None for fewer than two values, and where none differ.
+    """
+    if min(len(one), len(other)) < 2 or len({*one, *other}) == 1:
+        return None
+    from scipy.stats import ttest_ind
+
+    return float(ttest_ind(one, other, equal_var=False).pvalue)
