@@ -19,7 +19,9 @@ ONE_PROCESS = [
 
 def strategy(name: str, *, rank: int = 0, ranks: int = 1, **changes) -> Parallel:
     place = {"rank": rank, "local_rank": rank, "world_size": ranks, "device_type": "cpu"}
-    return instantiate("parallel", read_option("parallel", name) | changes, **place)
+    section = read_option("parallel", name)
+    sizes = dict.fromkeys(getattr(declared_class("parallel", section), "dimensions", ()), 1)  # as the frozen config has
+    return instantiate("parallel", section | sizes | changes, **place)
 
 
 @pytest.mark.usefixtures("library")
