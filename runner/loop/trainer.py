@@ -176,6 +176,8 @@ class Trainer:
         self.update.precision.close()
         for callback in self.callbacks:
             callback.close()
+        for loader in (self.train, self.evaluation.loader, *(() if self.test is None else (self.test.loader,))):
+            loader.close()
 
     def updates(self, batches: Iterator[Batch]) -> Iterator[list[Batch]]:
         """The micro-batches of each update."""

@@ -6,6 +6,7 @@ import random
 import signal
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -45,6 +46,17 @@ def test_the_number_of_loader_processes_changes_nothing(load, train, num_workers
     for epoch in (0, 1):
         assert_alike(everything(spread.epoch(epoch)), everything(plain.epoch(epoch)))
     assert_alike(everything(spread.epoch(1, 2)), everything(plain.epoch(1))[2:])  # from the middle on
+
+
+def test_closed_within_an_epoch_its_processes_are_gone(load, train):
+    made = load(train, batch_size=4, num_workers=2)
+    others = {child.pid for child in psutil.Process().children()}
+    next(made.epoch(0))
+    started = [child for child in psutil.Process().children() if child.pid not in others]
+    assert len(started) == 2
+    made.close()
+    assert psutil.wait_procs(started, timeout=2)[1] == []
+    assert len(everything(made.epoch(0))) == made.updates  # which starts others
 
 
 class Collecting(Noise):

@@ -74,6 +74,7 @@ def test_a_killed_run_resumes_to_the_same(tmp_path, undisturbed, every, dies):
     die_after(run, dies)
     with pytest.raises(Killed):
         run.train(seed=1, state=None)
+    run.trainer.train.close()
     assert run.folder.read_result() is None
 
     resumed = train(tmp_path, config)

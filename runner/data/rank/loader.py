@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,6 +95,13 @@ class Loader:
     def take(self, request: Request) -> Batch:
         """One micro-batch, which need not be any of an epoch's."""
         return self._enter(_sound(self.batches.fetch(request)))
+
+    def close(self) -> None:
+        """End the loader processes. Left to Python's collector within an epoch, each would take 5 seconds."""
+        processes: Any = None if self._workers is None else self._workers._iterator
+        if self._workers is not None and processes is not None:
+            processes._shutdown_workers()
+            self._workers._iterator = None
 
     def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         if self.entrance.device.type == "cuda":
