@@ -93,7 +93,7 @@ def test_what_lacks_a_part_is_not_gone_on_from(folder):
 def test_a_checkpoint_that_fails_half_way_leaves_the_one_before(folder):
     checkpoints = Checkpoints(folder, every=1, keep=0)
     checkpoints.save({**WHOLE, "mark": 1}, step=1, best=False)
-    with pytest.raises(Exception, match="pickle"):
+    with pytest.raises(Exception, match="pickle|local object"):
         checkpoints.save({"big": torch.zeros(1000), "mark": lambda: None}, step=2, best=True)
     assert checkpoints.last()["mark"] == 1
     assert [path.name for path in folder.checkpoints.iterdir()] == ["last.pt"]

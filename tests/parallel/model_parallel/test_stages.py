@@ -56,6 +56,21 @@ def test_stages_one_after_the_other_compute_what_the_whole_does(name, count):
     assert held == sum(p.numel() for p in whole.parameters()) + shared
 
 
+def test_what_one_size_of_batch_showed_is_not_taken_for_another_s():
+    """Also where the later flow lies at the same place in memory as one that is gone."""
+    whole, images = ViT(num_classes=3).eval(), torch.randn(7, 3, 16, 16)
+    twin = twin_of(whole)
+    flow = follow(twin, images)
+    first, last = choose_windows(flow, whole, 2, "auto")
+    stages = [Stages(copy.deepcopy(whole), flow, [first, last], [number]) for number in (0, 1)]
+    for rows in range(1, 7):
+        flow = None  # gone before the next one is made
+        flow = follow(twin, images[:rows])
+        carried = stages[0].run(first, images[:rows], flow, None)
+        found = stages[1].run(last, on_meta(images[:rows]), flow, carried)
+        assert torch.equal(found, whole(images[:rows]))
+
+
 def test_a_transformer_is_cut_between_its_blocks_and_never_inside():
     assert places(gpt(), TOKENS) == ["blocks.0", "blocks.1", "blocks.2", "norm"]
 

@@ -36,6 +36,14 @@ class Flow:
     alive: list[Any] = field(default_factory=list)  # so that no id is given twice
     given: Any = None  # the model's inputs, on meta
     output: Any = None
+    _done: dict[str | None, dict[str, Any]] = field(default_factory=dict)
+
+    def done_before(self, name: str | None) -> dict[str, Any]:
+        """Modules whose calls are over when that of the module ``name`` begins, with what they gave on meta."""
+        if name not in self._done:
+            begin = next((each.begin for each in self.calls if each.name == name), -1)
+            self._done[name] = {each.name: each.output for each in self.calls if each.name and each.end <= begin}
+        return self._done[name]
 
     def places(self) -> dict[str, Called]:
         """Calls before which the model can be cut, by module, in order: one tensor goes across, and nothing else."""

@@ -130,7 +130,6 @@ class Stages:
         self._is_inside = True
         self._received: Tensor | None = None
         self._skipped: dict[str, Any] = {}  # modules that this stage does not run, with what they would give
-        self._before: dict[tuple[int, int], dict[str, Any]] = {}
         self._leave_out()
         self._hook(flow)
 
@@ -144,21 +143,13 @@ class Stages:
         ``given``: the model's inputs, on meta but for the first stage; ``flow``: for such inputs.
         """
         self._active, self._received, self._is_inside = window, received, window.begin is None
-        self._skipped = self._done_before(window, flow)
+        self._skipped = flow.done_before(window.begin)
         try:
             return call(self.model, given)
         except Left as left:
             return left.tensor
         finally:
             self._active = None
-
-    def _done_before(self, window: Window, flow: Flow) -> dict[str, Any]:
-        """Modules whose calls are over when the stage begins, with what they gave on meta."""
-        if (id(flow), window.number) not in self._before:
-            begin = next((each.begin for each in flow.calls if each.name == window.begin), -1)
-            done = {each.name: each.output for each in flow.calls if each.name and each.end <= begin}
-            self._before[id(flow), window.number] = done
-        return self._before[id(flow), window.number]
 
     def _leave_out(self) -> None:
         """In the place of what other stages have, tensors that hold nothing."""
@@ -177,7 +168,7 @@ class Stages:
         for name, module in self.model.named_modules():
             if name in bounds:
                 module.register_forward_pre_hook(self._at(name), with_kwargs=True)
-            if any(name in self._done_before(windows[number], flow) for number in self.mine):
+            if any(name in flow.done_before(windows[number].begin) for number in self.mine):
                 self._make_skippable(name, module)
 
     def _at(self, name: str) -> Callable[..., Any]:
