@@ -12,7 +12,6 @@ from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
 from manyheads.runner.checkpoint.sharded.rank.share import DTYPES, from_json
 from manyheads.runner.run.data_files import no_link
 
-
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read when they are used
 
 
