@@ -5,7 +5,7 @@ import hashlib
 import os
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,15 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.every import EVERY
+from manyheads.runner.checkpoint.flight import Flight, Landed
 from manyheads.runner.checkpoint.sharded.rank.read import Lazy, Ranks, opened, real
-from manyheads.runner.checkpoint.sharded.rank.write import Save, copy_folder, whole_size, written_by_all
+from manyheads.runner.checkpoint.sharded.rank.write import (
+    Save,
+    copy_folder,
+    whole_size,
+    written_beside,
+    written_by_all,
+)
 from manyheads.runner.machine.memory import memory_bytes
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.errors import ConfigurationError
@@ -41,20 +48,29 @@ class Checkpoints:
     """``every``: "1epoch", "2epochs", ..., a number of updates, or 0; ``keep``: how many earlier ones stay.
 
     ``format``: "single" for a file, "sharded" for a folder to which each rank writes its own part, "auto" for a file up
-    to half of the memory of the first rank's machine.
+    to half of the memory of the first rank's machine. ``asynchronous``: files are written while training goes on.
     """
 
-    def __init__(self, folder: RunFolder, *, every: int | str, keep: int, format: str = "single"):
+    def __init__(
+        self, folder: RunFolder, *, every: int | str, keep: int, format: str = "single", asynchronous: bool = False
+    ):
         epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
         self._every_epochs = int(epochs.group(1)) if epochs else 0
         self._every_steps = 0 if epochs else int(every)
         self.enabled = bool(self._every_epochs or self._every_steps)
-        self._folder, self._keep, self.format = folder, keep, format
+        self._folder, self._keep, self.format, self.asynchronous = folder, keep, format, asynchronous
+        self._flight: Flight | None = None
 
     @classmethod
     def of(cls, folder: RunFolder, section: dict[str, Any]) -> "Checkpoints":
         """As a run config's section says, which may be from before there were formats."""
-        return cls(folder, every=section["every"], keep=section["keep"], format=section.get("format", "single"))
+        return cls(
+            folder,
+            every=section["every"],
+            keep=section["keep"],
+            format=section.get("format", "single"),
+            asynchronous=section.get("asynchronous", False),
+        )
 
     def due_after_step(self, step: int) -> bool:
         return self._every_steps > 0 and step % self._every_steps == 0
@@ -75,9 +91,12 @@ class Checkpoints:
 
     def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
         """Write last.pt and, with ``best``, its weights to best.pt as well."""
+        state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
+        self._begin(lambda _: self._write(state, step=step, best=best), step=step)
+
+    def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
         folder.mkdir(exist_ok=True)
-        state = {"version": VERSION, **state}
         with whole_file(folder / LAST) as file:
             torch.save(state, file)
         if best:
@@ -94,11 +113,33 @@ class Checkpoints:
         folder = self._folder.checkpoints
         place = checkpoint_places.fresh(folder, "step", step)
         save = Save(place, {"version": VERSION, **state}, ranks, step=step)
-        everyone = written_by_all(save, ranks)
-        if ranks.rank == 0:
-            best_place = checkpoint_places.fresh(folder, "best", step) if best else None
-            save.finish(everyone, best=best_place)
-            self._remove_others(place, max(1, self._keep), best_place)
+        if self.asynchronous:
+            save.copy()
+
+        def write(is_wanted: Callable[[], bool]) -> None:
+            everyone = written_beside(save, ranks, is_wanted) if self.asynchronous else written_by_all(save, ranks)
+            if ranks.rank == 0:
+                best_place = checkpoint_places.fresh(folder, "best", step) if best else None
+                save.finish(everyone, best=best_place)
+                self._remove_others(place, max(1, self._keep), best_place)
+
+        self._begin(write, step=step)
+
+    def _begin(self, work: Callable[[Callable[[], bool]], None], *, step: int) -> None:
+        if self.asynchronous:
+            self._flight = Flight(work, step=step)
+        else:
+            work(lambda: True)
+
+    def settle(self) -> Landed | None:
+        """Wait for a save that is still being written; None where there was none. Raises what it raised."""
+        flight, self._flight = self._flight, None
+        return flight.land() if flight is not None else None
+
+    def give_up(self) -> None:
+        """Training has failed: what is being written need not become whole."""
+        if self._flight is not None:
+            self._flight.give_up()
 
     def last(self, *, otherwise: str | None = None, ranks: Ranks | None = None) -> dict[str, Any] | None:
         """The checkpoint that the run goes on from: its own last one, else ``otherwise``, another run's; or None.
@@ -144,6 +185,19 @@ class Checkpoints:
         for path in [*lasts, *bests]:
             if path not in (last, best, *kept):
                 remove(path)
+
+
+def kept(value: Any) -> Any:
+    """The same with copies of its tensors, on the CPU."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        found = copy.copy(value)  # with the versions that a model's state has
+        found.update({name: kept(each) for name, each in value.items()})
+        return found
+    if isinstance(value, (list, tuple)):
+        return type(value)([kept(each) for each in value])
+    return value
 
 
 def load(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def _check_checkpoint(config: dict[str, Any]) -> None:
             path = Path(checkpoint[key]).expanduser().absolute()
             if not (path.is_file() or (path / INDEX).is_file()):
                 raise ConfigurationError(
-                    f"checkpoint.{key}={checkpoint[key]}: there is no such checkpoint. Set it to a .pt file, or to the "
-                    "folder of a sharded one."
+                    f"checkpoint.{key}={checkpoint[key]}: there is no such file. Set it to a .pt file, or to the "
+                    "folder of a sharded checkpoint."
                 )
             checkpoint[key] = str(path)

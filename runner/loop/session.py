@@ -25,6 +25,8 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import write
 
+NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
+
 
 class Session:
     """A trainer with the run folder that it works for."""
@@ -49,8 +51,10 @@ class Session:
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
             self.start()
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
+            self.settle()
             self.conclude(**tested(self))
         finally:
+            self.checkpoints.give_up()  # of what a failure has left in the air
             reporter.close()
 
     def evaluate(self) -> None:
@@ -159,6 +163,7 @@ class Session:
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
         started = time.perf_counter()
+        self.settle()
         if self.parallel.rank == 0 and not self._is_described:  # before the first weights that somebody could use
             write(self.folder, trainer.describe())
             self._is_described = True
@@ -170,10 +175,25 @@ class Session:
             state = self.whole()
             if self.parallel.rank == 0:
                 self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best)
-        for callback in trainer.callbacks:
-            callback.on_checkpoint(self.folder.last_checkpoint)
+        if not self.checkpoints.asynchronous:
+            self.tell_of_checkpoint()
         trainer.heartbeat.beat()
         progress.checkpoint_seconds += time.perf_counter() - started
+
+    def settle(self) -> None:
+        """Wait for a checkpoint that is still being written, and say so."""
+        landed = self.checkpoints.settle()
+        if landed is None:
+            return
+        if landed.waited > NOTABLE:
+            said = f"waited {landed.waited:.1f} s for the checkpoint of step {landed.step}"
+            self.trainer.reporter.display.say(f"{said}, which was still being written")
+        self.tell_of_checkpoint()
+
+    def tell_of_checkpoint(self) -> None:
+        """The callbacks hear that one is whole."""
+        for callback in self.trainer.callbacks:
+            callback.on_checkpoint(self.folder.last_checkpoint)
 
     def conclude(self, **findings: Any) -> None:
         """Rank 0 writes result.json, ``findings`` included, and shows the table."""

@@ -1,7 +1,9 @@
 """Checkpoints: what they hold, when they are written, how damage is noticed."""
 
+import errno
 import os
 import random
+import threading
 
 import pytest
 import torch
@@ -150,6 +152,34 @@ def test_a_sharded_run_is_used_like_any_other(tmp_path):
         "model-00000.safetensors",
         "state-00000.safetensors",
     ]
+
+
+@pytest.mark.parametrize("form", ["single", "sharded"])
+def test_written_beside_training_it_is_the_same(tmp_path, form, monkeypatch, capsys):
+    """And whoever comes too early waits, and says so."""
+    monkeypatch.setattr("manyheads.runner.loop.session.NOTABLE", -1.0)
+    common = ("checkpoint.every=8", "checkpoint.keep=9", "optimizer=adamw")
+    one = train(tmp_path / "one", small(*common)).folder
+    other = train(
+        tmp_path / "other", small(*common, f"checkpoint.format={form}", "checkpoint.asynchronous=true")
+    ).folder
+    assert capsys.readouterr().out.count("which was still being written") >= 5
+    pairs = zip(by_step(one.checkpoints).items(), by_step(other.checkpoints).items(), strict=True)
+    for (step, before), (found, after) in pairs:
+        assert step == found
+        expected, state = (real(load(path)) for path in (before, after))
+        assert weights_sha256(expected["model"]) == weights_sha256(state["model"])
+        torch.testing.assert_close(state["optimizer"]["state"], expected["optimizer"]["state"], rtol=0, atol=0)
+
+
+def test_a_failure_beside_training_fails_the_run(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space left on device.*last.pt"):
+        train(tmp_path, small("checkpoint.asynchronous=true"))
+    assert not any(thread.name.startswith("checkpoint") for thread in threading.enumerate())
 
 
 def test_auto_is_a_single_file_up_to_half_of_the_memory(tmp_path, monkeypatch):

@@ -21,10 +21,12 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import remove_leftovers
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.sharded.ranks import MOMENTS, Rank, state, together, whole
-from tests.tail import tailed
+from tests.tail import tail, tailed
 
 
-def save(path: Path, count: int, *steps: int, keep: int = 0, **moments: dict) -> list[int | None]:
+def save(
+    path: Path, count: int, *steps: int, keep: int = 0, asynchronous: bool = False, **moments: dict
+) -> list[int | None]:
     """Let so many ranks save at these steps. ``moments``: by rank, as ``rank_0``, what replaces which function."""
 
     def work(rank: Rank) -> None:
@@ -32,9 +34,14 @@ def save(path: Path, count: int, *steps: int, keep: int = 0, **moments: dict) ->
             for module in (write, write.Save, checkpoint):
                 if hasattr(module, name):
                     setattr(module, name, replaced)
-        checkpoints = Checkpoints(RunFolder(path), every=1, keep=keep, format="sharded")
+        checkpoints = Checkpoints(RunFolder(path), every=1, keep=keep, format="sharded", asynchronous=asynchronous)
         for step in steps:
-            checkpoints.save_shares(state(rank.rank, count, step), rank, step=step, best=True)
+            checkpoints.settle()
+            made = state(rank.rank, count, step)
+            checkpoints.save_shares(made, rank, step=step, best=True)
+            for _, own in made["model"]["weight"].pieces if asynchronous else ():
+                own.fill_(-1)  # training goes on
+        checkpoints.settle()
 
     path.mkdir(exist_ok=True)
     return together(count, work, path / "meeting" / "-".join(map(str, steps)))
@@ -138,6 +145,27 @@ def test_killed_at_any_moment_leaves_the_one_before_or_the_new_one(tmp_path, cou
     assert_is(RunFolder(tmp_path).last_checkpoint, 3)
 
 
+@pytest.mark.parametrize("count", [3, *map(tail, (1, 2, 4))])
+def test_beside_training_the_state_of_then_is_written(tmp_path, count):
+    assert save(tmp_path, count, 1, 2, asynchronous=True) == [0] * count
+    assert names(tmp_path) == ["best_00000002", "step_00000002"]
+    assert_is(RunFolder(tmp_path).last_checkpoint, 2)
+    assert not list(RunFolder(tmp_path).last_checkpoint.glob("0*.json"))
+
+
+BESIDE = [hit for hit in dict.fromkeys(HITS) if hit[-1] != "after writing"]  # which is another function's
+
+
+@pytest.mark.parametrize(("count", "victims", "moment"), tailed(BESIDE, always=[(2, (1,), "in a file")]))
+def test_killed_while_it_is_written_beside_training(tmp_path, count, victims, moment):
+    assert save(tmp_path, count, 1) == [0] * count
+    codes = save(tmp_path, count, 2, asynchronous=True, **{f"rank_{rank}": MOMENTS[moment] for rank in victims})
+    assert {codes[rank] for rank in victims} == {-9}
+    assert_is(RunFolder(tmp_path).last_checkpoint, 2 if moment == "after the name" else 1)
+    assert save(tmp_path, count, 3, asynchronous=True) == [0] * count
+    assert names(tmp_path) == ["best_00000003", "step_00000003"]
+
+
 def test_what_a_killed_save_leaves_is_cleared_by_the_next_attempt_too(tmp_path):
     assert save(tmp_path, 1, 1) == [0]
     assert save(tmp_path, 1, 2, rank_0=MOMENTS["before the index"]) == [-9]
@@ -146,15 +174,19 @@ def test_what_a_killed_save_leaves_is_cleared_by_the_next_attempt_too(tmp_path):
     assert names(tmp_path) == ["best_00000001", "step_00000001"]
 
 
-def test_a_disk_that_takes_no_more_on_one_rank_fails_them_all_and_leaves_the_one_before(tmp_path):
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_disk_that_takes_no_more_on_one_rank_fails_them_all_and_leaves_the_one_before(tmp_path, asynchronous):
     assert save(tmp_path, 2, 1) == [0, 0]
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model-00001.safetensors")
 
-    assert save(tmp_path, 2, 2, rank_1={"write_file": full}) == [1, 1]
-    said = [(tmp_path / "meeting" / "2" / f"error.{rank}").read_text() for rank in range(2)]
-    assert all("No space left on device: 'model-00001.safetensors'" in text for text in said)
+    assert 1 in save(tmp_path, 2, 2, asynchronous=asynchronous, rank_1={"write_file": full})
+    said = [path.read_text() for path in (tmp_path / "meeting" / "2").glob("error.*")]
+    assert said
+    assert all("No space left on device" in text for text in said)
+    assert RunFolder(tmp_path).last_checkpoint.name == "step_00000001"
+    remove_leftovers(tmp_path)
     assert names(tmp_path) == ["best_00000001", "step_00000001"]
 
 

@@ -4,14 +4,17 @@ Until then nothing that is there is touched: whoever is killed leaves the checkp
 """
 
 import hashlib
+import json
 import os
 import shutil
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from manyheads.runner.checkpoint.flight import GivenUp
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded import safetensors
 from manyheads.runner.checkpoint.sharded.boxes import Box
@@ -20,10 +23,11 @@ from manyheads.runner.checkpoint.sharded.rank.read import Ranks, bytes_of
 from manyheads.runner.checkpoint.sharded.rank.share import Held, Share, held, merged, parted, to_json
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.data_files import no_link, open_entry
-from manyheads.runner.run.files import aside, remove_leftovers, sync_folder, take_name
+from manyheads.runner.run.files import aside, remove_leftovers, sync_folder, take_name, write_whole
 
 MODEL = "model/"  # begins the keys of weights
 BEST = (MODEL, "progress/")  # what the best one needs, which has files of its own
+POLL = 0.01  # seconds between two looks for a rank's note
 
 
 class Written(NamedTuple):
@@ -142,6 +146,41 @@ def written_by_all(save: Save, ranks: Ranks) -> list[Written]:
                 remove_leftovers(save.place.parent)
             raise OSError(*failure)
     return [written for _, written in everyone]
+
+
+def written_beside(save: Save, ranks: Ranks, is_wanted: Callable[[], bool]) -> list[Written]:
+    """The same while the ranks exchange other things: each leaves a note of what it has written, the first reads them.
+
+    The first rank returns all, the others nothing. Raises GivenUp when nobody wants it any more.
+    """
+    notes = [save.beside / f"{rank}.json" for rank in range(ranks.world_size)]
+    try:
+        written = save.write()
+        failure = None
+    except OSError as error:
+        written, failure = Written({}, []), error
+    if ranks.rank != 0:
+        write_whole(notes[ranks.rank], json.dumps((failure and (failure.errno, failure.strerror), written)))
+    if failure is not None:
+        raise failure
+    everyone = [written]
+    for note in notes[1:] if ranks.rank == 0 else []:
+        while not note.exists():
+            if not is_wanted():
+                raise GivenUp
+            time.sleep(POLL)
+        reason, written = json.loads(note.read_bytes())
+        if reason is not None:
+            raise OSError(*reason, str(note.parent))
+        note.unlink()
+        everyone.append(_written(*written))
+    return everyone
+
+
+def _written(files: dict[str, Any], pieces: list[Any]) -> Written:
+    """What a note says."""
+    found = [(key, Piece(file, begin, Box(*map(tuple, box)))) for key, (file, begin, box) in pieces]
+    return Written({name: Part(*part) for name, part in files.items()}, found)
 
 
 def kinds(listed: list[dict[str, Held]]) -> dict[str, Kind]:
