@@ -16,7 +16,8 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.every import EVERY
 from manyheads.runner.checkpoint.flight import Flight, Landed
-from manyheads.runner.checkpoint.sharded.rank.read import Lazy, Ranks, opened, real
+from manyheads.runner.checkpoint.sharded.rank.read import Ranks, opened, real
+from manyheads.runner.checkpoint.sharded.rank.share import Lazy
 from manyheads.runner.checkpoint.sharded.rank.write import (
     Save,
     copy_folder,
@@ -200,16 +201,17 @@ def kept(value: Any) -> Any:
     return value
 
 
-def load(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:
+def load(path: str | Path, ranks: Ranks | None = None, *, is_mapped: bool = False) -> dict[str, Any]:
     """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError.
 
     The tensors of a sharded one are read when they are used. ``ranks``: those that load it together, where they do.
+    ``is_mapped``: the tensors of a single one stay in the file too.
     """
     if Path(path).is_dir():
         return _of_this_version(load_folder(Path(path), ranks), path)
     try:
         _refuse_bombs(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped or None)
         if isinstance(state, dict) and "version" in state:  # one of ours
             _compare_checksums(path)
     except FileNotFoundError:

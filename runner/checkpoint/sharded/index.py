@@ -86,6 +86,11 @@ def read(folder: Path) -> Index:
     return index
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether it looks like one: a file, or a folder with an index."""
+    return path.is_file() or (path / NAME).is_file()
+
+
 def wrong_with(folder: Path, index: Index, names: list[str]) -> str | None:
     """What is wrong with these files of a checkpoint, in words; None for nothing. Reads them whole."""
     for name in names:

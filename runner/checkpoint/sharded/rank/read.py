@@ -9,7 +9,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
-from manyheads.runner.checkpoint.sharded.rank.share import DTYPES, from_json
+from manyheads.runner.checkpoint.sharded.rank.share import DTYPES, Lazy, from_json
 from manyheads.runner.run.data_files import no_link
 
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read when they are used
@@ -24,16 +24,6 @@ class Ranks(Protocol):
     def gather(self, value: Any) -> list[Any]: ...
 
 
-class Lazy:
-    """A tensor that is still on the disk. ``shape``: the one that it will have."""
-
-    shape: torch.Size
-
-    def read(self) -> Tensor:
-        """It, on the CPU; each time anew."""
-        raise NotImplementedError
-
-
 class Stored(Lazy):
     """A whole tensor of a sharded checkpoint."""
 
@@ -44,6 +34,10 @@ class Stored(Lazy):
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self._entry.kind.size
 
     def read(self) -> Tensor:
         found = torch.zeros(self.shape, dtype=self.dtype)

@@ -33,6 +33,17 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MARKS = ("tensor", "tuple", "dict", "float")  # what JSON has no word for
 
 
+class Lazy:
+    """A tensor that is still on the disk. ``shape``: the one that it will have."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def read(self) -> Tensor:
+        """It, on the CPU; each time anew."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Share:
     """``shape``: of the whole tensor; ``pieces``: what this rank has of it, each with its place.
@@ -43,11 +54,11 @@ class Share:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    pieces: tuple[tuple[Box, Tensor], ...]
+    pieces: tuple[tuple[Box, "Tensor | Lazy"], ...]
     is_agreed: bool = True
 
     @classmethod
-    def whole(cls, tensor: Tensor) -> "Share":
+    def whole(cls, tensor: "Tensor | Lazy") -> "Share":
         """Of a rank that has all of it."""
         return cls(tuple(tensor.shape), tensor.dtype, ((Box.whole(tensor.shape), tensor),), is_agreed=False)
 
@@ -69,9 +80,9 @@ class Key(str):
 
 def parted(value: Any, shares: dict[str, Share], key: str = "") -> Any:
     """The same with a Key in each tensor's place; the tensors go into ``shares``."""
-    if isinstance(value, (Tensor, Share)):
+    if isinstance(value, (Tensor, Lazy, Share)):
         if value is not ABSENT:
-            shares[key] = value if isinstance(value, Share) else Share.whole(value.detach())
+            shares[key] = value if isinstance(value, Share) else Share.whole(value)
         return Key(key)
     if isinstance(value, dict):
         return {name: parted(each, shares, f"{key}/{name}" if key else str(name)) for name, each in value.items()}

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from manyheads.runner.checkpoint.flight import GivenUp
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded import safetensors
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Entry, Index, Part, Piece
-from manyheads.runner.checkpoint.sharded.rank.read import Ranks, bytes_of
+from manyheads.runner.checkpoint.sharded.rank.read import Ranks, bytes_of, real
 from manyheads.runner.checkpoint.sharded.rank.share import Held, Share, held, merged, parted, to_json
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.data_files import no_link, open_entry
@@ -43,7 +41,7 @@ class Chosen(NamedTuple):
     key: str
     kind: Kind
     box: Box
-    tensor: Tensor
+    tensor: Any  # may still be on the disk
 
     @property
     def name(self) -> str:
@@ -53,7 +51,7 @@ class Chosen(NamedTuple):
 
     @property
     def bytes(self) -> memoryview:
-        return bytes_of(self.tensor.detach().cpu().contiguous())
+        return bytes_of(real(self.tensor).detach().cpu().contiguous())
 
 
 class Save:

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.rank.read import Lazy, Stored
-from manyheads.runner.checkpoint.sharded.rank.share import Share
+from manyheads.runner.checkpoint.sharded.rank.read import Stored
+from manyheads.runner.checkpoint.sharded.rank.share import Lazy, Share
 from manyheads.runner.parallel.model_parallel.rank.tensors import local
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class StoredPart(Lazy):
 
     def __init__(self, stored: Stored, own: Tensor, place: Place, device: torch.device):
         self._stored, self._own, self._place, self._device = stored, own, place, device
-        self.shape = own.shape
+        self.shape, self.dtype = own.shape, stored.dtype
 
     def read(self) -> Tensor:
         own = self._own
