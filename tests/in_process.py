@@ -75,7 +75,7 @@ def attempt(
     parallel = build.join(config, **place._asdict())
     parallel.gather("the folder is there")
     heartbeat = Heartbeat(folder.heartbeat, rank=place.rank)
-    checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
+    checkpoints = Checkpoints.of(folder, config["checkpoint"])
     trainer = build.build(config, parallel, folder, heartbeat, state)
     return Session(trainer, checkpoints=checkpoints, folder=folder)
 

@@ -1,7 +1,9 @@
-"""``python -m runner show``: all about one run."""
+"""``python -m runner show``: all about one run, or about what is in a checkpoint."""
 
 import argparse
+from pathlib import Path
 
+from manyheads.runner.checkpoint.sharded.index import is_checkpoint
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.runs.page import show_run
 
@@ -10,9 +12,14 @@ HELP = "all about one run: where it came from, what came of it, how to go on"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
-    parser.add_argument("run_folder", metavar="run", help=A_RUN)
+    parser.add_argument("run_folder", metavar="run", help=f"{A_RUN}; or a checkpoint, whose tensors are listed")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the page."""
+    if is_checkpoint(Path(arguments.run_folder)):
+        from manyheads.runner.checkpoint.listing.rank import show
+
+        show(Path(arguments.run_folder))
+        return
     show_run(arguments.run_folder)

@@ -7,6 +7,7 @@ refuses, it says itself (``option/base.py``).
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.checkpoint.sharded.index import is_checkpoint
 from manyheads.runner.config.lookup import OWN, Folders, read_option
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
@@ -149,8 +150,9 @@ def _check_checkpoint(config: dict[str, Any]) -> None:
     for key in ("load", "resume"):
         if checkpoint[key] is not None:
             path = Path(checkpoint[key]).expanduser().absolute()
-            if not path.is_file():
+            if not is_checkpoint(path):
                 raise ConfigurationError(
-                    f"checkpoint.{key}={checkpoint[key]}: there is no such file. Set it to a .pt file."
+                    f"checkpoint.{key}={checkpoint[key]}: there is no such file. Set it to a .pt file, or to the "
+                    "folder of a sharded checkpoint."
                 )
             checkpoint[key] = str(path)

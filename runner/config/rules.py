@@ -24,6 +24,7 @@ RULES: dict[str, Rule] = {
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",
         lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
     ),
+    "checkpoint.format": choice("auto", "single", "sharded"),
     "checkpoint.keep": whole(0),
     "checkpoint.load": TEXT,
     "checkpoint.resume": TEXT,

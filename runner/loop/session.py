@@ -8,6 +8,7 @@ from torch import Tensor
 
 from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
+from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
@@ -23,6 +24,8 @@ from manyheads.runner.random.rank.rng import get_state, seed_everything, set_sta
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import write
+
+NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
 
 
 class Session:
@@ -48,8 +51,10 @@ class Session:
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
             self.start()
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
+            self.settle()
             self.conclude(**tested(self))
         finally:
+            self.checkpoints.give_up()  # of what a failure has left in the air
             reporter.close()
 
     def evaluate(self) -> None:
@@ -88,9 +93,9 @@ class Session:
         trainer.progress = Progress.from_state(state["progress"])
         self.update.schedule.load_state_dict(state["scheduler"])
         if len(state["rng"]) == self.parallel.world_size:
-            set_state(state["rng"][self.parallel.rank])
+            set_state(real(state["rng"][self.parallel.rank]))
             if own := state.get("parallel"):
-                self.parallel.load_own_state(own[self.parallel.rank])
+                self.parallel.load_own_state(real(own[self.parallel.rank]))
         else:  # other ranks than before: new streams, the same in every such attempt
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
@@ -98,7 +103,7 @@ class Session:
         """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
         update, precision = self.update, self.update.precision
         self.put(state["model"], state["source"])
-        load_optimizer(update.optimizer, self.parallel.split_optimizer(state["optimizer"]), state["source"])
+        load_optimizer(update.optimizer, real(self.parallel.split_optimizer(state["optimizer"])), state["source"])
         self.parallel.restored(update.model, update.optimizer)
         if state["precision"].keys() == precision.state_dict().keys():  # else it was of another precision
             precision.load_state_dict(state["precision"])
@@ -121,32 +126,74 @@ class Session:
             "precision": self.update.precision.state_dict(),
         }
 
+    def whole(self) -> dict[str, Any]:
+        """What was learned with what each rank has of its own, complete on rank 0."""
+        state = {**self.learned(), "rng": self.parallel.gather(get_state())}
+        if self.parallel.has_own_state:
+            state["parallel"] = self.parallel.gather(self.parallel.own_state())
+        return state
+
+    def shares(self) -> dict[str, Any]:
+        """All that a checkpoint holds, of which each rank has a part, as Shares of tensors."""
+        update, rank = self.update, self.parallel.rank
+        state = {
+            "model": self.parallel.share_tensors(self.own_weights()),
+            "optimizer": self.parallel.share_optimizer(update.optimizer),
+            "precision": update.precision.state_dict(),
+            "rng": {rank: get_state()},
+        }
+        if self.parallel.has_own_state:
+            state["parallel"] = {rank: self.parallel.own_state()}
+        return {**state, **(self.reached() if rank == 0 else {})}
+
+    def reached(self) -> dict[str, Any]:
+        """How far training has come, on rank 0."""
+        trainer, progress = self.trainer, self.trainer.progress
+        return {
+            "epoch_updates": trainer.train.updates,
+            "scheduler": {"step": progress.step, **self.update.schedule.state_dict()},
+            "progress": progress.state_dict(),
+            "tables": trainer.reporter.recorder.position(),
+        }
+
     def save(self, *, best: bool) -> None:
         """A checkpoint, when one is due: by the settings, because it is the best, or because the run ends here."""
         trainer, progress = self.trainer, self.trainer.progress
         at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
-        started, rng, learned = time.perf_counter(), self.parallel.gather(get_state()), self.learned()
-        if self.parallel.has_own_state:
-            learned["parallel"] = self.parallel.gather(self.parallel.own_state())
-        if self.parallel.rank == 0:
-            if not self._is_described:  # before the first weights that somebody could use are there
-                write(self.folder, trainer.describe())
-                self._is_described = True
-            state = {
-                **learned,
-                "epoch_updates": trainer.train.updates,
-                "scheduler": {"step": progress.step, **self.update.schedule.state_dict()},
-                "progress": progress.state_dict(),
-                "rng": rng,
-                "tables": trainer.reporter.recorder.position(),
-            }
-            self.checkpoints.save(state, step=progress.step, best=best)
-        for callback in trainer.callbacks:
-            callback.on_checkpoint(self.folder.last_checkpoint)
+        started = time.perf_counter()
+        self.settle()
+        if self.parallel.rank == 0 and not self._is_described:  # before the first weights that somebody could use
+            write(self.folder, trainer.describe())
+            self._is_described = True
+        if self.checkpoints.format == "auto" and (why := self.checkpoints.choose_format(self.shares(), self.parallel)):
+            trainer.reporter.display.say(why)
+        if self.checkpoints.format == "sharded":
+            self.checkpoints.save_shares(self.shares(), self.parallel, step=progress.step, best=best)
+        else:
+            state = self.whole()
+            if self.parallel.rank == 0:
+                self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best)
+        if not self.checkpoints.asynchronous:
+            self.tell_of_checkpoint()
         trainer.heartbeat.beat()
         progress.checkpoint_seconds += time.perf_counter() - started
+
+    def settle(self) -> None:
+        """Wait for a checkpoint that is still being written, and say so."""
+        landed = self.checkpoints.settle()
+        if landed is None:
+            return
+        if landed.waited > NOTABLE:
+            said = f"waited {landed.waited:.1f} s for the checkpoint of step {landed.step}"
+            self.trainer.reporter.display.say(f"{said}, which was still being written")
+        self.tell_of_checkpoint()
+
+    def tell_of_checkpoint(self) -> None:
+        """The callbacks hear that one is whole."""
+        for callback in self.trainer.callbacks:
+            callback.on_checkpoint(self.folder.last_checkpoint)
 
     def conclude(self, **findings: Any) -> None:
         """Rank 0 writes result.json, ``findings`` included, and shows the table."""
@@ -228,9 +275,9 @@ class Session:
 @operations_named()
 def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """What a rank does: train, or only evaluate, as the config says. Raises ConfigurationError."""
-    checkpoints = Checkpoints(folder, every=config["checkpoint"]["every"], keep=config["checkpoint"]["keep"])
+    checkpoints = Checkpoints.of(folder, config["checkpoint"])
     evaluate_only = config["trainer"]["evaluate_only"]
-    state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"])
+    state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"], ranks=parallel)
     with memory_explained(config):
         trainer = build(config, parallel, folder, heartbeat, state)
     session = Session(trainer, checkpoints=checkpoints, folder=folder)

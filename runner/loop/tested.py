@@ -13,14 +13,15 @@ def tested(session: "Session") -> dict[str, Any]:
 
     The best weights are those of best.pt, or the last ones of a run without it; afterwards the last ones are back.
     """
-    trainer, best = session.trainer, session.folder.best_checkpoint
+    trainer = session.trainer
     if trainer.test is None or trainer.stop.signal is not None or trainer.is_cut:
         return {}
     session.parallel.gather("rank 0 has written best.pt")
-    has_best = best.is_file()
+    best = session.folder.best_checkpoint
+    has_best = best.exists()
     last = {name: weight.clone() for name, weight in session.own_weights().items()} if has_best else {}
     if has_best:
-        session.put(load(best)["model"], best)
+        session.put(load(best, session.parallel)["model"], best)
     found = trainer.test.run("test")
     if has_best:
         session.put_own(last, best)

@@ -62,7 +62,9 @@ def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
     yield from (folder.steps, folder.epochs, folder.gpu, folder.host, folder.log)
     yield from sorted(folder.pictures.glob("*.png"))
     if checkpoint != "none":
-        yield {"best": folder.best_checkpoint, "last": folder.last_checkpoint}[checkpoint]
+        path = {"best": folder.best_checkpoint, "last": folder.last_checkpoint}[checkpoint]
+        with suppress(FileNotFoundError):  # the next one may have taken its place
+            yield from sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]
 
 
 def _group(folder: RunFolder) -> Group | None:

@@ -5,6 +5,7 @@ import math
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank import largest_entry, load
+from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.report.rounding import FLOOR, relative
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -17,7 +18,7 @@ def farthest_weight(recorded: RunFolder, now: RunFolder) -> tuple[str, float, fl
     """
     if not (recorded.last_checkpoint.exists() and now.last_checkpoint.exists()):
         return None
-    before, after = (load(folder.last_checkpoint)["model"] for folder in (recorded, now))
+    before, after = (real(load(folder.last_checkpoint)["model"]) for folder in (recorded, now))
     shapes = ({(name, tensor.shape) for name, tensor in weights.items()} for weights in (before, after))
     if unlike := sorted(name for name, _ in set.symmetric_difference(*shapes)):
         return f"{unlike[0]}, which are only in one or of another shape,", 0.0, 0.0, math.inf

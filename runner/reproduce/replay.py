@@ -4,7 +4,6 @@ The same weights, the same samples: from there on the losses must be the recorde
 while whole fp32 curves of two layouts may end anywhere.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from manyheads.runner.report.rounding import STEADY_STEPS, Pair
 from manyheads.runner.reproduce.curves import evaluated, pairs
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.reproduce.rerun import Program
+from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
 
@@ -60,11 +60,7 @@ def _run(program: Program, path: Path, *overrides: str) -> None:
 def _starts(past: Past) -> list[tuple[int, Path]]:
     """Checkpoints after which the recorded run logged something, spread over it: step and file."""
     last = max(past.steps.get("step", []), default=0)
-    found = {
-        int(match[1]): path
-        for path in past.folder.checkpoints.glob("step_*.pt")
-        if (match := re.fullmatch(r"step_(\d+)\.pt", path.name))
-    }
+    found = by_step(past.folder.checkpoints)
     steps = sorted(step for step in found if step < last)
     chosen = steps if len(steps) <= MOST else [steps[0], steps[len(steps) // 2], steps[-1]]
     return [(step, found[step]) for step in chosen]

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,21 +22,21 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     ConfigurationError where the folder is a link.
     """
     with opened_folder(path) as folder:
-        aside = _aside(path)
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+        beside = aside(path)
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         try:
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except Exception as error:
             if full := disk_full(error):
                 raise OSError(full.errno, full.strerror, str(path)) from error
             raise
         finally:
             with suppress(FileNotFoundError):
-                os.unlink(aside, dir_fd=folder)
+                os.unlink(beside, dir_fd=folder)
         os.fsync(folder)  # the new name survives a power cut too
 
 
@@ -55,18 +56,49 @@ def disk_full(error: BaseException | None) -> OSError | None:
 def also_named(path: Path, name: Path) -> None:
     """Give the file ``path`` a second name in its folder, a hard link, in place of whatever had that name."""
     with opened_folder(path) as folder:
-        aside = _aside(name)
-        os.link(path.name, aside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        os.replace(aside, name.name, src_dir_fd=folder, dst_dir_fd=folder)
+        beside = aside(name)
+        os.link(path.name, beside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        os.replace(beside, name.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def take_name(beside: Path, path: Path) -> None:
+    """Give a whole folder, which is synced, the name ``path``, which nothing has."""
+    with opened_folder(path) as folder:
+        os.rename(beside.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder so that no half of it ever has its name; nothing where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        beside = path.with_name(aside(path))
+        take_name(path, beside)
+        path = beside
+    _remove(path)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in it survive a power cut."""
+    with opened_folder(path / "any") as folder:
+        os.fsync(folder)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what writers left below ``folder`` that were killed. Nobody else may be writing there."""
-    for path in folder.rglob(".*.aside"):
+    for path in [*folder.rglob(".*.aside")]:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Whatever it is; of a link the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
         path.unlink(missing_ok=True)
 
 
-def _aside(path: Path) -> str:
+def aside(path: Path) -> str:
+    """A name beside ``path`` that nobody else has, for what is not yet whole, or is about to go."""
     return f".{path.name}.{secrets.token_hex(8)}.aside"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.run import kinds
+from manyheads.runner.run import checkpoint_places, kinds
 from manyheads.runner.run.data_files import parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
@@ -49,8 +49,6 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.pictures = self.path / "pictures"
         self.checkpoints = self.path / "checkpoints"
-        self.last_checkpoint = self.checkpoints / "last.pt"
-        self.best_checkpoint = self.checkpoints / "best.pt"
         self.parity = self.path / "parity"
         self.result = self.path / "result.json"
 
@@ -60,6 +58,16 @@ class RunFolder:
             return str(self.path.relative_to(Path.cwd()))
         except ValueError:
             return str(self.path)
+
+    @property
+    def last_checkpoint(self) -> Path:
+        """A file, or the folder of a sharded one; last.pt where there is none yet."""
+        return checkpoint_places.last(self.checkpoints)
+
+    @property
+    def best_checkpoint(self) -> Path:
+        """The same of the best weights; best.pt where there are none yet."""
+        return checkpoint_places.best(self.checkpoints)
 
     def holds_run(self) -> bool:
         return self.config.exists() or (self.path / ".hydra").exists()

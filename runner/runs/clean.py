@@ -1,5 +1,6 @@
 """``clean``: which runs can go, or which of their checkpoints, and why."""
 
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from manyheads.runner.run.checkpoint_places import folders
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import NAME as LEDGER
@@ -105,14 +107,20 @@ def removable_checkpoints(run: Summary) -> Iterator[Path]:
 def _checkpoint_files(folder: RunFolder) -> list[Path]:
     if folder.checkpoints.is_symlink() or not folder.checkpoints.is_dir():
         return []
-    return sorted(path for path in folder.checkpoints.glob("*.pt") if path.is_file() and not path.is_symlink())
+    files = [path for path in folder.checkpoints.glob("*.pt") if path.is_file() and not path.is_symlink()]
+    return sorted([*files, *folders(folder.checkpoints, "step"), *folders(folder.checkpoints, "best")])
 
 
 def _freed(files: Sequence[Path], kept: Sequence[Path]) -> int:
-    """Bytes that no other name holds: the newest step_*.pt is last.pt by another name."""
-    held = {path.stat().st_ino for path in kept}
-    sizes = {(status := path.stat()).st_ino: status.st_size for path in files}
+    """Bytes that no other name holds: the newest step_*.pt is last.pt by another name, best_* has a step's files."""
+    held = {status.st_ino for path in kept for status in _inside(path)}
+    sizes = {status.st_ino: status.st_size for path in files for status in _inside(path)}
     return sum(size for inode, size in sizes.items() if inode not in held)
+
+
+def _inside(path: Path) -> list[os.stat_result]:
+    """Of a file, or of those in a checkpoint's folder."""
+    return [each.lstat() for each in (path.iterdir() if path.is_dir() else [path])]
 
 
 def _why(run: Summary, rules: Rules) -> str:

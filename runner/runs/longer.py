@@ -29,7 +29,7 @@ def go_on(folder: RunFolder, overrides: list[str]) -> int:
         raise ConfigurationError(f"{other}: `resume` continues from the run's own last checkpoint. Leave it out.")
     if is_locked(folder.config):
         raise ConfigurationError(f"{folder} is being run by another process. Wait for it, or end it.")
-    if not folder.last_checkpoint.is_file():
+    if not folder.last_checkpoint.exists():
         raise ConfigurationError(
             f"{folder} has no checkpoint to resume from: {folder.last_checkpoint.name} does not exist. Start it anew: "
             f"{called.command('train', '--config-path', folder.path, '--config-name', 'run', *typed)}"

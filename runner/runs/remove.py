@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from manyheads.runner.run import files
 from manyheads.runner.run.ask import is_confirmed
 from manyheads.runner.run.data_files import opened_folder
 from manyheads.runner.run.errors import ConfigurationError, printable
@@ -54,6 +55,9 @@ def remove(one: Going, *, top: Path) -> None:
             if status not in (run.status, "running") and run.result:  # by then the lock is this process's own
                 raise ConfigurationError(f"{run.folder} is {status} now. Run clean again.")
         for path in one.files:
+            if path.is_dir():
+                files.remove(path)
+                continue
             with opened_folder(path) as folder:  # a link in the place of checkpoints/ is not followed
                 os.unlink(path.name, dir_fd=folder)
         if not one.files:

@@ -16,7 +16,7 @@ def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
     paths = {BEST: folder.best_checkpoint, LAST: folder.last_checkpoint}
     if which is not None and which not in paths:
         raise ConfigurationError(f"{which}: there are no such weights. Allowed: {', '.join(paths)}.")
-    found = [name for name in ([which] if which else paths) if paths[name].is_file()]
+    found = [name for name in ([which] if which else paths) if paths[name].exists()]
     if not found:
         raise ConfigurationError(
             f"{folder} has no {which + ' ' if which else ''}weights: {paths[which or LAST]} does not exist. Name a run "

@@ -1,16 +1,23 @@
 """Checkpoints: what they hold, when they are written, how damage is noticed."""
 
+import errno
 import os
 import random
+import threading
 
 import pytest
 import torch
 from torch import nn
 
 from manyheads.runner.checkpoint.rank import PARTS, Checkpoints, load, load_model, load_optimizer, weights_sha256
+from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.model.small_cnn.rank import SmallCNN
+from manyheads.runner.publish.subject import files
+from manyheads.runner.reproduce.rank import farthest_weight
+from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.serve.weights import chosen
 from tests.in_process import attempt, rows, small, train
 
 WHOLE = dict.fromkeys(PARTS)
@@ -115,6 +122,72 @@ def test_a_run_s_checkpoint_holds_everything_and_is_plain_data(tmp_path):
         "step_00000020.pt",
         "step_00000040.pt",
     ]
+
+
+def test_a_sharded_run_is_used_like_any_other(tmp_path):
+    """Resumed, tested, evaluated, compared, listed: by the same bits as one with single files."""
+    common = ("trainer.epochs=2", "checkpoint.keep=2", "optimizer=adamw")
+    one = train(tmp_path / "one", small(*common))
+    other = train(tmp_path / "other", small(*common, "checkpoint.format=sharded"))
+    single, sharded = (run.folder for run in (one, other))
+    names = sorted(path.name for path in sharded.checkpoints.iterdir())
+    assert names[1:] == ["step_00000020", "step_00000040"]
+    assert names[0].startswith("best_")
+    for name in ("last_checkpoint", "best_checkpoint"):
+        before, after = (real(load(getattr(folder, name))) for folder in (single, sharded))
+        assert weights_sha256(after["model"]) == weights_sha256(before["model"])
+        assert list(after["model"]) == list(before["model"])
+    for source in (single, sharded):
+        path = [*by_step(source.checkpoints).values()][0]
+        for form in ("single", "sharded"):
+            resumed = train(
+                tmp_path / f"{source.path.name}_{form}",
+                small(*common, f"checkpoint.format={form}", f"checkpoint.resume={path}"),
+            )
+            assert resumed.folder.read_result()["weights_sha256"] == single.read_result()["weights_sha256"]
+    assert farthest_weight(single, sharded)[-1] == 0
+    assert chosen(sharded) == ("best", sharded.best_checkpoint)
+    assert [path.name for path in files(sharded, checkpoint="last")][-3:] == [
+        "index.json",
+        "model-00000.safetensors",
+        "state-00000.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("form", ["single", "sharded"])
+def test_written_beside_training_it_is_the_same(tmp_path, form, monkeypatch, capsys):
+    """And whoever comes too early waits, and says so."""
+    monkeypatch.setattr("manyheads.runner.loop.session.NOTABLE", -1.0)
+    common = ("checkpoint.every=8", "checkpoint.keep=9", "optimizer=adamw")
+    one = train(tmp_path / "one", small(*common)).folder
+    other = train(
+        tmp_path / "other", small(*common, f"checkpoint.format={form}", "checkpoint.asynchronous=true")
+    ).folder
+    assert capsys.readouterr().out.count("which was still being written") >= 5
+    pairs = zip(by_step(one.checkpoints).items(), by_step(other.checkpoints).items(), strict=True)
+    for (step, before), (found, after) in pairs:
+        assert step == found
+        expected, state = (real(load(path)) for path in (before, after))
+        assert weights_sha256(expected["model"]) == weights_sha256(state["model"])
+        torch.testing.assert_close(state["optimizer"]["state"], expected["optimizer"]["state"], rtol=0, atol=0)
+
+
+def test_a_failure_beside_training_fails_the_run(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space left on device.*last.pt"):
+        train(tmp_path, small("checkpoint.asynchronous=true"))
+    assert not any(thread.name.startswith("checkpoint") for thread in threading.enumerate())
+
+
+def test_auto_is_a_single_file_up_to_half_of_the_memory(tmp_path, monkeypatch):
+    assert train(tmp_path / "one", small()).folder.last_checkpoint.name == "last.pt"
+    monkeypatch.setattr("manyheads.runner.checkpoint.rank.memory_bytes", lambda: 10_000)
+    folder = train(tmp_path / "other", small()).folder
+    assert folder.last_checkpoint.name == "step_00000040"
+    assert not (folder.checkpoints / "last.pt").exists()
 
 
 def test_best_is_the_epoch_that_the_monitor_says(tmp_path):

@@ -11,6 +11,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.sharded.rank import write
 from manyheads.runner.model.small_cnn.rank import SmallCNN
 
 SAVE = torch.save
@@ -62,6 +63,8 @@ def fail(how: str) -> None:
         raise ArithmeticError("made to fail")
     if how == "half a checkpoint":
         torch.save = save_half  # type: ignore[assignment]
+    if how in ("half a part", "all but the name"):
+        hit_sharded_save(how)
 
 
 def fill(disk: Path) -> None:
@@ -78,6 +81,20 @@ def save_half(state: Any, file: IO[bytes], **options: Any) -> None:
     file.write(b"half of a checkpoint")
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hit_sharded_save(how: str) -> None:
+    """Be killed in the middle of a rank's own file, or when all is written but the folder has not got its name."""
+
+    def end(path: Path, *_: Any) -> None:
+        if how == "half a part":
+            path.write_bytes(b"half of a part")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if how == "half a part":
+        write.write_file = end
+    else:
+        write.take_name = end
 
 
 class Hungry(SmallCNN):

@@ -35,6 +35,14 @@ RANKS = {
 KILLS = ["kill:5", "kill:16", "kill:22", "kill:40", "kill:66", "half a checkpoint:24"]
 # Every number of ranks once; within an epoch, at the last step, in the middle of a checkpoint.
 ALWAYS = [(3, "kill:16"), (1, "kill:66"), (2, "half a checkpoint:24")]
+SHARDED = {
+    "fsdp 2": ("parallel=fsdp", "launcher.nproc_per_node=2", "checkpoint.format=sharded"),
+    "ddp 3": ("parallel=ddp", "launcher.nproc_per_node=3", "checkpoint.format=sharded"),
+    "fsdp 4": ("parallel=fsdp", "launcher.nproc_per_node=4", "checkpoint.format=sharded"),
+}
+RANKS |= SHARDED
+# With the rank that is killed; only the first one gives a checkpoint its name.
+PARTS = [*product(SHARDED, [0, 1], ["half a part"]), *product(SHARDED, [0], ["all but the name"])]
 FP16 = ("precision=amp", "precision.dtype=float16")
 O2 = ("precision.level=O2", "precision=amp")
 ACCUMULATED = ("trainer.grad_accumulation=2", "trainer.clip_norm=0.5")
@@ -72,6 +80,22 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
     assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
     assert rows(folder.steps) == rows(expected.steps)
     assert rows(folder.epochs) == rows(expected.epochs)
+    assert not list(folder.path.rglob(".*.aside"))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("ranks", "rank", "how"), tailed(PARTS, always=[]))
+def test_killed_while_ranks_write_their_parts(tmp_path: Path, kept: Path, ranks: str, rank: int, how: str) -> None:
+    expected = undisturbed(kept / ranks, ranks, "trainer.max_steps=35")
+    fault = (f"+model.how={how}", "+model.step=24", f"+model.once={tmp_path / 'failed'}", f"+model.rank={rank}")
+    folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault, "trainer.max_steps=35")
+    with pytest.raises(RunFailed, match="SIGKILL"):
+        launch(folder)
+    assert folder.last_checkpoint.name == "step_00000013"
+    assert list(folder.checkpoints.glob(".*.aside"))
+    result = launch(folder)
+    assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
+    assert rows(folder.steps) == rows(expected.steps)
     assert not list(folder.path.rglob(".*.aside"))
 
 

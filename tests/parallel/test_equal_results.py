@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 import torch
 
+from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.declared import declared
+from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
@@ -69,13 +72,14 @@ class Case:
     source: Any = None
 
     def __str__(self) -> str:
-        ways = [way.rpartition(".")[2] for way in self.ways]
-        source = f"{self.source.ranks}-{self.source.strategy}" if isinstance(self.source, Case) else self.source
-        text = "-".join([str(self.ranks), self.strategy, *ways, self.model, *([f"from-{source}"] if source else [])])
-        return re.sub(r"[^\w=.-]+", "_", text)
+        named = [str(self.ranks), self.strategy, *(way.rpartition(".")[2] for way in self.ways)]
+        source = self.source and str(self.source).removesuffix(f"-{self.model}")
+        text = "-".join([*named, self.model, *([f"from-{source}"] if source else [])])
+        return re.sub(r"[^\w.-]+", "_", text)
 
 
 # Those that promise the numbers of one process.
+SHARDED = ("checkpoint.format=sharded",)
 STRATEGIES = [name for name in several() if declared("parallel", read_option("parallel", name)).is_exact]
 WAYS = ("pipeline", "replicate", "shard", "tensor")
 FRESH = [
@@ -95,22 +99,51 @@ FRESH = [
     Case(3, "fsdp", "cnn", ("parallel.units=[Conv2d]",)),  # of which some ranks have no shard
     Case(4, "fsdp", "cnn", ("parallel.replicate=2",)),
 ]
+# What they write each rank a part of: each way, blocks of columns that are rows of shards too, buffers, several stages.
+PARTS = [
+    *(Case(2, strategy, "gpt", SHARDED) for strategy in STRATEGIES),
+    Case(2, "fsdp", "cnn", SHARDED),
+    Case(2, "pipeline", "cnn", ("parallel.schedule=looped_bfs", "parallel.stages_per_rank=2", *SHARDED)),
+    *(Case(3, strategy, "vit", SHARDED) for strategy in ("fsdp", "tensor", "pipeline")),
+    Case(3, "fsdp", "cnn", ("parallel.units=[Conv2d]", *SHARDED)),
+    *(replace(case, ways=(*case.ways, *SHARDED)) for case in FRESH if case.strategy == "mesh"),
+]
+FRESH += PARTS
 # They compute something else than one process does.
 OTHERWISE = [
     Case(2, "ddp", "gpt", ("parallel.compression=powersgd", "parallel.powersgd_start=2")),
     Case(2, "local_sgd", "gpt", ("parallel.period=3", "parallel.start=4")),
 ]
-SAME = [replace(case, source=case) for case in [*(Case(2, strategy, "gpt") for strategy in STRATEGIES), *OTHERWISE]]
+PARTED = [Case(2, strategy, "gpt", SHARDED) for strategy in STRATEGIES]
+SAME = [
+    replace(case, source=case)
+    for case in [
+        *(Case(2, strategy, "gpt") for strategy in STRATEGIES),
+        *OTHERWISE,
+        *PARTED,
+        *(replace(case, ways=(*case.ways, *SHARDED)) for case in OTHERWISE),
+        Case(2, "fsdp", "cnn", SHARDED),
+    ]
+]
 # Each on three ranks from what another one wrote with two.
 OTHER = [
     Case(3, strategy, "gpt", (), Case(2, source, "gpt"))
     for strategy, source in zip(STRATEGIES, [*STRATEGIES[1:], STRATEGIES[0]], strict=True)
 ]
+OTHER += [
+    *(replace(case, source=replace(case.source, ways=SHARDED)) for case in OTHER),
+    *(Case(2, strategy, "gpt", (), Case(2, "fsdp", "gpt", SHARDED)) for strategy in STRATEGIES if strategy != "fsdp"),
+    *(Case(2, "fsdp", "gpt", SHARDED, Case(2, source, "gpt")) for source in ("ddp", "tensor", "pipeline")),
+    *(replace(case, source=PARTED[0]) for case in FRESH if case.strategy == "mesh"),
+]
 HALF = [Case(2, strategy, "scaled") for strategy in STRATEGIES]
 # Each way once, on two ranks that train together, a cut model resumed by a whole one and to the bit; products are tail.
 ALWAYS = [
     *(Case(2, strategy, "gpt") for strategy in ("zero1", "fsdp", "tensor", "pipeline")),
-    *(case for case in SAME if case.strategy in ("fsdp", "pipeline")),
+    *(case for case in SAME if case.strategy in ("fsdp", "pipeline") and not case.ways),
+    *(case for case in SAME if case.strategy == "fsdp" and case.model == "gpt" and case.ways == SHARDED),
+    *(case for case in PARTS if case.ranks == 2 and case.strategy in ("tensor", "pipeline") and case.model == "gpt"),
+    Case(2, "tensor", "gpt", (), Case(2, "fsdp", "gpt", SHARDED)),
     Case(2, "fsdp", "cnn"),
     Case(2, "pipeline", "vit"),
     Case(2, "tensor", "vit"),
@@ -130,7 +163,6 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     base = tmp_path_factory.mktemp("equal")
     asked = {case for item in request.session.items if (case := _case(item)) is not None}
     asked |= {case.source for case in asked if case.source}
-
     failures: dict[int, RunFailed] = {}
 
     def of(case: Case) -> RunFolder:
@@ -146,7 +178,8 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return (f"parallel={case.strategy}", *kept, *case.ways, *source)
 
     def of_two(case: Case) -> Path:
-        return RunFolder(base / str(case.ranks) / str(case)).checkpoints / "step_00000010.pt"
+        is_folder = SHARDED[0] in case.ways
+        return RunFolder(base / str(case.ranks) / str(case)).checkpoints / f"step_00000010{'' if is_folder else '.pt'}"
 
     @cache
     def together(ranks: int) -> Path:
@@ -205,7 +238,7 @@ def test_others_come_close_and_say_that_they_are_other(case, trained, alone):
 @pytest.mark.parametrize("case", mostly_tail(HALF), ids=str)
 def test_an_overflow_on_one_rank_is_one_on_all(case, trained, alone):
     one, other = alone("scaled"), trained(case)
-    scales = [torch.load(run.last_checkpoint, weights_only=True)["precision"]["scale"] for run in (one, other)]
+    scales = [real(load(run.last_checkpoint))["precision"]["scale"] for run in (one, other)]
     assert scales[0] < 1e9
     assert 0.49 < scales[1] / scales[0] < 2.1  # shares of a batch overflow a little earlier or later than the whole
     losses = [[float(row["loss"]) for row in rows(run.steps)] for run in (one, other)]
@@ -217,10 +250,10 @@ def test_another_strategy_resumes_it_with_other_ranks(case, trained, alone):
     assert_equal(alone(case.model), trained(case), begins=10)
 
 
-@pytest.mark.parametrize("case", mostly_tail([Case(2, strategy, "gpt") for strategy in STRATEGIES]), ids=str)
+@pytest.mark.parametrize("case", mostly_tail([*(Case(2, name, "gpt") for name in STRATEGIES), *PARTS]), ids=str)
 def test_one_process_resumes_it(case, trained, alone):
-    checkpoint = trained(case).checkpoints / "step_00000010.pt"
-    assert_equal(alone("gpt"), alone("gpt", f"checkpoint.resume={checkpoint}"), begins=10)
+    checkpoint = by_step(trained(case).checkpoints)[10]
+    assert_equal(alone(case.model), alone(case.model, f"checkpoint.resume={checkpoint}"), begins=10)
 
 
 def assert_equal(one: RunFolder, other: RunFolder, *, begins: int = 0) -> None:
@@ -231,7 +264,7 @@ def assert_equal(one: RunFolder, other: RunFolder, *, begins: int = 0) -> None:
             before = before[begins if table == "steps" else 0 :]
             assert len(before) == (20 - begins if table == "steps" else 1)
             assert after == pytest.approx(before, rel=1e-9, nan_ok=True), column  # of an update that was left out
-    before, after = (torch.load(run.last_checkpoint, weights_only=True) for run in (one, other))
+    before, after = (real(load(run.last_checkpoint)) for run in (one, other))
     assert list(after["model"]) == list(before["model"])
     for name, weight in before["model"].items():
         torch.testing.assert_close(after["model"][name], weight, rtol=1e-9, atol=1e-12)
@@ -251,7 +284,7 @@ def held(folder: RunFolder) -> tuple[list[int], list[int]]:
 def test_fsdp_holds_its_share(case, trained, alone):
     """Of weights and optimizer state one part in n, within a row of each weight."""
     whole, (weights, state) = held(alone("gpt")), held(trained(case))
-    model = torch.load(alone("gpt").last_checkpoint, weights_only=True)["model"]
+    model = load(alone("gpt").last_checkpoint)["model"]
     rows_of_each = 8 * sum(weight[0].numel() if weight.ndim > 1 else 1 for weight in model.values())
     assert max(weights) <= whole[0][0] / case.ranks + rows_of_each
     assert sum(weights) == whole[0][0]
@@ -269,7 +302,7 @@ def test_zero1_holds_its_share_of_the_state_alone(case, trained, alone):
 @pytest.mark.parametrize("case", mostly_tail([Case(2, "tensor", "gpt"), Case(3, "tensor", "gpt")]), ids=str)
 def test_tensor_holds_its_share_of_the_planned_layers(case, trained, alone):
     whole, (weights, _) = held(alone("gpt")), held(trained(case))
-    model = torch.load(alone("gpt").last_checkpoint, weights_only=True)["model"]
+    model = load(alone("gpt").last_checkpoint)["model"]
     planned = 8 * sum(w.numel() for name, w in model.items() if w.ndim == 2 and name != "embedding.weight")
     assert weights == [whole[0][0] - planned + planned // case.ranks] * case.ranks
 
@@ -278,7 +311,7 @@ def test_tensor_holds_its_share_of_the_planned_layers(case, trained, alone):
 def test_pipeline_holds_its_stage(case, trained, alone):
     """Each weight once, but the embedding, which the first and the last stage use."""
     whole, (weights, _) = held(alone("gpt")), held(trained(case))
-    model = torch.load(alone("gpt").last_checkpoint, weights_only=True)["model"]
+    model = load(alone("gpt").last_checkpoint)["model"]
     embedding = 8 * model["embedding.weight"].numel()
     assert sum(weights) == whole[0][0] + embedding
     block = 8 * sum(weight.numel() for name, weight in model.items() if name.startswith("blocks.0."))

@@ -185,7 +185,7 @@ class Parallel:
         return tensors
 
     def split_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """This rank's part of the whole model's tensors; the inverse of ``gather_tensors``."""
+        """This rank's part of the whole model's tensors, which may be Lazy; the inverse of ``gather_tensors``."""
         return tensors
 
     def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -195,6 +195,17 @@ class Parallel:
     def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         """This rank's part of a whole optimizer's state_dict; the inverse of ``gather_optimizer``."""
         return state
+
+    def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        """What this rank has of the whole model's tensors, each as it is where that is all of it, else as a Share.
+
+        All ranks call it, and between them have all; what ``gather_tensors`` puts together.
+        """
+        return tensors
+
+    def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
+        """The same of the state_dict of an optimizer of the whole model."""
+        return optimizer.state_dict()
 
     has_own_state: bool = False  # whether a checkpoint must hold the ``own_state`` of each rank
 

@@ -74,6 +74,9 @@ class LocalSGD(Replicas):
         self._agree()  # in place, where these tensors are
         return tensors
 
+    def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        return self.gather_tensors(tensors)
+
     def _agree(self) -> None:
         if self._agrees or self._optimizer is None:
             return

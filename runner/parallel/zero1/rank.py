@@ -18,7 +18,16 @@ class Zero1(Replicas):
     """Each rank updates a part of the parameters, and sends them to the others."""
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
-        return SharedOut(optimizer, rank=self.rank)
+        self._shared_out = SharedOut(optimizer, rank=self.rank)
+        return self._shared_out
+
+    def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
+        assert isinstance(optimizer, SharedOut)
+        return optimizer.own_state_dict()
+
+    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        own = set(self._shared_out.own_numbers())
+        return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
 
     def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
         assert isinstance(optimizer, SharedOut)
@@ -46,6 +55,18 @@ class SharedOut(ZeroRedundancyOptimizer):
             self._all_state_dicts: list[Any] = []  # torch would keep the whole state until the next time
             return found
         return {"state": {}, "param_groups": self.optim.state_dict()["param_groups"]}
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """The plain optimizer's, with the state that this rank keeps."""
+        own = self.optim.state_dict()["state"]
+        state = {number: own[index] for index, number in enumerate(self.own_numbers()) if index in own}
+        return {**Optimizer.state_dict(self), "state": state}
+
+    def own_numbers(self) -> list[int]:
+        """Which of the plain optimizer's parameters this rank keeps the state of, in its own optimizer's order."""
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        numbers = {parameter: number for number, parameter in enumerate(parameters)}
+        return [numbers[parameter] for group in self.optim.param_groups for parameter in group["params"]]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # which torch empties as it goes

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.read import real
+
 
 class MasterWeights:
     """fp32 masters of one model's half-precision weights; of a model that was not converted, none.
@@ -82,7 +84,7 @@ class MasterWeights:
         with torch.no_grad():
             for name, value in model.state_dict(keep_vars=True).items():
                 if value in self.masters:
-                    self.masters[value].copy_(state[name])
+                    self.masters[value].copy_(real(state[name]))
 
 
 @torch.no_grad()

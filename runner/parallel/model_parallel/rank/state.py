@@ -11,6 +11,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from manyheads.runner.checkpoint.sharded.rank.read import Stored, real
+from manyheads.runner.checkpoint.sharded.rank.share import ABSENT, Share
+from manyheads.runner.parallel.model_parallel.rank.shares import StoredPart, place_of
 from manyheads.runner.parallel.model_parallel.rank.tensors import local
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -69,6 +72,7 @@ class WholeState:
     def follow(self, model: nn.Module) -> None:
         """The model as it is now that it has been cut."""
         self._model, self._own = model, model.state_dict(keep_vars=True)
+        self._parameters = {name for name, _ in model.named_parameters()}
 
     # -- tensors by name -----------------------------------------------------------------------------
 
@@ -78,7 +82,7 @@ class WholeState:
         found = self._gathered({(name, ""): tensor for name, tensor in tensors.items()})
         return {name: found[name, ""] for name, _ in sorted(found, key=lambda key: order.get(key[0], len(order)))}
 
-    def split(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def split(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """This rank's part of them, without what other stages have. Names that the model lacks stay, to be named."""
         own, known = self._own, {*self.names}
         found = {}
@@ -115,6 +119,31 @@ class WholeState:
         groups = [{**group, "params": list(range(len(self.trainable)))}]
         return {**state, "state": dict(sorted(found.items())), "param_groups": groups}
 
+    # -- without putting anything together -----------------------------------------------------------
+
+    def share(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+        """This rank's part of each, as a Share; with a place for those that other stages have."""
+        return {name: self._share(name, tensors[name]) if name in tensors else ABSENT for name in self.names}
+
+    def share_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The same of a plain optimizer's state_dict."""
+        number = {name: index for index, name in enumerate(self.trainable)}
+        shares = {}
+        for index, (name, parameter) in enumerate(self._trained()):
+            shares[number[name]] = {
+                key: self._share(name, value) if _is_like(value, local(parameter), name) else value
+                for key, value in state["state"].get(index, {}).items()
+            }
+        (group,) = state["param_groups"]
+        groups = [{**group, "params": list(range(len(self.trainable)))}]
+        return {**state, "state": {key: value for key, value in shares.items() if value}, "param_groups": groups}
+
+    def _share(self, name: str, part: Tensor) -> Share:
+        place = place_of(self._own[name], self.cuts.get(name), self._ranks)
+        return place.share(local(part).detach(), is_agreed=name in self._parameters)
+
+    # -- the optimizer's parts -----------------------------------------------------------------------
+
     def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         """This rank's part of a plain optimizer's state_dict. Raises ConfigurationError for another model's."""
         groups = state["param_groups"]
@@ -125,8 +154,8 @@ class WholeState:
         for index, (name, parameter) in enumerate(self._trained()):
             if (whole := state["state"].get(number[name])) is not None:
                 found[index] = {
-                    key: local(self._part(name, value, parameter))
-                    if isinstance(value, Tensor) and value.ndim
+                    key: local(real(self._part(name, value, parameter)))
+                    if isinstance(value, (Tensor, Stored)) and value.ndim
                     else value
                     for key, value in whole.items()
                 }
@@ -157,8 +186,11 @@ class WholeState:
         dist.all_gather(parts, tensor.contiguous(), group=self._ranks.tensor_group)
         return cut.whole(parts)
 
-    def _part(self, name: str, whole: Tensor, own: Tensor) -> Tensor:
+    def _part(self, name: str, whole: Any, own: Tensor) -> Any:
         cut, ranks = self.cuts.get(name), self._ranks
+        if isinstance(whole, Stored):
+            place = place_of(own, cut, ranks)
+            return StoredPart(whole, own, place, ranks.device) if place.shape == tuple(whole.shape) else whole
         if cut is not None and whole.ndim > cut.dim and whole.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
             whole = cut.part(whole, ranks.tensor_rank, ranks.tensor_size)
         if not isinstance(own, DTensor) or whole.shape != own.shape:  # another model's, as loading it will say

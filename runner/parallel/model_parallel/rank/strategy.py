@@ -213,5 +213,11 @@ class ModelParallel(ProcessGroup):
     def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         return self.state.split_optimizer(state)
 
+    def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        return self.state.share(tensors)
+
+    def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
+        return self.state.share_optimizer(optimizer.state_dict())
+
     def model_tensors(self, model: nn.Module) -> list[Tensor]:
         return [local(tensor) for tensor in super().model_tensors(model)]

@@ -1,0 +1,48 @@
+"""Work that goes on beside training: at most one at a time, whose error is not lost."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Landed(NamedTuple):
+    """A save that is over. ``waited``: seconds that training stood still for it at last."""
+
+    step: int
+    waited: float
+
+
+class GivenUp(Exception):
+    """Nobody waits for this work any more."""
+
+
+class Flight:
+    """``work`` in a thread of its own; it is given a function that says whether it is still wanted."""
+
+    def __init__(self, work: Callable[[Callable[[], bool]], None], *, step: int):
+        self.step = step
+        self._error: BaseException | None = None
+        self._is_given_up = threading.Event()
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name=f"checkpoint of step {step}", daemon=True)
+        self._thread.start()
+
+    def land(self) -> Landed:
+        """Wait for the end. Raises what the work raised."""
+        started = time.perf_counter()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return Landed(self.step, time.perf_counter() - started)
+
+    def give_up(self) -> None:
+        """Wait for the end of what the work is at; it need not come to its own."""
+        self._is_given_up.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._work(lambda: not self._is_given_up.is_set())
+        except BaseException as error:
+            self._error = error

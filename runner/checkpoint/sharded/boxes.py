@@ -1,0 +1,36 @@
+"""Boxes: which part of a whole tensor a piece of it is."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Box(NamedTuple):
+    """The entries from ``offset`` on, ``shape`` of them along each dimension; of a single number both are ()."""
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, shape: Sequence[int]) -> "Box":
+        return cls((0,) * len(shape), tuple(shape))
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def overlap(self, other: "Box") -> "Box | None":
+        """The entries that both have; None where there are none."""
+        offset = tuple(map(max, self.offset, other.offset))
+        ends = (min(a + m, b + n) for a, m, b, n in zip(*self, *other, strict=True))
+        shape = tuple(end - begin for begin, end in zip(offset, ends, strict=True))
+        return Box(offset, shape) if all(size > 0 for size in shape) else None
+
+    def inside(self, other: "Box") -> tuple[slice, ...]:
+        """Where this box lies in a tensor that holds ``other``."""
+        begins = [a - b for a, b in zip(self.offset, other.offset, strict=True)]
+        return tuple(slice(begin, begin + size) for begin, size in zip(begins, self.shape, strict=True))
+
+    def __str__(self) -> str:
+        """Such as ``[0:16, 8:12]``."""
+        return f"[{', '.join(f'{begin}:{begin + size}' for begin, size in zip(*self, strict=True))}]"

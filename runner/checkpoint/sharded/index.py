@@ -1,0 +1,164 @@
+"""index.json of a sharded checkpoint: which tensors there are, and where each piece of them lies.
+
+It is read without torch, as what it is, data: every number in it is compared with the files before anything is read.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyheads.runner.checkpoint.sharded import safetensors
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.safetensors import ITEM_BYTES, Kind
+from manyheads.runner.run.data_files import no_link, read_bytes
+
+NAME = "index.json"
+VERSION = 1
+MOST_BYTES = 2**29  # of an index: some hundred bytes for each piece
+CHUNK = 2**24
+
+
+class Piece(NamedTuple):
+    """``box``: of the whole tensor; ``begin``: the place in ``file`` where its bytes begin."""
+
+    file: str
+    begin: int
+    box: Box
+
+
+class Entry(NamedTuple):
+    """A whole tensor."""
+
+    kind: Kind
+    pieces: tuple[Piece, ...]
+
+
+class Part(NamedTuple):
+    """One of the checkpoint's files."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """``generation``: of one save, in each of its files too; ``state``: what is no tensor, and where tensors belong."""
+
+    step: int
+    generation: str
+    state: Any
+    tensors: dict[str, Entry]
+    files: dict[str, Part]
+
+    def content(self) -> bytes:
+        """The file, with a digest of itself."""
+        tensors = {
+            key: {"dtype": kind.dtype, "shape": kind.shape, "pieces": [(p.file, p.begin, *p.box) for p in pieces]}
+            for key, (kind, pieces) in self.tensors.items()
+        }
+        files = {name: {"bytes": size, "sha256": sha256} for name, (size, sha256) in self.files.items()}
+        said = {"version": VERSION, "step": self.step, "generation": self.generation}
+        content = {**said, "files": files, "tensors": tensors, "state": self.state}
+        return _text({**content, "sha256": hashlib.sha256(_text(content)).hexdigest()})
+
+    @property
+    def size(self) -> int:
+        """Of all tensors, in bytes."""
+        return sum(kind.size for kind, _ in self.tensors.values())
+
+
+def read(folder: Path) -> Index:
+    """The index in a folder. Raises ValueError where it is damaged, or by a newer version; OSError."""
+    try:
+        content = json.loads(read_bytes(folder / NAME, most=MOST_BYTES))
+        version, digest = content["version"], content.pop("sha256")
+        if isinstance(version, int) and version > VERSION:
+            raise ValueError("it was written by a newer version of manyheads. Update it")
+        if hashlib.sha256(_text(content)).hexdigest() != digest:
+            raise ValueError(f"the sha256 of {NAME} is wrong")
+        index = _parsed(content)
+    except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError):
+        raise ValueError(f"{NAME} is no index of a checkpoint") from None
+    _check(index)
+    return index
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether it looks like one: a file, or a folder with an index."""
+    return path.is_file() or (path / NAME).is_file()
+
+
+def wrong_with(folder: Path, index: Index, names: list[str]) -> str | None:
+    """What is wrong with these files of a checkpoint, in words; None for nothing. Reads them whole."""
+    for name in names:
+        size, digest = index.files[name]
+        try:
+            with open(folder / name, "rb", opener=no_link) as file:
+                if os.fstat(file.fileno()).st_size != size:
+                    return _of_other_save(folder / name, index) or f"{name} has not the {size} bytes that it had"
+                if _digest(file) != digest:
+                    return _of_other_save(folder / name, index) or f"the sha256 of {name} is wrong"
+        except FileNotFoundError:
+            return f"{name} is missing"
+    return None
+
+
+def _digest(file: Any) -> str:
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(CHUNK))
+    while count := file.readinto(buffer):
+        digest.update(buffer[:count])
+    return digest.hexdigest()
+
+
+def _of_other_save(path: Path, index: Index) -> str | None:
+    try:
+        with open(path, "rb", opener=no_link) as file:
+            about = safetensors.about(file)
+    except ValueError:
+        return None
+    if about.get("generation", index.generation) == index.generation:
+        return None
+    return f"{path.name} is of another save, of step {about.get('step')}"
+
+
+def _parsed(content: dict[str, Any]) -> Index:
+    files = {name: Part(int(one["bytes"]), str(one["sha256"])) for name, one in content["files"].items()}
+    tensors = {}
+    for key, one in content["tensors"].items():
+        pieces = tuple(
+            Piece(file, int(begin), Box(_whole(offset), _whole(shape))) for file, begin, offset, shape in one["pieces"]
+        )
+        tensors[key] = Entry(Kind(one["dtype"], _whole(one["shape"])), pieces)
+    return Index(int(content["step"]), str(content["generation"]), content["state"], tensors, files)
+
+
+def _whole(numbers: Any) -> tuple[int, ...]:
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise TypeError
+    return tuple(numbers)
+
+
+def _check(index: Index) -> None:
+    """Raises ValueError for pieces that are not those of their tensors, or lie outside of their files."""
+    for name in index.files:
+        if Path(name).name != name or not name.endswith(safetensors.SUFFIX):
+            raise ValueError(f"{NAME} names a file {name!r}, which is not allowed")
+    for key, (kind, pieces) in index.tensors.items():
+        if kind.dtype not in ITEM_BYTES:
+            raise ValueError(f"{key} is of the kind {kind.dtype!r}, which is unknown")
+        box = Box.whole(kind.shape)
+        for piece in pieces:
+            end = piece.begin + piece.box.numel * ITEM_BYTES[kind.dtype]
+            if piece.file not in index.files or piece.begin < 0 or end > index.files[piece.file].size:
+                raise ValueError(f"a piece of {key} lies outside of its file")
+            if len(piece.box.shape) != len(kind.shape) or (piece.box.numel and piece.box.overlap(box) != piece.box):
+                raise ValueError(f"a piece of {key} lies outside of it")
+        if sum(piece.box.numel for piece in pieces) != box.numel:
+            raise ValueError(f"{key} is not complete")
+
+
+def _text(content: Any) -> bytes:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()

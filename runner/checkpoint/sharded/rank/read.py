@@ -1,0 +1,126 @@
+"""Sharded checkpoints from the disk: of each tensor, when it is asked for, the part that is."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.sharded import index as index_file
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
+from manyheads.runner.checkpoint.sharded.rank.share import DTYPES, Lazy, from_json
+from manyheads.runner.run.data_files import no_link
+
+LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read when they are used
+
+
+class Ranks(Protocol):
+    """Those that save or load a checkpoint together. ``gather``: a value of each, in rank order, on each."""
+
+    rank: int
+    world_size: int
+
+    def gather(self, value: Any) -> list[Any]: ...
+
+
+class Stored(Lazy):
+    """A whole tensor of a sharded checkpoint."""
+
+    def __init__(self, folder: Path, entry: Entry):
+        self._folder, self._entry = folder, entry
+        self.shape, self.dtype = torch.Size(entry.kind.shape), DTYPES[entry.kind.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self._entry.kind.size
+
+    def read(self) -> Tensor:
+        found = torch.zeros(self.shape, dtype=self.dtype)
+        self.read_into(found, Box.whole(self.shape))
+        return found
+
+    def read_into(self, target: Tensor, box: Box) -> None:
+        """This part of it. Takes no more memory than the rows of a piece that it is in."""
+        for piece in self._entry.pieces:
+            if (common := piece.box.overlap(box)) is not None:
+                self._fill(target[common.inside(box)], piece, common)
+
+    def _fill(self, target: Tensor, piece: Piece, common: Box) -> None:
+        """Read what a piece and a box have in common; of the piece whole rows at a time."""
+        if not common.shape:
+            rows, inner = piece.box, common.inside(common)
+        else:
+            rows = Box((common.offset[0], *piece.box.offset[1:]), (common.shape[0], *piece.box.shape[1:]))
+            inner = common.inside(rows)
+        is_direct = rows == common and target.is_contiguous()
+        read = target if is_direct else torch.empty(rows.shape, dtype=self.dtype)
+        row = rows.numel // rows.shape[0] if rows.shape else 0
+        skipped = row * (rows.offset[0] - piece.box.offset[0]) if rows.shape else 0
+        with open(self._folder / piece.file, "rb", opener=no_link) as file:
+            file.seek(piece.begin + skipped * self.dtype.itemsize)
+            if file.readinto(bytes_of(read)) != read.nbytes:
+                raise OSError(f"{self._folder / piece.file} ends too early")
+        if not is_direct:
+            target.copy_(read[inner])
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU, to be read or written."""
+    return memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+
+
+def real(value: Any) -> Any:
+    """The same with the tensors in it that were still on the disk."""
+    if isinstance(value, Lazy):
+        return value.read()
+    if isinstance(value, dict):
+        return {name: real(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([real(each) for each in value])
+    return value
+
+
+def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
+    """A checkpoint's state, the tensors of its LARGE parts Stored, once all its files are known to be whole.
+
+    ``ranks``: those that open it together, each of which looks at a part of the files. Raises ValueError with what is
+    wrong, the same on each; OSError.
+    """
+    index, wrong = None, None
+    try:
+        index = index_file.read(folder)
+        wrong = index_file.wrong_with(folder, index, _mine(index, ranks))
+    except FileNotFoundError:
+        wrong = f"{index_file.NAME} is missing"
+    except ValueError as error:
+        wrong = str(error)
+    found = [wrong] if ranks is None else ranks.gather(wrong)
+    if any(found) or index is None:
+        raise ValueError(next(filter(None, found)))
+    tensors = {key: Stored(folder, entry) for key, entry in index.tensors.items()}
+    try:
+        state = from_json(index.state, tensors)
+    except (KeyError, TypeError, RecursionError):
+        raise ValueError(f"{index_file.NAME} is no index of a checkpoint") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{index_file.NAME} is no index of a checkpoint")
+    return {name: value if name in LARGE else real(value) for name, value in state.items()}
+
+
+def _mine(index: Index, ranks: Ranks | None) -> list[str]:
+    """The files that this rank looks at: each is one rank's, the largest first to whoever has least."""
+    if ranks is None:
+        return [*index.files]
+    load = [0] * ranks.world_size
+    mine = []
+    for name, part in sorted(index.files.items(), key=lambda each: (-each[1].size, each[0])):
+        rank = load.index(min(load))
+        load[rank] += part.size
+        if rank == ranks.rank:
+            mine.append(name)
+    return mine

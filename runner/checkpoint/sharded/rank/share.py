@@ -1,0 +1,158 @@
+"""Of a checkpoint's tensors: what one rank has of each, before they are written."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.safetensors import Kind
+from manyheads.runner.run.errors import ConfigurationError
+
+DTYPES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "U16": torch.uint16,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I32": torch.int32,
+    "U32": torch.uint32,
+    "F32": torch.float32,
+    "I64": torch.int64,
+    "U64": torch.uint64,
+    "F64": torch.float64,
+    "C64": torch.complex64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_MARKS = ("tensor", "tuple", "dict", "float")  # what JSON has no word for
+
+
+class Lazy:
+    """A tensor that is still on the disk. ``shape``: the one that it will have."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def read(self) -> Tensor:
+        """It, on the CPU; each time anew."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Share:
+    """``shape``: of the whole tensor; ``pieces``: what this rank has of it, each with its place.
+
+    ``is_agreed``: whether ranks that have the same piece have the same numbers in it, so that any may write it; else
+    the first one does.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    pieces: tuple[tuple[Box, "Tensor | Lazy"], ...]
+    is_agreed: bool = True
+
+    @classmethod
+    def whole(cls, tensor: "Tensor | Lazy") -> "Share":
+        """Of a rank that has all of it."""
+        return cls(tuple(tensor.shape), tensor.dtype, ((Box.whole(tensor.shape), tensor),), is_agreed=False)
+
+
+ABSENT = Share((), torch.uint8, ())  # keeps a tensor's place in the order where other ranks have it
+
+
+class Held(NamedTuple):
+    """What other ranks have to know of a share."""
+
+    kind: Kind
+    boxes: tuple[Box, ...]
+    is_agreed: bool
+
+
+class Key(str):
+    """Stands for a tensor in what is left of a state."""
+
+
+def parted(value: Any, shares: dict[str, Share], key: str = "") -> Any:
+    """The same with a Key in each tensor's place; the tensors go into ``shares``."""
+    if isinstance(value, (Tensor, Lazy, Share)):
+        if value is not ABSENT:
+            shares[key] = value if isinstance(value, Share) else Share.whole(value)
+        return Key(key)
+    if isinstance(value, dict):
+        return {name: parted(each, shares, f"{key}/{name}" if key else str(name)) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([parted(each, shares, f"{key}/{number}") for number, each in enumerate(value)])
+    return value
+
+
+def held(key: str, share: Share) -> Held:
+    """Raises ConfigurationError for numbers of a kind that the files cannot hold."""
+    if share.dtype not in NAMES:
+        raise ConfigurationError(
+            f"checkpoint.format=sharded: {key} is of {share.dtype}, which its files can't hold. Set it to single."
+        )
+    boxes = tuple(box for box, _ in share.pieces)
+    return Held(Kind(NAMES[share.dtype], tuple(map(int, share.shape))), boxes, share.is_agreed)
+
+
+def merged(states: list[Any]) -> Any:
+    """What the ranks have between them: of mappings all that is in any, of all else what the first one has."""
+    first = states[0]
+    mappings = [state for state in states if isinstance(state, dict)]
+    if not isinstance(first, dict) or len(mappings) < len(states):
+        return first
+    names = list(dict.fromkeys(name for state in mappings for name in state))
+    if all(isinstance(name, int) for name in names):
+        names.sort()
+    return {name: merged([state[name] for state in mappings if name in state]) for name in names}
+
+
+def to_json(value: Any, key: str = "") -> Any:
+    """The same in values that JSON has. Raises ConfigurationError where there are none."""
+    if isinstance(value, Key):
+        return {"tensor": str(value)}
+    if isinstance(value, dict):
+        if all(isinstance(name, str) for name in value) and not (len(value) == 1 and next(iter(value)) in _MARKS):
+            return {name: to_json(each, f"{key}/{name}") for name, each in value.items()}
+        return {"dict": [[to_json(name), to_json(each, f"{key}/{name}")] for name, each in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [to_json(each, key) for each in value]}
+    if isinstance(value, list):
+        return [to_json(each, key) for each in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ConfigurationError(
+        f"checkpoint.format=sharded: {key.strip('/')} is a {type(value).__name__}, which its index can't hold. Set it "
+        "to single."
+    )
+
+
+def from_json(value: Any, tensors: dict[str, Any]) -> Any:
+    """What ``to_json`` was given, with ``tensors`` by their keys. Raises ValueError for what it never gives."""
+    if isinstance(value, list):
+        return [from_json(each, tensors) for each in value]
+    if not isinstance(value, dict):
+        return value
+    mark = next(iter(value)) if len(value) == 1 else None
+    if mark == "tensor":
+        return tensors[value[mark]]
+    if mark == "tuple":
+        return tuple(from_json(each, tensors) for each in value[mark])
+    if mark == "dict":
+        return dict(_pairs(value[mark], tensors))
+    if mark == "float":
+        return float(value[mark])
+    return {name: from_json(each, tensors) for name, each in value.items()}
+
+
+def _pairs(value: Any, tensors: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    for name, each in value:
+        yield from_json(name, tensors), from_json(each, tensors)

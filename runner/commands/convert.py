@@ -1,0 +1,33 @@
+"""``python -m runner convert``: a checkpoint in another format."""
+
+import argparse
+from pathlib import Path
+
+from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.runs.sizes import disk_use, readable
+
+HELP = "write a checkpoint in another format: one file, a folder of parts, or its weights alone"
+FORMATS = ("single", "sharded", "safetensors", "torch")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    parser.add_argument("checkpoint", help="such as outputs/<run>/checkpoints/last.pt, or the folder of a sharded one")
+    parser.add_argument(
+        "--to",
+        required=True,
+        choices=FORMATS,
+        help="single, sharded: all of it, to be resumed; safetensors, torch: the weights by name",
+    )
+    parser.add_argument("--out", help="the new file or folder; beside the checkpoint, if left out")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write it, and say where it is."""
+    from manyheads.runner.checkpoint.convert.rank import convert
+
+    source = Path(arguments.checkpoint)
+    if not source.exists():
+        raise ConfigurationError(f"the checkpoint {printable(source)} does not exist.")
+    path = convert(source, arguments.to, Path(arguments.out) if arguments.out else None)
+    print(f"{printable(path)}: {readable(disk_use(path))}")

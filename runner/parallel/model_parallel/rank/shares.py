@@ -1,0 +1,92 @@
+"""Where each rank's part of a tensor lies in the whole one, so that parts can be written and read without the rest."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard
+
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.rank.read import Stored
+from manyheads.runner.checkpoint.sharded.rank.share import Lazy, Share
+from manyheads.runner.parallel.model_parallel.rank.tensors import local
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.model_parallel.rank.state import Cut, Ranks
+
+
+class Place(NamedTuple):
+    """``shape``: of the whole tensor; ``boxes``: what this rank has of it, each with where it lies in this rank's."""
+
+    shape: tuple[int, ...]
+    boxes: tuple[tuple[Box, tuple[slice, ...]], ...]
+
+    def share(self, part: Tensor, *, is_agreed: bool) -> Share:
+        """``part``: this rank's, plain."""
+        pieces = tuple((box, part[inner]) for box, inner in self.boxes)
+        return Share(self.shape, part.dtype, pieces, is_agreed)
+
+
+def place_of(own: Tensor, cut: "Cut | None", ranks: "Ranks") -> Place:
+    """Of a tensor that may be sharded, and before that have been cut, as a rank has it."""
+    ranges = _ranges(own)
+    shape = list(own.shape)
+    if cut is None:
+        return Place(tuple(shape), tuple(_boxes(ranges, ranges)))
+    shape[cut.dim] *= ranks.tensor_size
+    length = own.shape[cut.dim] // cut.blocks
+    boxes: list[tuple[Box, tuple[slice, ...]]] = []
+    for block in range(cut.blocks):
+        inner = [*ranges]
+        inner[cut.dim] = range(
+            max(ranges[cut.dim].start, block * length), min(ranges[cut.dim].stop, (block + 1) * length)
+        )
+        moved = [*inner]
+        ahead = block * length * (ranks.tensor_size - 1) + ranks.tensor_rank * length
+        moved[cut.dim] = range(inner[cut.dim].start + ahead, inner[cut.dim].stop + ahead)
+        boxes += _boxes(moved, inner, ranges)
+    return Place(tuple(shape), tuple(boxes))
+
+
+def _ranges(own: Tensor) -> list[range]:
+    """Which entries this rank has along each dimension; of shards those that torch.chunk would give it."""
+    ranges = [range(size) for size in own.shape]
+    if isinstance(own, DTensor):
+        coordinates = own.device_mesh.get_coordinate() or ()
+        for coordinate, size, placement in zip(coordinates, own.device_mesh.shape, own.placements, strict=True):
+            if isinstance(placement, Shard):
+                count = -(-own.shape[placement.dim] // size)
+                begin = min(coordinate * count, own.shape[placement.dim])
+                ranges[placement.dim] = range(begin, min(begin + count, own.shape[placement.dim]))
+        assert tuple(map(len, ranges)) == tuple(local(own).shape), "a way of sharding that is not known"
+    return ranges
+
+
+def _boxes(
+    where: list[range], inner: list[range], held: list[range] | None = None
+) -> Iterator[tuple[Box, tuple[slice, ...]]]:
+    """The box ``where`` with its place in what a rank has, which begins where ``held`` does; none without entries."""
+    begins = [each.start for each in (inner if held is None else held)]
+    box = Box(tuple(each.start for each in where), tuple(map(len, where)))
+    if box.numel:
+        slices = [slice(each.start - begin, each.stop - begin) for each, begin in zip(inner, begins, strict=True)]
+        yield box, tuple(slices)
+
+
+class StoredPart(Lazy):
+    """This rank's part of a stored tensor, in the way that ``own`` is one."""
+
+    def __init__(self, stored: Stored, own: Tensor, place: Place, device: torch.device):
+        self._stored, self._own, self._place, self._device = stored, own, place, device
+        self.shape, self.dtype = own.shape, stored.dtype
+
+    def read(self) -> Tensor:
+        own = self._own
+        part = torch.zeros(local(own).shape, dtype=self._stored.dtype)
+        for box, inner in self._place.boxes:
+            self._stored.read_into(part[inner], box)
+        if not isinstance(own, DTensor):
+            return part
+        mesh, placed = own.device_mesh, own.placements
+        return DTensor.from_local(part.to(self._device), mesh, placed, shape=own.shape, stride=own.stride())

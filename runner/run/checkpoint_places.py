@@ -1,0 +1,51 @@
+"""Which checkpoints a run has: last.pt, best.pt and step_*.pt, or folders of sharded ones, by what they are called.
+
+A folder's name is its own, since no folder can take another one's place at once: step_00000020, best_00000020, and
+step_00000020.2 where the same step was saved once more.
+"""
+
+import re
+from pathlib import Path
+
+_NAME = re.compile(r"(step|best)_(\d{8,18})(?:\.(\d{1,9}))?(\.pt)?")
+
+
+def last(checkpoints: Path) -> Path:
+    """The one to go on from; last.pt where there is none."""
+    return _newest([checkpoints / "last.pt", *folders(checkpoints, "step")[-1:]])
+
+
+def best(checkpoints: Path) -> Path:
+    """The best one's weights; best.pt where there is none."""
+    return _newest([checkpoints / "best.pt", *folders(checkpoints, "best")[-1:]])
+
+
+def by_step(checkpoints: Path) -> dict[int, Path]:
+    """Those that are kept, and a sharded last one, in the order of their steps."""
+    files = [path for path in checkpoints.glob("step_*.pt") if path.is_file()]
+    found = sorted([*files, *folders(checkpoints, "step")], key=_key)
+    return {_key(path)[0]: path for path in found if _key(path)[0] >= 0}
+
+
+def folders(checkpoints: Path, kind: str) -> list[Path]:
+    """The sharded ones, in the order of their steps. ``kind``: "step" or "best"."""
+    found = [path for path in checkpoints.glob(f"{kind}_*") if path.is_dir() and not path.is_symlink()]
+    return sorted((path for path in found if _key(path)[0] >= 0 and path.suffix != ".pt"), key=_key)
+
+
+def fresh(checkpoints: Path, kind: str, step: int) -> Path:
+    """A name for the next sharded one. ``kind``: "step" or "best"."""
+    same = [number for found, number in map(_key, folders(checkpoints, kind)) if found == step]
+    return checkpoints / (f"{kind}_{step:08}" + (f".{max(1, *same) + 1}" if same else ""))
+
+
+def _key(path: Path) -> tuple[int, int]:
+    """Step, and how often it had been saved; (-1, 0) of what has another name."""
+    match = _NAME.fullmatch(path.name)
+    return (int(match[2]), int(match[3] or 1)) if match else (-1, 0)
+
+
+def _newest(paths: list[Path]) -> Path:
+    """The first one, unless it is not there, or another was written after it: the format may have changed."""
+    there = [path for path in paths if path.exists()]
+    return max(there, key=lambda path: path.stat().st_mtime_ns) if there else paths[0]

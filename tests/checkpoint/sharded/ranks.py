@@ -1,0 +1,118 @@
+"""Ranks of a save without a process group: forks that exchange values through files, and can be killed anywhere."""
+
+import os
+import pickle
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.rank import write
+from manyheads.runner.checkpoint.sharded.rank.share import Share
+
+FORKS = get_context("fork")
+
+
+class Rank:
+    """One of them. ``meeting``: a folder for what they tell each other; ``barrier``: of all."""
+
+    def __init__(self, rank: int, world_size: int, meeting: Path, barrier: Any):
+        self.rank, self.world_size = rank, world_size
+        self._meeting, self._barrier, self._count = meeting, barrier, 0
+
+    def gather(self, value: Any) -> list[Any]:
+        self._count += 1
+        own = self._meeting / f"{self._count}.{self.rank}"
+        own.write_bytes(pickle.dumps(value))
+        self._barrier.wait()
+        others = [self._meeting / f"{self._count}.{rank}" for rank in range(self.world_size)]
+        return [pickle.loads(path.read_bytes()) for path in others]
+
+
+def together(count: int, work: Callable[[Rank], Any], meeting: Path) -> list[int | None]:
+    """Let so many ranks do the work; when one has been killed, end all, as a launcher would. Their exit codes."""
+    meeting.mkdir(parents=True, exist_ok=True)
+    barrier = FORKS.Barrier(count)
+
+    def rank(number: int) -> None:
+        torch.set_num_threads(1)  # a fork has none of its parent's
+        try:
+            work(Rank(number, count, meeting, barrier))
+        except BaseException as error:
+            (meeting / f"error.{number}").write_text(f"{type(error).__name__}: {error}")
+            os._exit(1)
+        os._exit(0)
+
+    processes = [FORKS.Process(target=rank, args=(number,)) for number in range(count)]
+    for process in processes:
+        process.start()
+    while any(process.is_alive() for process in processes):
+        if any(process.exitcode not in (None, 0) for process in processes):
+            for process in processes:
+                process.join(0.2)  # one that only waits for the dead would wait for ever
+                process.kill()
+        time.sleep(0.005)
+    return [process.exitcode for process in processes]
+
+
+def die(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after(function: Callable[..., Any]) -> Callable[..., Any]:
+    """It, and then the end."""
+
+    def called(*values: Any, **options: Any) -> Any:
+        function(*values, **options)
+        die()
+
+    return called
+
+
+def half_a_file(path: Path, *_: Any) -> None:
+    """In the place of ``write_file``."""
+    path.write_bytes(b"half of a file")
+    die()
+
+
+# Where a save can be hit: what is put in the place of which function of ``write``.
+MOMENTS: dict[str, dict[str, Callable[..., Any]]] = {
+    "before writing": {"write_file": die},
+    "in a file": {"write_file": half_a_file},
+    "after writing": {"written_by_all": after(lambda save, ranks: save.write())},
+    "before the index": {"write_index": die},
+    "after the index": {"write_index": after(write.write_index)},
+    "in best": {"take_name": die},
+    "after best": {"link_best": after(write.link_best)},
+    "after the name": {"finish": after(write.Save.finish)},
+}
+
+
+def whole(value: float) -> torch.Tensor:
+    return torch.arange(24, dtype=torch.float64).reshape(8, 3) + value
+
+
+def state(rank: int, count: int, value: float) -> dict[str, Any]:
+    """Rows of a weight and of its state on each rank, a buffer that differs, and what has no tensor."""
+    rows = [int(at) for at in torch.linspace(0, 8, count + 1)]
+    begin, end = rows[rank], rows[rank + 1]
+    box = Box((begin, 0), (end - begin, 3))
+    own = whole(value)[begin:end]
+    return {
+        "model": {
+            "weight": Share((8, 3), own.dtype, ((box, own),)),
+            "buffer": torch.tensor(rank + value),
+            "tied": Share((), torch.float64, ((Box((), ()), torch.tensor(value, dtype=torch.float64)),)),
+        },
+        "optimizer": {
+            "state": {0: {"momentum": Share((8, 3), own.dtype, ((box, own * 2),)), "step": torch.tensor(value)}},
+            "param_groups": [{"lr": 0.1 + value, "betas": (0.9, 0.999), "clip": float("inf"), "params": [0]}],
+        },
+        "rng": {rank: {"torch": torch.full((5,), rank, dtype=torch.uint8)}},
+        **({"scheduler": {}, "precision": {}, "progress": {"epoch": int(value)}, "tables": {}} if rank == 0 else {}),
+    }
