@@ -215,6 +215,15 @@ class Parallel:
         """The optimizer's state that lies in this rank's memory."""
         return [value for own in optimizer.state.values() for value in own.values() if isinstance(value, Tensor)]
 
+    def gradient_tensors(self, model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
+        """The gradients that lie in this rank's memory once they are exchanged."""
+        owned = [p for group in optimizer.param_groups for p in group["params"]]
+        return [p.grad for p in dict.fromkeys([*model.parameters(), *owned]) if p.grad is not None]
+
+    def unlike(self, optimizer: Optimizer) -> list[int]:
+        """Ranks among which are those that hold the most and the least of all; any one where all hold as much."""
+        return [0]
+
     # -- talking to the other ranks ------------------------------------------------------------------
 
     def share_buffers(self, model: nn.Module) -> None:
