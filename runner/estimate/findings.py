@@ -80,11 +80,12 @@ class Estimate:
 
     @property
     def largest(self) -> RankHolds:
-        return max(self.holds, key=lambda each: each.total)
+        """The rank that needs most memory."""
+        return max(self.holds, key=lambda each: (each.most is not None, each.total))
 
     def range(self, kind: str) -> tuple[int, int]:
         """Least and most of a kind over the ranks."""
-        found = [getattr(each, kind) for each in self.holds]
+        found = [size for each in self.holds if (size := getattr(each, kind)) is not None]
         return min(found), max(found)
 
     def as_json(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -24,15 +25,13 @@ class Allocated(TorchDispatchMode):
         self._known: dict[int, tuple[weakref.ref, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if DTensor in types:  # which comes back with its own parts
+            return NotImplemented
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and leaf.device.type != "meta":
-                self.add(leaf)
+            if isinstance(leaf, FakeTensor) and leaf.device.type != "meta":
+                self.note(leaf.untyped_storage())
         return result
-
-    def add(self, tensor: Tensor) -> None:
-        """Count a tensor's memory, if it is not yet."""
-        self.note(tensor.untyped_storage())
 
     def note(self, storage: torch.UntypedStorage) -> None:
         """Count a storage as large as it is now."""

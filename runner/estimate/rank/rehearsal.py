@@ -25,7 +25,7 @@ from manyheads.runner.loop.build import assemble, enter, set_process
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build import bare_model
 from manyheads.runner.option.declared import declared
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.base.rank import Parallel, held_bytes
 from manyheads.runner.parallel.rank.structure import map_tensors
 from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.errors import ConfigurationError
@@ -38,21 +38,25 @@ UPDATES = 2  # the first one makes what later ones find, such as the optimizer's
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """``others``: further ranks that hold other amounts; ``layout``: of all ranks, in words."""
+    """``unlike``: as the strategy's; ``layout``: of all ranks, in words; ``samples``: of a micro-batch."""
 
     holds: RankHolds
-    others: list[int]
+    unlike: dict[int, bool]
     layout: str
+    samples: int
 
 
-def rehearse(config: Config, rank: int) -> Rehearsed:
-    """What this rank would hold and send. ``config``: a run's. Raises ConfigurationError as the run would."""
+def rehearse(config: Config, rank: int, *, follows: bool = True) -> Rehearsed:
+    """What this rank would hold and send. Raises ConfigurationError as the run would.
+
+    ``config``: a run's; ``follows``: whether it makes updates, else only what is held between two of them is found.
+    """
     config = _without_files(config)
     set_process(config)
     seed_everything(config["seed"])
     parallel = _alone(config, rank)
     try:
-        return _rehearsed(config, parallel)
+        return _rehearsed(config, parallel, follows=follows)
     finally:
         parallel.leave()
         gc.collect()  # fake tensors refer to each other
@@ -83,7 +87,7 @@ def _without_files(config: Config) -> Config:
     }
 
 
-def _rehearsed(config: Config, parallel: Parallel) -> Rehearsed:
+def _rehearsed(config: Config, parallel: Parallel, *, follows: bool) -> Rehearsed:
     data = build_data(config["data"])
     precision = instantiate("precision", config["precision"], parallel)
     try:
@@ -101,8 +105,9 @@ def _rehearsed(config: Config, parallel: Parallel) -> Rehearsed:
             batches = [_fake_batch(batch, mode) for _ in range(config["trainer"]["grad_accumulation"])]
             rehearsal = Rehearsal(update, batches, allocated, traffic)
             with traffic, UnknownValues(model):
-                holds = rehearsal.run(parallel.rank, parallel.unwrap(update.model))
-            return Rehearsed(holds, parallel.unlike(update.optimizer), parallel.summary.replace(" over fake", ""))
+                holds = rehearsal.run(parallel.rank, parallel.unwrap(update.model), follows=follows)
+            layout = parallel.summary.replace(" over fake", "")
+            return Rehearsed(holds, parallel.unlike(update.optimizer), layout, batch.count)
     finally:
         precision.close()
 
@@ -126,17 +131,18 @@ class Rehearsal:
         self.gradients = 0
         self.then = 0
 
-    def run(self, rank: int, model: nn.Module) -> RankHolds:
+    def run(self, rank: int, model: nn.Module, *, follows: bool) -> RankHolds:
         """What is held and sent in an update that is not the first."""
         stops = ""
         try:
-            for number in range(UPDATES):
+            for number in range(UPDATES if follows else 0):
                 self._update(number, model)
         except ConfigurationError:
             raise
         except Exception as error:
             if not (stops := where_it_stops(error, model)):
                 raise
+        if stops or not follows:
             self._step_alone()
         parallel, precision, optimizer = self.update.parallel, self.update.precision, self.update.optimizer
         own = parallel.model_tensors(model)
@@ -144,14 +150,14 @@ class Rehearsal:
         masters = [p for p in precision.parameters(optimizer) if p.untyped_storage()._cdata not in known]
         holds = RankHolds(
             rank,
-            parameters=size(own),
+            parameters=held_bytes(own),
             gradients=self.gradients,
-            optimizer=size(parallel.optimizer_tensors(optimizer)),
-            masters=size(masters),
-            buffers=size(model.buffers()),
+            optimizer=held_bytes(parallel.optimizer_tensors(optimizer)),
+            masters=held_bytes(masters),
+            buffers=held_bytes(model.buffers()),
             stops=stops,
         )
-        if stops:
+        if stops or not follows:
             return holds
         measured = {"activations": self.saved.most, "activations_then": self.then, "most": self.allocated.most}
         return replace(holds, **measured, traffic=dict(self.traffic.found))
@@ -168,7 +174,7 @@ class Rehearsal:
 
     def _measure(self) -> None:
         model = self.update.parallel.unwrap(self.update.model)
-        self.gradients = size(self.update.parallel.gradient_tensors(model, self.update.optimizer))
+        self.gradients = held_bytes(self.update.parallel.gradient_tensors(model, self.update.optimizer))
 
     def _step_alone(self) -> None:
         """The optimizer's step by gradients that nobody has computed."""
@@ -178,8 +184,3 @@ class Rehearsal:
         self._measure()
         with update.parallel.stepping(update.optimizer):
             update.precision.step(update.optimizer)
-
-
-def size(tensors: Any) -> int:
-    """Bytes of all of them that are not on meta."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)

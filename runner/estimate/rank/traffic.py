@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -28,6 +29,8 @@ class CountedTraffic(TorchDispatchMode):
         self.found: dict[str, Traffic] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if DTensor in types:  # which comes back with its own parts
+            return NotImplemented
         if func.namespace in ("c10d", "_c10d_functional"):
             self._count(func, args)
         return func(*args, **(kwargs or {}))

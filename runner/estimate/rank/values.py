@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SAID = {
@@ -24,6 +25,8 @@ class UnknownValues(TorchDispatchMode):
         self._modules = set(model.modules())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if DTensor in types:  # which comes back with its own parts
+            return NotImplemented
         if func is not torch.ops.aten._local_scalar_dense.default:
             return func(*args, **(kwargs or {}))
         try:

@@ -24,10 +24,10 @@ class Zero1(Replicas):
         assert isinstance(optimizer, SharedOut)
         return super().optimizer_tensors(optimizer.optim)
 
-    def unlike(self, optimizer: Optimizer) -> list[int]:
+    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
         assert isinstance(optimizer, SharedOut)
         sizes = optimizer.sizes()
-        return sorted({sizes.index(max(sizes)), sizes.index(min(sizes))})
+        return {sizes.index(min(sizes)): False, sizes.index(max(sizes)): True}
 
 
 class SharedOut(ZeroRedundancyOptimizer):
