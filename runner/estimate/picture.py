@@ -20,7 +20,7 @@ HELD = {  # colours that are told apart by those who see fewer, too
     "activations": "#e69f00",
     "working": "#f3d9a4",
 }
-NAMES = {"optimizer": "optimizer state", "masters": "fp32 copies", "working": "put together, and in passing"}
+NAMES = {"optimizer": "optimizer state", "masters": "fp32 copies", "working": "work space"}
 SENT = ("#cc79a7", "#882255", "#d55e00", "#332288", "#88ccee", "#aa4499")
 GB = 10**9
 
@@ -35,9 +35,9 @@ def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | 
     if not known:
         return None
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(12, 1.9 + 0.42 * len(known)), layout="constrained", facecolor="white")
+        figure = Figure(figsize=(12, 2.3 + 0.42 * len(known)), layout="constrained", facecolor="white")
         FigureCanvasAgg(figure)
-        held, sent = figure.subplots(1, 2, width_ratios=(1.3, 1))
+        held, sent = figure.subplots(1, 2, width_ratios=(1.2, 1))
         names = [short(name_of(each)) for each in known]
         most = max(each.largest.total for each in known)
         scale, unit = next(((size, name) for size, name in ((GB, "GB"), (10**6, "MB")) if most >= size), (1000, "kB"))
@@ -45,15 +45,7 @@ def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | 
         _stack(held, names, parts, {kind: (NAMES.get(kind, kind), color) for kind, color in HELD.items()})
         held.set_title(f"{unit} that the largest rank holds at most")
         if device is not None:
-            held.axvline(device.memory / scale, color="#b00020", linewidth=1.6)
-            held.annotate(
-                f" {readable(device.memory)}",
-                (device.memory / scale, 1),
-                xycoords=("data", "axes fraction"),
-                color="#b00020",
-                fontsize=9,
-                va="bottom",
-            )
+            _line(held, device.memory / scale, readable(device.memory), most / scale)
         traffic = [
             {kind: each_kind.bytes / scale for kind, each_kind in (each.largest.traffic or {}).items()} for each in known
         ]
@@ -64,6 +56,14 @@ def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | 
         image = io.BytesIO()
         figure.savefig(image, format=form, dpi=120)
     return image.getvalue()
+
+
+def _line(axes: "Axes", at: float, name: str, most: float) -> None:
+    """The device's memory, where all bars are seen beside it."""
+    axes.axvline(at, color="#b00020", linewidth=1.6)
+    axes.set_xlim(0, 1.08 * max(at, most))
+    marks: Any = {"xycoords": ("data", "axes fraction"), "color": "#b00020", "fontsize": 9, "ha": "right"}
+    axes.annotate(f"device: {name}  ", (at, 1.01), va="bottom", **marks)
 
 
 def _stack(axes: "Axes", names: list[str], rows: list[dict[str, float]], kinds: dict[str, tuple[str, str]]) -> None:
@@ -81,4 +81,4 @@ def _stack(axes: "Axes", names: list[str], rows: list[dict[str, float]], kinds: 
     axes.margins(x=0.06)
     axes.set_xlim(left=0)
     if any(left):
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=4, fontsize=9, frameon=False)
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=3, fontsize=9, frameon=False, columnspacing=1.2)

@@ -13,6 +13,8 @@ from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import machines, ranks
 
+GROUP_MB = 25  # as large as DistributedDataParallel's buckets
+
 
 class HorovodOption(ParallelOption):
     """The keys are DistributedOptimizer's arguments and Horovod's settings."""
