@@ -47,7 +47,8 @@ def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | 
         if device is not None:
             _line(held, device.memory / scale, readable(device.memory), most / scale)
         traffic = [
-            {kind: each_kind.bytes / scale for kind, each_kind in (each.largest.traffic or {}).items()} for each in known
+            {kind: each_kind.bytes / scale for kind, each_kind in (each.largest.traffic or {}).items()}
+            for each in known
         ]
         kinds = dict.fromkeys(kind for own in traffic for kind in own)
         _stack(sent, names, traffic, {kind: (kind, color) for kind, color in zip(kinds, SENT, strict=False)})

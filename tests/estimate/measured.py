@@ -20,15 +20,13 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
 
 CASES = "cases.json"
-GLOO = {
-    "all_reduce": "all-reduce",
-    "all_gather": "all-gather",
-    "_all_gather_base": "all-gather",
-    "reduce_scatter": "reduce-scatter",
-    "_reduce_scatter_base": "reduce-scatter",
-    "broadcast": "broadcast",
-    "send": "send",
-    "recv": "receive",
+COLLECTIVES = {  # as Gloo names its work; it reduces and scatters by an all-reduce
+    "gloo:all_reduce": "all-reduce",
+    "gloo:all_gather": "all-gather",
+    "gloo:_all_gather_base": "all-gather",
+    "gloo:broadcast": "broadcast",
+    "gloo:send": "send",
+    "gloo:recv": "receive",
 }
 
 
@@ -53,7 +51,10 @@ def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Hea
         os.environ["MANYHEADS_INIT_METHOD"] = f"file://{folder.path}/{name}.meeting"
         if here.rank == 0:
             (folder.path / name).mkdir()
-        session = train(folder.path / name, case, place=here)
+        try:
+            session = train(folder.path / name, case, place=here)
+        except Exception as error:
+            raise RuntimeError(f"in the case {name}") from error
         parallel = session.parallel
         (folder.path / name / f"measured.{here.rank}.json").write_text(json.dumps(measured(session)))
         heartbeat.beat()
@@ -64,41 +65,44 @@ def measured(session: Session) -> dict[str, Any]:
     trainer, update = session.trainer, session.update
     batches = [trainer.train.example() for _ in range(trainer.settings.grad_accumulation)]
     update.model.train()
-    saved = Saved(update.parallel.unwrap(update.model))
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled, saved.hooks():
+    saved = Saved()
+    with profile(activities=[ProfilerActivity.CPU]) as profiled, saved.hooks():
         update(batches, number=0, wants_norm=False)
-    calls = Counter(
-        GLOO[event.name.removeprefix("gloo:")] for event in profiled.events() if event.name.startswith("gloo:")
-    )
+    names = [event.name for event in profiled.events()]
+    calls = Counter(kind for name in names if (kind := COLLECTIVES.get(name)) is not None)
     return {"calls": calls, "activations": saved.most}
 
 
 class Saved:
-    """Counts by the addresses of memory, which only real tensors have."""
+    """Counts by the addresses of memory, which only real tensors have. A weight, or a view of one, does not count."""
 
-    def __init__(self, model: nn.Module):
-        self.weights = {p.untyped_storage().data_ptr() for p in model.parameters() if not hasattr(p, "to_local")}
+    def __init__(self) -> None:
         self.sizes: dict[int, list[int]] = {}  # by address: how often, bytes
         self.now = self.most = 0
 
     def hooks(self) -> saved_tensors_hooks:
-        return saved_tensors_hooks(lambda tensor: Kept(self, tensor), lambda kept: kept.tensor)
+        return saved_tensors_hooks(self.pack, lambda kept: kept.tensor)
+
+    def pack(self, tensor: torch.Tensor) -> "Kept":
+        is_weight = isinstance(tensor if tensor._base is None else tensor._base, nn.Parameter)
+        return Kept(None if is_weight else self, tensor.detach())
 
 
 class Kept:
-    def __init__(self, saved: Saved, tensor: torch.Tensor):
-        self.saved, self.tensor = saved, tensor.detach()
-        storage = self.tensor.untyped_storage()
-        self.at = storage.data_ptr()
-        known = saved.sizes.setdefault(self.at, [0, storage.nbytes()])
-        known[0] += 1
-        if known[0] == 1 and self.at not in saved.weights:
-            saved.now += known[1]
+    def __init__(self, saved: Saved | None, tensor: torch.Tensor):
+        self.saved, self.tensor = saved, tensor
+        if saved is not None:
+            storage = tensor.untyped_storage()
+            self.at = storage.data_ptr()
+            known = saved.sizes.setdefault(self.at, [0, storage.nbytes()])
+            known[0] += 1
+            saved.now += known[1] * (known[0] == 1)
             saved.most = max(saved.most, saved.now)
 
     def __del__(self) -> None:
-        known = self.saved.sizes[self.at]
-        known[0] -= 1
-        if not known[0]:
-            self.saved.now -= 0 if self.at in self.saved.weights else known[1]
-            del self.saved.sizes[self.at]
+        if self.saved is not None:
+            known = self.saved.sizes[self.at]
+            known[0] -= 1
+            if not known[0]:
+                self.saved.now -= known[1]
+                del self.saved.sizes[self.at]
