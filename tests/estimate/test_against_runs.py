@@ -1,4 +1,4 @@
-"""What an estimate says is what real ranks hold and send. Strategies are those of conf/parallel, whichever there are."""
+"""What an estimate says is what real ranks hold and send. Strategies are those of conf/parallel."""
 
 import json
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ def hollow_parameters() -> Iterator[None]:
             return parameter
         return nn.Parameter(torch.empty_like(parameter, device="meta"), requires_grad=parameter.requires_grad)
 
-    handle = register_module_parameter_registration_hook(empty)
+    handle = register_module_parameter_registration_hook(empty)  # type: ignore[arg-type]
     try:
         yield
     finally:
@@ -38,7 +38,7 @@ def make_fake(model: nn.Module, mode: FakeTensorMode) -> None:
                 if tensor is not None:
                     if id(tensor) not in made:
                         made[id(tensor)] = _fake(tensor, mode)
-                    own[name] = made[id(tensor)]
+                    own[name] = made[id(tensor)]  # type: ignore[assignment]
 
 
 def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:

@@ -56,10 +56,14 @@ def rehearse(config: Config, rank: int, *, follows: bool = True) -> Rehearsed:
     seed_everything(config["seed"])
     parallel = _alone(config, rank)
     try:
-        return _rehearsed(config, parallel, follows=follows)
+        found = _rehearsed(config, parallel, follows=follows)
     finally:
         parallel.leave()
         gc.collect()  # fake tensors refer to each other
+    if not found.holds.stops:
+        return found
+    held = rehearse(config, rank, follows=False)  # of a model in whose middle nobody has stopped
+    return replace(held, holds=replace(held.holds, stops=found.holds.stops))
 
 
 def _alone(config: Config, rank: int) -> Parallel:
@@ -142,7 +146,7 @@ class Rehearsal:
         except Exception as error:
             if not (stops := where_it_stops(error, model)):
                 raise
-        if stops or not follows:
+        if not follows:
             self._step_alone()
         parallel, precision, optimizer = self.update.parallel, self.update.precision, self.update.optimizer
         own = parallel.model_tensors(model)
@@ -159,8 +163,13 @@ class Rehearsal:
         )
         if stops or not follows:
             return holds
-        measured = {"activations": self.saved.most, "activations_then": self.then, "most": self.allocated.most}
-        return replace(holds, **measured, traffic=dict(self.traffic.found))
+        return replace(
+            holds,
+            activations=self.saved.most,
+            activations_then=self.then,
+            most=self.allocated.most,
+            traffic=dict(self.traffic.found),
+        )
 
     def _update(self, number: int, model: nn.Module) -> None:
         self.saved, self.traffic.found = SavedTensors(), {}

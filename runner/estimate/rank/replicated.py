@@ -3,7 +3,7 @@
 Buckets are made by torch's own rule. As there, they are made anew in the order in which the first gradients came.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,9 +66,10 @@ class Replicated(nn.Module):
         """How buckets are exchanged instead, as torch has it."""
         self._hook = state, hook
 
-    def _make_buckets(self, order: list[nn.Parameter]) -> None:
+    def _make_buckets(self, order: Sequence[nn.Parameter]) -> None:
         sizes = [dist._DEFAULT_FIRST_BUCKET_BYTES, self._cap]
-        found, _ = dist._compute_bucket_assignment_by_size(order, sizes, [False] * len(order))
+        tensors: list[Tensor] = [*order]
+        found, _ = dist._compute_bucket_assignment_by_size(tensors, sizes, [False] * len(order))
         self._buckets = [_Bucket(index, len(found), [order[at] for at in each]) for index, each in enumerate(found)]
 
     def _arrived(self, parameter: nn.Parameter) -> None:

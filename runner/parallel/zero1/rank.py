@@ -48,7 +48,7 @@ class SharedOut(ZeroRedundancyOptimizer):
         """How many numbers of the parameters each rank updates, in rank order."""
         return [
             sum(parameter.numel() for group in groups for parameter in group["params"])
-            for groups in self._partition_parameters()
+            for groups in self._partition_parameters()  # type: ignore[attr-defined]
         ]
 
     def state_dict(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Piped:
 
     def unlike(self) -> list[int]:
         """Places in the pipeline: its ends, and those with the most and the fewest parameters."""
-        held = Counter({place: 0 for place in range(self._size)})
+        held = Counter(dict.fromkeys(range(self._size), 0))
         for name, size in self._sizes.items():
             held.update(dict.fromkeys(self.ranks_with(name), size))
         by_size = [place for place, _ in held.most_common()]
