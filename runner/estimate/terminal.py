@@ -36,7 +36,7 @@ def show(found: list[Estimate], device: Device | None, *, console: Console | Non
         if each.largest.stops:
             console.print(
                 Text(
-                    f"{name_of(each)}: the model can't be followed without data. It stops in {each.largest.stops}. "
+                    f"{name_of(each)}: the model stops in {each.largest.stops}. "
                     "Activations, peak and communication are unknown."
                 )
             )
@@ -87,12 +87,12 @@ def _traffic(found: Traffic, step: int) -> str:
 
 
 def _ranges(found: Estimate) -> str:
-    """What differs between ranks by more than a thousandth."""
+    """What differs between ranks, in the digits that are shown."""
     ranges = {kind: found.range(kind) for kind in HELD if getattr(found.largest, kind) is not None}
     return ", ".join(
         f"{HELD[kind]} {readable(low)} to {readable(high)}"
         for kind, (low, high) in ranges.items()
-        if high - low > high / 1000
+        if readable(low) != readable(high)
     )
 
 

@@ -116,7 +116,7 @@ def test_a_model_that_looks_at_values_is_told_where_it_stops(strategy: str) -> N
     for kind in ("parameters", "gradients", "optimizer"):
         assert getattr(found, kind) == getattr(followed, kind) > 0
     text = shown([Estimate("", strategy, ranks, holds=(found,))], 80, Device(80 * GB))
-    assert "It stops in inner" in text.replace("\n", " ")
+    assert "the model stops in inner" in text.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

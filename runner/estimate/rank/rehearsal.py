@@ -20,7 +20,7 @@ from manyheads.runner.estimate.rank.memory import Allocated
 from manyheads.runner.estimate.rank.replicated import replicated
 from manyheads.runner.estimate.rank.saved import SavedTensors
 from manyheads.runner.estimate.rank.traffic import CountedTraffic
-from manyheads.runner.estimate.rank.values import UnknownValues, where_it_stops
+from manyheads.runner.estimate.rank.values import UnknownValues, silent, where_it_stops
 from manyheads.runner.loop.build import assemble, enter, set_process
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build import bare_model
@@ -33,6 +33,7 @@ from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.locate import instantiate
 
 Config = dict[str, Any]
+FAKE = "torch._subclasses.fake_tensor"  # whose log has each error of a model, which is told in a sentence
 UPDATES = 2  # the first one makes what later ones find, such as the optimizer's state
 
 
@@ -102,7 +103,7 @@ def _rehearsed(config: Config, parallel: Parallel, *, follows: bool) -> Rehearse
         batch = loaders.train.example()
         loaders.train.example = lambda: batch  # type: ignore[method-assign]  # nothing is read below
         mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()
-        with mode, allocated, allocated.resizes(), plain_conversion(), replicated():
+        with mode, allocated, allocated.resizes(), plain_conversion(), replicated(), silent(FAKE):
             make_fake(model, mode)
             task = task.to(parallel.device)
             update, _ = assemble(config, parallel, precision, data, model, task=task, loaders=loaders)

@@ -1,7 +1,9 @@
 """Values that nobody knows, since nothing is computed: where the program asks for one, and where a model must not."""
 
+import logging
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -12,8 +14,8 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SAID = {
-    "DataDependentOutputException": "what it does depends on the values in its tensors",
-    "DynamicOutputShapeException": "the shape of a tensor depends on the values in another one",
+    "DataDependentOutputException": "what it does depends on the values in its tensors, and here they have none",
+    "DynamicOutputShapeException": "the shape of a tensor depends on the values in another one, and here it has none",
 }
 
 
@@ -54,7 +56,7 @@ def where_it_stops(error: Exception, model: nn.Module) -> str:
     if not found:
         return ""
     reason = SAID.get(type(error).__name__) or " ".join(str(error).split())[:200] or type(error).__name__
-    return f"{found}: {reason}"
+    return f"{found}: {reason.rstrip('.')}"
 
 
 def _file(trace: TracebackType) -> str:
@@ -71,3 +73,14 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+@contextmanager
+def silent(logger: str) -> Iterator[None]:
+    """Its messages are not shown meanwhile."""
+    own = logging.getLogger(logger)
+    before, own.disabled = own.disabled, True
+    try:
+        yield
+    finally:
+        own.disabled = before
