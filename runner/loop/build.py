@@ -29,6 +29,7 @@ from manyheads.runner.run.locate import instantiate, locate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank.build import build_schedule
 from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
+from manyheads.runner.task.base.rank import Task
 from manyheads.runner.task.rank.build import build_task
 
 Config = dict[str, Any]
@@ -72,7 +73,8 @@ def build(
         if on_model is not None:
             on_model(built.model)
         parameters = sum(p.numel() for p in built.model.parameters())
-        update, loaders, settings = _assemble(config, parallel, precision, data, built.model)
+        task, loaders = enter(config, parallel, data, precision.dtype)
+        update, settings = assemble(config, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(config, parallel)
         reporter = build_reporter(config, parallel, update.scores, folder, state, is_silent=is_silent)
     except BaseException:
@@ -111,17 +113,27 @@ def _built(config: Config, data: Data, dtype: torch.dtype) -> Built:
         raise
 
 
-def _assemble(
-    config: Config, parallel: Parallel, precision: Precision, data: Data, model: nn.Module
-) -> tuple[Update, Loaders, Settings]:
-    """The update, the loaders of training and evaluation, and the loop's settings."""
-    channels_last = config["trainer"]["channels_last"]
+def enter(config: Config, parallel: Parallel, data: Data, dtype: torch.dtype) -> tuple[Task, Loaders]:
+    """What a batch means, and the loaders of training and evaluation."""
+    task = build_task(config, data).to(device=parallel.device, dtype=dtype)
+    entrance = Entrance(parallel.device, dtype, config["trainer"]["channels_last"], data.mean, data.std)
+    return task, build_loaders(config, data, task, parallel, entrance)
+
+
+def assemble(
+    config: Config,
+    parallel: Parallel,
+    precision: Precision,
+    data: Data,
+    model: nn.Module,
+    *,
+    task: Task,
+    loaders: Loaders,
+) -> tuple[Update, Settings]:
+    """The update of a model that is whole and on the CPU, and the loop's settings."""
     model = precision.convert(model)
-    if channels_last:
+    if config["trainer"]["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
-    task = build_task(config, data).to(device=parallel.device, dtype=precision.dtype)
-    entrance = Entrance(parallel.device, precision.dtype, channels_last, data.mean, data.std)
-    loaders = build_loaders(config, data, task, parallel, entrance)
     parallel.example = loaders.train.example
     model = parallel.place(model)
     kind = locate("optimizer", config["optimizer"]["_target_"])
@@ -144,7 +156,7 @@ def _assemble(
         clip_norm=config["trainer"]["clip_norm"],
         on_nan=config["trainer"]["on_nan"],
     )
-    return update, loaders, settings
+    return update, settings
 
 
 def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:

@@ -18,7 +18,7 @@ from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserve
 from manyheads.runner.loop.summary import summary
 from manyheads.runner.loop.tested import tested
 from manyheads.runner.loop.trainer import Trainer
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.base.rank import Parallel, held_bytes
 from manyheads.runner.random.rank.determinism import operations_named
 from manyheads.runner.random.rank.rng import get_state, seed_everything, set_state
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -35,6 +35,7 @@ class Session:
         self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
         self.update, self.parallel = trainer.update, trainer.update.parallel
         self._is_described = False
+        self._gradients = 0  # bytes
 
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
@@ -50,6 +51,7 @@ class Session:
                     move_in(trainer, self.checkpoints, state)
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
             self.start()
+            trainer.on_first_gradients = self._measure_gradients
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
             self.settle()
             self.conclude(**tested(self))
@@ -248,15 +250,17 @@ class Session:
         known = {name: digest for name, digest in found.items() if digest is not None}
         return {"data_sha256": known} if known else {}
 
+    def _measure_gradients(self) -> None:
+        model = self.parallel.unwrap(self.update.model)
+        self._gradients = held_bytes(self.parallel.gradient_tensors(model, self.update.optimizer))
+
     def _held(self) -> dict[str, list[int]]:
-        """Bytes that each rank holds between two updates, in rank order."""
+        """Bytes that each rank holds, in rank order: between two updates, and of gradients within one."""
         model, optimizer = self.parallel.unwrap(self.update.model), self.update.optimizer
-        own = [
-            sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-            for tensors in (self.parallel.model_tensors(model), self.parallel.optimizer_tensors(optimizer))
-        ]
-        parameters, state = zip(*self.parallel.gather(own), strict=True)
-        return {"parameters": [*parameters], "optimizer": [*state]}
+        own = [self.parallel.model_tensors(model), self.parallel.optimizer_tensors(optimizer)]
+        sizes = [*map(held_bytes, own), self._gradients]
+        held = zip(*self.parallel.gather(sizes), strict=True)
+        return dict(zip(("parameters", "optimizer", "gradients"), map(list, held), strict=True))
 
     def weights(self) -> dict[str, Tensor]:
         """What was trained, of the whole model, complete on rank 0, under the user's own names."""

@@ -64,6 +64,7 @@ class Trainer:
         self.update, self.train, self.settings = update, train, settings
         self.describe = describe
         self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
+        self.on_first_gradients: Callable[[], None] | None = None  # called once, in the session's first update
         self.progress = Progress()
         self.stop = Stop(heartbeat)
         self.garbage = Garbage()
@@ -133,7 +134,10 @@ class Trainer:
         is_sampled = self.windows.clock.now >= breakdown.next
         if is_sampled:
             breakdown.start()
-        made = self.update(batches, number=self.progress.step, wants_norm=wants_norm)
+        made = self.update(
+            batches, number=self.progress.step, wants_norm=wants_norm, on_gradients=self.on_first_gradients
+        )
+        self.on_first_gradients = None
         self.count(batches, made)
         if is_sampled:
             breakdown.end()

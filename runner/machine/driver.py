@@ -98,3 +98,13 @@ def asked(question: Any, *arguments: Any) -> Any:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def memory(uuids: list[str]) -> int | None:
+    """The least memory that any of these GPUs has in all, in bytes; None where there is none, or it is not said."""
+    with session() as nvml:
+        if nvml is None:
+            return None
+        handles = [asked(nvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in uuids]
+        found = [asked(nvml.nvmlDeviceGetMemoryInfo, handle) for handle in handles if handle is not None]
+        return min((int(each.total) for each in found if each is not None), default=None)

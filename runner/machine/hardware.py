@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from manyheads.runner.machine.driver import Board, Part, read
+from manyheads.runner.machine.driver import Board, Part, memory, read
 from manyheads.runner.run import called
 
 NO_GPU = (
@@ -49,6 +49,11 @@ def gpu_indices() -> list[int]:
 def gpu_ids() -> list[str]:
     """What CUDA_VISIBLE_DEVICES may call them, whatever the order in which CUDA counts."""
     return [part.uuid for _, part in _visible()]
+
+
+def gpu_memory() -> int | None:
+    """The least memory of any of them, in bytes; None where there is none."""
+    return memory(gpu_ids()) if gpu_ids() else None
 
 
 def unused_gpus() -> str | None:

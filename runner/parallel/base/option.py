@@ -71,5 +71,9 @@ class ParallelOption(Option):
         """
         return ""
 
+    def stand_in(self) -> dict[str, Any] | None:
+        """The section of a strategy that holds and sends as much, where this one's needs its library; else None."""
+        return None
+
     def accumulation_changed(self, config: dict[str, Any]) -> None:
         """Follow trainer.grad_accumulation of a completed config, in which it has been set anew."""

@@ -1,7 +1,7 @@
 """The plain case, one rank on one device: every hook that a strategy may need, doing nothing."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -226,6 +226,15 @@ class Parallel:
         """The optimizer's state that lies in this rank's memory."""
         return [value for own in optimizer.state.values() for value in own.values() if isinstance(value, Tensor)]
 
+    def gradient_tensors(self, model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
+        """The gradients that lie in this rank's memory once they are exchanged."""
+        owned = [p for group in optimizer.param_groups for p in group["params"]]
+        return [p.grad for p in dict.fromkeys([*model.parameters(), *owned]) if p.grad is not None]
+
+    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
+        """Ranks among which are those that hold the most and the least, and whether one computes what no other does."""
+        return {0: True}
+
     # -- talking to the other ranks ------------------------------------------------------------------
 
     def share_buffers(self, model: nn.Module) -> None:
@@ -254,3 +263,8 @@ def call(model: nn.Module, inputs: Any) -> Any:
 def total_norm(gradients: list[Tensor]) -> Tensor:
     """The norm over all of them, (); as torch.nn.utils.get_total_norm, without sorting them by device and dtype."""
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)
+
+
+def held_bytes(tensors: Iterable[Tensor]) -> int:
+    """The memory of all of them; on torch's device "meta" there is none."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)

@@ -13,6 +13,8 @@ from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import machines, ranks
 
+GROUP_MB = 25  # as large as DistributedDataParallel's buckets
+
 
 class HorovodOption(ParallelOption):
     """The keys are DistributedOptimizer's arguments and Horovod's settings."""
@@ -42,6 +44,20 @@ class HorovodOption(ParallelOption):
         if gpus and not horovod.has("nccl"):
             return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` builds it in"
         return f"{gpus} ranks over NCCL" if gpus else f"2 CPU ranks over {horovod.NAMES[horovod.controllers()[0]]}"
+
+    def stand_in(self) -> dict[str, Any]:
+        groups = self.section["num_groups"] == "auto"
+        return {
+            "_target_": "manyheads.runner.parallel.replicas.rank.Replicas",
+            "name": "horovod",
+            "timeout": self.section["timeout"],
+            "bucket_cap_mb": GROUP_MB if groups else max(1, self.section["fusion_threshold"]),
+            "gradient_as_bucket_view": False,
+            "static_graph": True,
+            "find_unused_parameters": False,
+            "broadcast_buffers": False,
+            "sync_batchnorm": False,
+        }
 
     def complete(self, config: dict[str, Any]) -> None:
         """Decide ``auto``, and refuse what Horovod cannot do, or would do wrong without a word."""

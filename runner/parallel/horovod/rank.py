@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.base.rank import Parallel, Reduction
+from manyheads.runner.parallel.horovod.option import GROUP_MB
 from manyheads.runner.run.errors import ConfigurationError
 
 COMPRESSIONS = {"none": hvd.Compression.none, "fp16": hvd.Compression.fp16}
-GROUP_BYTES = 25 * 2**20  # as large as DistributedDataParallel's buckets
+GROUP_BYTES = GROUP_MB * 2**20
 
 
 class Horovod(Parallel):

@@ -33,6 +33,11 @@ class Zero1(Replicas):
         assert isinstance(optimizer, SharedOut)
         return super().optimizer_tensors(optimizer.optim)
 
+    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
+        assert isinstance(optimizer, SharedOut)
+        sizes = optimizer.sizes()
+        return {sizes.index(min(sizes)): False, sizes.index(max(sizes)): True}
+
 
 class SharedOut(ZeroRedundancyOptimizer):
     """An optimizer like ``optimizer``, over the same parameters, of which each rank keeps the state of some.
@@ -47,6 +52,13 @@ class SharedOut(ZeroRedundancyOptimizer):
         settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
         super().__init__([p for group in optimizer.param_groups for p in group["params"]], kind, **settings)
         self.defaults = optimizer.defaults
+
+    def sizes(self) -> list[int]:
+        """How many numbers of the parameters each rank updates, in rank order."""
+        return [
+            sum(parameter.numel() for group in groups for parameter in group["params"])
+            for groups in self._partition_parameters()  # type: ignore[attr-defined]
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         self.consolidate_state_dict(to=0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.parallel.base.rank import call
@@ -68,13 +69,12 @@ class Flow:
 
 def twin_of(model: nn.Module) -> nn.Module:
     """The same model on meta, which takes no memory. Raises ConfigurationError where it can't be copied."""
-    memo: dict[int, Any] = {}
-    for weight in model.parameters():
-        memo[id(weight)] = nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
-    for buffer in model.buffers():
-        memo[id(buffer)] = torch.empty_like(buffer, device="meta")
     try:
-        return copy.deepcopy(model, memo)
+        with unset_fake_temporarily():
+            memo: dict[int, Any] = {id(buffer): _hollow(buffer) for buffer in model.buffers()}
+            for weight in model.parameters():
+                memo[id(weight)] = nn.Parameter(_hollow(weight), requires_grad=weight.requires_grad)
+            return copy.deepcopy(model, memo)
     except Exception as error:
         raise ConfigurationError(
             f"parallel=pipeline: {type(model).__name__} can't be copied ({error}), which following its tensors takes. "
@@ -105,11 +105,12 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
     for name, module in twin.named_modules():
         handles.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
         handles.append(module.register_forward_hook(leave))
-    given = on_meta(inputs)
+    with unset_fake_temporarily():
+        given = on_meta(inputs)
     flow.made = {id(tensor): 0 for tensor in tensors_in(given)}
     flow.alive, flow.given = [given], given
     try:
-        with torch.no_grad(), counter:
+        with torch.no_grad(), unset_fake_temporarily(), counter:
             flow.output = call(twin, given)
     except Exception as error:
         where = open_calls[-1] if open_calls else None
@@ -126,7 +127,12 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
 
 def on_meta(inputs: Any) -> Any:
     """The same structure with tensors of the same shapes that hold nothing."""
-    return map_tensors(lambda tensor: torch.empty_like(tensor, device="meta"), inputs)
+    return map_tensors(_hollow, inputs)
+
+
+def _hollow(tensor: Tensor) -> Tensor:
+    """A tensor like it on meta; also of a fake one, which would make another fake one of what is made from it."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 class _Operations(TorchDispatchMode):

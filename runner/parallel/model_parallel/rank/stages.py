@@ -5,6 +5,7 @@ end of the stage the forward pass is left. So no model has to be written for it,
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -87,6 +88,7 @@ def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) 
     sizes = {name: tensor.numel() for name, tensor in model.named_parameters()}
     names, moments = [*places], [0, *(place.begin for place in places.values()), float("inf")]
 
+    @cache
     def size(first: int, last: int) -> int:
         return sum(sizes.get(name, 0) for name in flow.used_between(int(moments[first]), moments[last]))
 

@@ -1,5 +1,6 @@
 """Which stages a rank has, and what its ranks exchange besides: from the settings to a pipeline that runs."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,14 +48,14 @@ class Planned:
         mine = range(place, len(self.windows), layout.pipeline)
         stages = Stages(model, self.flow, self.windows, mine)
         pipeline = Pipeline(stages, self.twin, schedule=self.staging.schedule, group=group, device=self.ranks.device)
-        return Piped(pipeline, stages, self.ranks)
+        return Piped(pipeline, stages, self.ranks, {name: p.numel() for name, p in self.twin.named_parameters()})
 
 
 class Piped:
-    """This rank's part of a pipeline."""
+    """This rank's part of a pipeline. ``sizes``: of the whole model's parameters, by name."""
 
-    def __init__(self, pipeline: Pipeline, stages: Stages, ranks: "ModelParallel"):
-        self._stages, self._size = stages, ranks.layout.pipeline
+    def __init__(self, pipeline: Pipeline, stages: Stages, ranks: "ModelParallel", sizes: dict[str, int]):
+        self._stages, self._size, self._sizes = stages, ranks.layout.pipeline, sizes
         self.compute_gradients, self.evaluate = pipeline.compute_gradients, pipeline.evaluate
         # Each set of ranks that share a weight, as the first and last stage may the embedding, needs a group; all ranks
         # must make all of them, in the same order.
@@ -71,6 +72,14 @@ class Piped:
     def ranks_with(self, name: str) -> list[int]:
         """Places in the pipeline that have a parameter."""
         return sorted({number % self._size for number in self._stages.holders.get(name, {0})})
+
+    def unlike(self) -> list[int]:
+        """Places in the pipeline: its ends, and those with the most and the fewest parameters."""
+        held = Counter(dict.fromkeys(range(self._size), 0))
+        for name, size in self._sizes.items():
+            held.update(dict.fromkeys(self.ranks_with(name), size))
+        by_size = [place for place, _ in held.most_common()]
+        return sorted({0, self._size - 1, by_size[0], by_size[-1]})
 
     def holds_alone(self, name: str) -> bool:
         return self._stages.holds(name) and len(self.ranks_with(name)) == 1

@@ -219,5 +219,15 @@ class ModelParallel(ProcessGroup):
     def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
         return self.state.share_optimizer(optimizer.state_dict())
 
+    # -- what this rank holds ------------------------------------------------------------------------
+
     def model_tensors(self, model: nn.Module) -> list[Tensor]:
         return [local(tensor) for tensor in super().model_tensors(model)]
+
+    def gradient_tensors(self, model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
+        return [local(tensor) for tensor in super().gradient_tensors(model, optimizer)]
+
+    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
+        stages = [0] if self.pipe is None else self.pipe.unlike()
+        shards = sorted({0, self.layout.shard - 1})  # rows are shared out so that the last one may have fewer
+        return {self.layout.rank_of(Layout(stage, 0, shard, 0)): not shard for stage in stages for shard in shards}

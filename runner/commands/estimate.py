@@ -1,0 +1,29 @@
+"""``python -m runner estimate``: what a run would hold and send, by rank."""
+
+import argparse
+
+from manyheads.runner.estimate.command import estimate
+
+HELP = "say what each rank would hold and send, without devices or memory for it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what may follow the command's name."""
+    about = "as for train; several values, parallel=fsdp,tensor, give a row each"
+    parser.add_argument("overrides", nargs="*", help=about)
+    parser.add_argument("--config-dir", help="a folder of more options, as for train")
+    memory = "of each rank's device, such as 80GB; else that of this machine's GPUs"
+    parser.add_argument("--device-memory", metavar="SIZE", help=memory)
+    parser.add_argument("--picture", metavar="FILE", help="draw it: a file that ends in .png or .svg")
+    parser.add_argument("--json", action="store_true", help="print it as JSON, in bytes")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Return 0, or 3 where something does not fit the device."""
+    return estimate(
+        arguments.overrides,
+        config_dir=arguments.config_dir,
+        device_memory=arguments.device_memory,
+        picture=arguments.picture,
+        as_json=arguments.json,
+    )

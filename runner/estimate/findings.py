@@ -1,0 +1,115 @@
+"""What an estimate finds, as plain values; found by ``rank/rehearsal.py``, shown by the rest."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+EXACT = ("parameters", "gradients", "optimizer", "masters", "buffers")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Collectives of one kind in one update. ``bytes``: of the whole tensors that are gathered, reduced or sent."""
+
+    calls: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RankHolds:
+    """What one rank holds, in bytes, and sends.
+
+    ``masters``: fp32 copies of half-precision weights. ``activations``: most that is saved for the backward pass at any
+    moment; ``most``: of all memory together at any moment of an update, when ``activations_then`` were saved. These and
+    ``traffic`` are None where the model can't be followed without data, of which ``stops`` tells where.
+    """
+
+    rank: int
+    parameters: int
+    gradients: int
+    optimizer: int
+    masters: int
+    buffers: int
+    activations: int | None = None
+    activations_then: int | None = None
+    most: int | None = None
+    traffic: Mapping[str, Traffic] | None = None
+    stops: str = ""
+
+    @property
+    def exact(self) -> int:
+        """Of what is exact, the sum."""
+        return sum(getattr(self, kind) for kind in EXACT)
+
+    @property
+    def total(self) -> int:
+        """The most memory at any moment; of a model that can't be followed, of what is exact."""
+        return self.exact if self.most is None else self.most
+
+    @property
+    def sent(self) -> int | None:
+        """Bytes of all collectives."""
+        return None if self.traffic is None else sum(each.bytes for each in self.traffic.values())
+
+    def parts(self) -> dict[str, int]:
+        """What adds up to ``total``, by kind: all of it, as it is when there is most."""
+        lasting = {kind: getattr(self, kind) for kind in ("parameters", "optimizer", "masters", "buffers")}
+        if self.most is None:
+            return {**lasting, "gradients": self.gradients}
+        activations = self.activations_then or 0
+        rest = max(0, self.most - sum(lasting.values()) - activations)
+        gradients = min(self.gradients, rest)
+        return {**lasting, "gradients": gradients, "activations": activations, "working": rest - gradients}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One configuration. ``label``: the keys that were swept; ``name``, ``color``: of its strategy.
+
+    ``holds``: of ranks that show the most and the least that any holds; none where it is refused, for ``reason``.
+    """
+
+    label: str
+    name: str
+    ranks: int = 0
+    layout: str = ""
+    samples: int = 0  # of a micro-batch
+    holds: tuple[RankHolds, ...] = ()
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def largest(self) -> RankHolds:
+        """The rank that needs most memory."""
+        return max(self.holds, key=lambda each: (each.most is not None, each.total))
+
+    def range(self, kind: str) -> tuple[int, int]:
+        """Least and most of a kind over the ranks."""
+        found = [size for each in self.holds if (size := getattr(each, kind)) is not None]
+        return min(found), max(found)
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``: bytes as whole numbers."""
+        if self.reason:
+            return {"label": self.label, "parallel": self.name, "refused": self.reason}
+        return {
+            "label": self.label,
+            "parallel": self.name,
+            "layout": self.layout,
+            "ranks": self.ranks,
+            "samples_per_micro_batch": self.samples,
+            "seconds": round(self.seconds, 2),
+            "largest_rank": self.largest.rank,
+            "holds": [
+                {**asdict(each), "total": each.total, "parts": each.parts(), "communicated": each.sent}
+                for each in self.holds
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Device:
+    """The memory that each rank has, in bytes, and where that is from."""
+
+    memory: int
+    source: str = field(default="--device-memory")

@@ -1,0 +1,196 @@
+"""A rank's update, made on tensors that hold nothing, among ranks that are not there.
+
+The strategy, the precision, the optimizer and the update are those of a run; what is counted is what they do. Source of
+the means: torch's fake tensors and its fake process group.
+"""
+
+import gc
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.build import build_data
+from manyheads.runner.estimate.findings import RankHolds
+from manyheads.runner.estimate.rank.hollow import hollow_parameters, make_fake, plain_conversion
+from manyheads.runner.estimate.rank.memory import Allocated
+from manyheads.runner.estimate.rank.replicated import replicated
+from manyheads.runner.estimate.rank.saved import SavedTensors
+from manyheads.runner.estimate.rank.traffic import CountedTraffic
+from manyheads.runner.estimate.rank.values import UnknownValues, silent, where_it_stops
+from manyheads.runner.loop.build import assemble, enter, set_process
+from manyheads.runner.loop.update import Update
+from manyheads.runner.model.rank.build import bare_model
+from manyheads.runner.option.declared import declared
+from manyheads.runner.parallel.base.rank import Parallel, held_bytes
+from manyheads.runner.parallel.rank.structure import map_tensors
+from manyheads.runner.random.rank.rng import seed_everything
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.layout import ranks
+from manyheads.runner.run.locate import instantiate
+
+Config = dict[str, Any]
+FAKE = "torch._subclasses.fake_tensor"  # whose log has each error of a model, which is told in a sentence
+UPDATES = 2  # the first one makes what later ones find, such as the optimizer's state
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """``unlike``: as the strategy's; ``layout``: of all ranks, in words; ``samples``: of a micro-batch."""
+
+    holds: RankHolds
+    unlike: dict[int, bool]
+    layout: str
+    samples: int
+
+
+def rehearse(config: Config, rank: int, *, follows: bool = True) -> Rehearsed:
+    """What this rank would hold and send. Raises ConfigurationError as the run would.
+
+    ``config``: a run's; ``follows``: whether it makes updates, else only what is held between two of them is found.
+    """
+    config = _without_files(config)
+    set_process(config)
+    seed_everything(config["seed"])
+    parallel = _alone(config, rank)
+    try:
+        found = _rehearsed(config, parallel, follows=follows)
+    finally:
+        parallel.leave()
+        gc.collect()  # fake tensors refer to each other
+    if not found.holds.stops:
+        return found
+    held = rehearse(config, rank, follows=False)  # of a model in whose middle nobody has stopped
+    return replace(held, holds=replace(held.holds, stops=found.holds.stops))
+
+
+def _alone(config: Config, rank: int) -> Parallel:
+    """The strategy as this rank, which has met nobody."""
+    section = declared("parallel", config["parallel"]).stand_in() or config["parallel"]
+    if "timeout" in section:
+        section = {**section, "backend": "fake"}
+    place = {"rank": rank, "local_rank": rank, "world_size": ranks(config), "device_type": "cpu"}
+    parallel: Parallel = instantiate("parallel", section, **place)
+    parallel.join()
+    return parallel
+
+
+def _without_files(config: Config) -> Config:
+    """The config without weights to read, and with what fake tensors can do in the place of the same size."""
+    precision, trainer = config["precision"], config["trainer"]
+    if precision.get("dtype") == "float16":  # its scaler looks at values; nothing else is of another size
+        precision = {**precision, "dtype": "bfloat16"}
+    return {
+        **config,
+        "precision": precision,
+        "model": {**config["model"], "pretrained": None},
+        "trainer": {**trainer, "on_nan": "error", "compile": "none"},
+        "data": {**config["data"], "num_workers": 0},
+    }
+
+
+def _rehearsed(config: Config, parallel: Parallel, *, follows: bool) -> Rehearsed:
+    data = build_data(config["data"])
+    precision = instantiate("precision", config["precision"], parallel)
+    try:
+        with hollow_parameters():
+            model = bare_model(config, data, dtype=precision.dtype)
+        _refuse_nothing(model)
+        task, loaders = enter(config, parallel, data, precision.dtype)
+        batch = loaders.train.example()
+        loaders.train.example = lambda: batch  # type: ignore[method-assign]  # nothing is read below
+        mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()
+        with mode, allocated, allocated.resizes(), plain_conversion(), replicated(), silent(FAKE):
+            make_fake(model, mode)
+            task = task.to(parallel.device)
+            update, _ = assemble(config, parallel, precision, data, model, task=task, loaders=loaders)
+            batches = [_fake_batch(batch, mode) for _ in range(config["trainer"]["grad_accumulation"])]
+            rehearsal = Rehearsal(update, batches, allocated, traffic)
+            with traffic, UnknownValues(model):
+                holds = rehearsal.run(parallel.rank, parallel.unwrap(update.model), follows=follows)
+            layout = parallel.summary.replace(" over fake", "")
+            return Rehearsed(holds, parallel.unlike(update.optimizer), layout, batch.count)
+    finally:
+        precision.close()
+
+
+def _refuse_nothing(model: nn.Module) -> None:
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigurationError(f"{type(model).__name__} has no parameter to train, so that there is no update.")
+
+
+def _fake_batch(batch: Batch, mode: FakeTensorMode) -> Batch:
+    content = map_tensors(mode.from_tensor, batch.content)
+    return replace(batch, content=content, inputs=map_tensors(mode.from_tensor, batch.inputs))
+
+
+class Rehearsal:
+    """Updates under the counters."""
+
+    def __init__(self, update: Update, batches: list[Batch], allocated: Allocated, traffic: CountedTraffic):
+        self.update, self.batches, self.allocated, self.traffic = update, batches, allocated, traffic
+        self.saved = SavedTensors()
+        self.gradients = 0
+        self.then = 0
+
+    def run(self, rank: int, model: nn.Module, *, follows: bool) -> RankHolds:
+        """What is held and sent in an update that is not the first."""
+        stops = ""
+        try:
+            for number in range(UPDATES if follows else 0):
+                self._update(number, model)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            if not (stops := where_it_stops(error, model)):
+                raise
+        if not follows:
+            self._step_alone()
+        parallel, precision, optimizer = self.update.parallel, self.update.precision, self.update.optimizer
+        own = parallel.model_tensors(model)
+        known = {tensor.untyped_storage()._cdata for tensor in own}
+        masters = [p for p in precision.parameters(optimizer) if p.untyped_storage()._cdata not in known]
+        holds = RankHolds(
+            rank,
+            parameters=held_bytes(own),
+            gradients=self.gradients,
+            optimizer=held_bytes(parallel.optimizer_tensors(optimizer)),
+            masters=held_bytes(masters),
+            buffers=held_bytes(model.buffers()),
+            stops=stops,
+        )
+        if stops or not follows:
+            return holds
+        return replace(
+            holds,
+            activations=self.saved.most,
+            activations_then=self.then,
+            most=self.allocated.most,
+            traffic=dict(self.traffic.found),
+        )
+
+    def _update(self, number: int, model: nn.Module) -> None:
+        self.saved, self.traffic.found = SavedTensors(), {}
+        self.allocated.most, self.allocated.at_most = 0, self._note
+        model.train()
+        with self.saved.counting(model):
+            self.update(self.batches, number=number, wants_norm=False, on_gradients=self._measure)
+
+    def _note(self) -> None:
+        self.then = self.saved.now
+
+    def _measure(self) -> None:
+        model = self.update.parallel.unwrap(self.update.model)
+        self.gradients = held_bytes(self.update.parallel.gradient_tensors(model, self.update.optimizer))
+
+    def _step_alone(self) -> None:
+        """The optimizer's step by gradients that nobody has computed."""
+        update = self.update
+        for parameter in update.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self._measure()
+        with update.parallel.stepping(update.optimizer):
+            update.precision.step(update.optimizer)

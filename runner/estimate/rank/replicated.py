@@ -1,0 +1,140 @@
+"""In the place of torch's DistributedDataParallel, whose reducer needs memory behind its tensors: the same in Python.
+
+Buckets are made by torch's own rule. As there, they are made anew in the order in which the first gradients came.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+MEGABYTE = 1 << 20
+
+
+class Replicated(nn.Module):
+    """Takes the arguments of DistributedDataParallel, as far as they change what is held or sent."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device_ids: Any = None,
+        *,
+        bucket_cap_mb: float = 25,
+        gradient_as_bucket_view: bool = False,
+        find_unused_parameters: bool = False,
+        static_graph: bool = False,
+        broadcast_buffers: bool = True,
+        forward_sync_buffers: bool = True,
+    ):
+        super().__init__()
+        self.module = module
+        self._cap, self._as_view = int(bucket_cap_mb * MEGABYTE), gradient_as_bucket_view
+        self._looks_for_unused = find_unused_parameters and not static_graph
+        self._broadcasts = broadcast_buffers and forward_sync_buffers
+        self._exchanges = self._did_exchange = True
+        self._hook: tuple[Any, Callable[..., Any]] | None = None
+        self._parameters_to_train = [p for p in module.parameters() if p.requires_grad]
+        for parameter in self._parameters_to_train:
+            parameter.register_post_accumulate_grad_hook(self._arrived)
+        self._order: list[nn.Parameter] = []
+        self._make_buckets(self._parameters_to_train[::-1])
+        self._is_rebuilt = self._looks_for_unused
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._broadcasts and self._did_exchange:
+            self._broadcast_buffers()
+        self._did_exchange = self._exchanges
+        if not self._is_rebuilt and len(self._order) == len(self._parameters_to_train):
+            self._make_buckets(self._order)
+            self._is_rebuilt = True
+        self._order = []
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients stay here meanwhile."""
+        self._exchanges = False
+        try:
+            yield
+        finally:
+            self._exchanges = True
+
+    def register_comm_hook(self, state: Any, hook: Callable[..., Any]) -> None:
+        """How buckets are exchanged instead, as torch has it."""
+        self._hook = state, hook
+
+    def _make_buckets(self, order: Sequence[nn.Parameter]) -> None:
+        sizes = [dist._DEFAULT_FIRST_BUCKET_BYTES, self._cap]
+        tensors: list[Tensor] = [*order]
+        found, _ = dist._compute_bucket_assignment_by_size(tensors, sizes, [False] * len(order))
+        self._buckets = [_Bucket(index, len(found), [order[at] for at in each]) for index, each in enumerate(found)]
+
+    def _arrived(self, parameter: nn.Parameter) -> None:
+        if not self._did_exchange:
+            return
+        self._order.append(parameter)
+        if len(self._order) == len(self._parameters_to_train):
+            if self._looks_for_unused:
+                dist.all_reduce(torch.zeros(len(self._order), dtype=torch.int32))
+            for bucket in self._buckets:
+                bucket.fill(as_view=self._as_view)
+                if self._hook is None:
+                    dist.all_reduce(bucket.flat)
+                else:
+                    self._hook[1](self._hook[0], bucket)
+
+    def _broadcast_buffers(self) -> None:
+        buffers = [*self.module.buffers()]
+        for dtype in dict.fromkeys(buffer.dtype for buffer in buffers):
+            flat = torch.cat([buffer.reshape(-1) for buffer in buffers if buffer.dtype is dtype])
+            dist.broadcast(flat, src=0)
+
+
+class _Bucket:
+    """Gradients that travel together; also what a hook asks of torch's GradBucket."""
+
+    def __init__(self, index: int, count: int, parameters: list[nn.Parameter]):
+        self._index, self._count, self._own = index, count, parameters
+        first = parameters[0]
+        self.flat = torch.empty(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
+
+    def fill(self, *, as_view: bool) -> None:
+        """Bring the gradients in; ``as_view``: where they stay."""
+        parts = self.flat.split([p.numel() for p in self._own])
+        for parameter, part in zip(self._own, parts, strict=True):
+            part.copy_(parameter.grad.reshape(-1))  # type: ignore[union-attr]
+            if as_view:
+                parameter.grad = part.view(parameter.shape)
+
+    def index(self) -> int:
+        return self._index
+
+    def is_last(self) -> bool:
+        return self._index == self._count - 1
+
+    def buffer(self) -> Tensor:
+        return self.flat
+
+    def set_buffer(self, flat: Tensor) -> None:
+        self.flat = flat
+
+    def parameters(self) -> list[nn.Parameter]:
+        return self._own
+
+    def gradients(self) -> list[Tensor]:
+        parts = self.flat.split([p.numel() for p in self._own])
+        return [part.view(p.shape) for p, part in zip(self._own, parts, strict=True)]
+
+
+@contextmanager
+def replicated() -> Iterator[None]:
+    """Meanwhile this is torch's."""
+    before = nn.parallel.DistributedDataParallel
+    nn.parallel.DistributedDataParallel = Replicated  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        nn.parallel.DistributedDataParallel = before  # type: ignore[misc]

@@ -1,0 +1,137 @@
+"""The estimate in a terminal: what a rank holds, what travels, and what is exact of it."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from manyheads.runner.estimate.findings import Device, Estimate, Traffic
+
+UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+HELD = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "masters": "fp32 copies",
+    "buffers": "buffers",
+    "activations": "~activations",
+    "most": "~peak",
+}
+SENT = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "send", "receive", "all-to-all")
+
+
+def show(found: list[Estimate], device: Device | None, *, console: Console | None = None) -> None:
+    """Print the tables, refusals and notes. A table that is too wide is turned: kinds become its rows."""
+    console = console or Console(highlight=False)
+    known = [each for each in found if each.holds]
+    for title, rows in (_held(known, device), _sent(known)) if known else ():
+        if len(rows) > 1:
+            upright, turned = _table(title, rows), _table(title, [*zip(*rows, strict=True)])
+            console.print(upright if _fits(upright, console) else turned)
+    for each in known:
+        if told := _ranges(each):
+            console.print(Text(f"{name_of(each)}: from rank to rank {told}."))
+        if each.largest.stops:
+            console.print(
+                Text(
+                    f"{name_of(each)}: the model stops in {each.largest.stops}. "
+                    "Activations, peak and communication are unknown."
+                )
+            )
+    for each in found:
+        if each.reason:
+            console.print(Text(f"{each.label} is refused: {each.reason}"))
+    if known:
+        console.print(Text(_note(known, device)))
+
+
+def name_of(found: Estimate) -> str:
+    """Values of the keys that were swept, such as ``fsdp, adamw``; the strategy where none was."""
+    return ", ".join(each.partition("=")[2] for each in found.label.split()) or found.name
+
+
+def _held(found: list[Estimate], device: Device | None) -> tuple[str, list[list[str]]]:
+    kinds = [kind for kind in HELD if kind not in ("masters", "buffers") or any(e.range(kind)[1] for e in found)]
+    step = _step(max(each.largest.total for each in found))
+    rows = [["", "ranks", *(HELD[kind] for kind in kinds), *(["fits"] if device else [])]]
+    for each in found:
+        sizes = [getattr(each.largest, kind) for kind in kinds]
+        cells = ["?" if size is None else digits(size / 1000**step) for size in sizes]
+        rows.append([name_of(each), str(each.ranks), *cells, *([_verdict(each, device)] if device else [])])
+    return f"{UNITS[step]} that the largest rank holds", rows
+
+
+def _verdict(found: Estimate, device: Device) -> str:
+    if found.largest.total > device.memory:
+        return "no"
+    return "?" if found.largest.most is None else "yes"
+
+
+def _sent(found: list[Estimate]) -> tuple[str, list[list[str]]]:
+    """Calls and bytes by kind; nothing where nothing travels."""
+    known = [each for each in found if each.largest.traffic]
+    kinds = [kind for kind in SENT if any(kind in (each.largest.traffic or {}) for each in known)]
+    step = _step(max((each.largest.sent or 0 for each in known), default=0))
+    rows = [["", *(f"{kind}" for kind in kinds), "sum"]] if known else []
+    for each in known:
+        own = each.largest.traffic or {}
+        cells = [_traffic(own[kind], step) if kind in own else "" for kind in kinds]
+        rows.append([name_of(each), *cells, digits((each.largest.sent or 0) / 1000**step)])
+    return f"Calls and {UNITS[step]} of that rank's communication in an update", rows
+
+
+def _traffic(found: Traffic, step: int) -> str:
+    return f"{found.calls:,}: {digits(found.bytes / 1000**step)}"
+
+
+def _ranges(found: Estimate) -> str:
+    """What differs between ranks, in the digits that are shown."""
+    ranges = {kind: found.range(kind) for kind in HELD if getattr(found.largest, kind) is not None}
+    return ", ".join(
+        f"{HELD[kind]} {readable(low)} to {readable(high)}"
+        for kind, (low, high) in ranges.items()
+        if readable(low) != readable(high)
+    )
+
+
+def _table(title: str, rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("")
+    for name in rows[0][1:]:
+        table.add_column(Text(name), justify="right")
+    for first, *cells in rows[1:]:
+        table.add_row(Text(first), *map(Text, cells))
+    return table
+
+
+def _fits(table: Table, console: Console) -> bool:
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width
+
+
+def _note(found: list[Estimate], device: Device | None) -> str:
+    text = "~ is an estimate, the rest is exact. The peak is the most at any moment of an update, work space included."
+    if any(each.largest.traffic for each in found):
+        text += " Communication counts whole tensors, whatever part of one a rank sends itself."
+    if device is None:
+        return f"{text} --device-memory 80GB says what fits."
+    return f"{text} A device has {readable(device.memory)} ({device.source}); CUDA itself takes some 0.5 GB of it."
+
+
+def _step(most: int) -> int:
+    """Which unit is right for the largest of some sizes."""
+    return next((step for step in range(len(UNITS) - 1) if most < 1000 ** (step + 1)), len(UNITS) - 1)
+
+
+def digits(value: float) -> str:
+    """Three of them, or all before the point."""
+    if not value:
+        return "0"
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def readable(size: int) -> str:
+    """Bytes with their unit: 26.9 GB."""
+    step = _step(size)
+    return f"{digits(size / 1000**step)} {UNITS[step]}" if step else f"{size} B"
