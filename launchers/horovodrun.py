@@ -16,7 +16,7 @@ from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.stdout_relay import passed_on
-from manyheads.runner.option.rules import TEXT, choice, whole
+from manyheads.runner.option.rules import choice
 from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.errors import Unavailable
 from manyheads.runner.run.layout import read_hosts
@@ -30,10 +30,7 @@ class HorovodrunOption(LauncherOption):
 
     rules: ClassVar = {
         "controller": choice("auto", "gloo", "mpi"),
-        "network_interface": TEXT,
-        "start_timeout": whole(1),
     }
-    steering = ("network_interface",)
 
     def unavailable(self) -> str | None:
         return horovod.unavailable()

@@ -18,10 +18,8 @@ from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.layout import read_hosts
-from manyheads.runner.run.rank_env import without_place
+from manyheads.runner.run.rank_env import EXPORTED, without_place
 
-# What ranks on other machines need of the environment; those on this machine have it anyway.
-EXPORTED = re.compile(r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV)")
 _EXITED = re.compile(r"Process name: (?:\[\S*,)?(\d+)\]?\s+Exit code:\s+(\d+)")
 _SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)")
 

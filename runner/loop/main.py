@@ -17,7 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.run.rank_env import NAMES, place
+from manyheads.runner.run.rank_env import NAMES, Place, place
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.signals import SIGNALS
 
@@ -33,7 +33,7 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
     rank, local_rank, world_size = place()
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
     _become_rank(folder, rank, world_size)
-    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
     for signum in SIGNALS:  # a cluster may signal the ranks themselves
         signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
@@ -55,7 +55,7 @@ def run_rank(
 
     ``apart``: in a process of its own, not the parent's.
     """
-    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
     heartbeat.enter()
     with _logging_to(folder.rank_log(rank), apart=apart):
         from manyheads.runner.loop import build

@@ -1,0 +1,224 @@
+"""A node's agent: starts the ranks of its machine, watches them, speaks for them with the parent, and ends them.
+
+It is one small process without torch. Ranks that the parent can no longer hear would train on or wait for ever: when
+nothing has been heard of it for a time, everything on this node ends.
+"""
+
+import argparse
+import math
+import os
+import platform
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from threading import Event
+
+from manyheads import __version__
+from manyheads.launchers import horovodrun, mpirun, torchrun
+from manyheads.launchers.agent import run_agent
+from manyheads.launchers.background import in_background
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes import addresses, scratch
+from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.wire import KEY_BYTES, Message, greet
+from manyheads.launchers.processes import gone_silently, tell_where
+from manyheads.launchers.signals import received_signals
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import PLACE, Heartbeat
+from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.run_folder import RunFolder
+
+STATUS_SECONDS = 0.2
+MEETS = {"torchrun": torchrun.exit_codes, "horovodrun": horovodrun.exit_codes, "mpirun": mpirun.exit_codes}
+
+
+class Over(RunFailed):
+    """The parent has ended the run, or is gone."""
+
+
+@dataclass(frozen=True)
+class Here(Job):
+    """This node's part of the run."""
+
+    link: Link | None = None
+    attempt: int = 0
+
+    def check_timeout(self) -> None:
+        """Raises Over when the parent says so, or nothing. It counts the run's time itself."""
+        assert self.link is not None
+        if self.link.is_over(self.attempt):
+            raise Over(Failure(type="Over", message=self.link.why))
+        if stop := self.link.stop_signal:
+            self.heartbeat.stop_signal = stop
+
+
+def main() -> int:
+    """``python -m manyheads.launchers.nodes.agent``, as the parent starts it; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--key", required=True, help="the file that holds it")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--silence", type=float, required=True)
+    parser.add_argument("--interface")
+    parser.add_argument("--beside-parent", action="store_true", help="on its machine, and as its child")
+    given = parser.parse_args()
+    if given.beside_parent:
+        die_with_parent()
+    try:
+        key = read_key(Path(given.key))
+        link = connect(given.address, given.port, key, silence=given.silence)
+    except (ConfigurationError, OSError) as error:
+        complain(f"{given.name}: {error}")
+        return 2
+    return serve(link, name=given.name, interface=given.interface)
+
+
+def read_key(path: Path) -> bytes:
+    """The run's key. Raises ConfigurationError where the run folder cannot be read."""
+    try:
+        return path.read_bytes()[: KEY_BYTES + 1]
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path.parent} cannot be read on {socket.gethostname()}: {error.strerror}. The run folder must lie on "
+            "storage that all nodes share: set hydra.run.dir."
+        ) from None
+
+
+def connect(address: str, port: int, key: bytes, *, silence: float) -> Link:
+    """The connection to the parent. Raises OSError with a sentence."""
+    try:
+        return Link(greet(socket.create_connection((address, port), timeout=silence), key), silence=silence)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"no connection to the run's parent at {addresses.bracketed(address)}:{port}: {reason}") from None
+
+
+def serve(link: Link, *, name: str, interface: str | None = None) -> int:
+    """Be the agent of this node until the parent has no more use for it; returns the exit code."""
+    with received_signals() as signals:
+        link.send({"is": "node", **description(link, name, interface)})
+        while (order := link.next_order(signals)) is not None:
+            link.send({"is": "ended", **attempt(order, link, signals), "port": free_port(link, interface)})
+    link.close()
+    return 0
+
+
+def description(link: Link, name: str, interface: str | None) -> Message:
+    """What the parent should know of this node."""
+    address = addresses.own_address(interface) if interface else link.channel.address
+    return {
+        "name": name,
+        "host": socket.gethostname(),
+        "address": address,
+        "port": free_port(link, interface),
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "manyheads": __version__,
+        "time": time.time(),
+    }
+
+
+def free_port(link: Link, interface: str | None) -> int:
+    """One over which ranks could meet here."""
+    return addresses.free_port(addresses.own_address(interface) if interface else link.channel.address)
+
+
+def attempt(order: Message, link: Link, signals: list[int]) -> Message:
+    """Start this node's ranks as the parent orders, and say how they ended."""
+    ranks = range(order["first"], order["first"] + order["count"])
+    folder = RunFolder(order["folder"])
+    codes: dict[int, int | None] = {}
+    heartbeat: Heartbeat | None = None
+    failure: Failure | None = None
+    mistake = None
+    try:
+        check_storage(folder, order)
+        with scratch.own_folder(Path(f"{order['scratch']}{ranks.start}")) as own:
+            heartbeat = Heartbeat.create(own / "heartbeat", ranks=order["ranks"])
+            common = folder, order["ranks"], order["environment"], heartbeat, signals
+            job = Here(*common, own=ranks, link=link, attempt=order["attempt"])
+            link.on_where = partial(tell_where, heartbeat)
+            with in_background(partial(speak, job), name="status"):
+                try:
+                    start(order, job, codes, own)
+                finally:
+                    link.on_where = None
+    except ConfigurationError as error:
+        mistake = str(error)
+    except Over as reason:
+        complain(str(reason.failure.message))
+    except RunFailed as error:
+        failure = error.failure
+    except Interrupted:
+        pass
+    except OSError as error:
+        failure = Failure.of(error)
+    told = {str(rank): codes[rank] for rank in ranks if rank in codes}
+    words = {str(rank): heartbeat.read(rank) for rank in ranks} if heartbeat else {}
+    said = failure.to_json() if failure else None
+    return {"failure": said, "mistake": mistake, "codes": told, "words": words, "attempt": order["attempt"]}
+
+
+def check_storage(folder: RunFolder, order: Message) -> None:
+    """Raises ConfigurationError where this node sees another folder than the parent, or cannot write there."""
+    token, name = order["token"], order["name"]
+    try:
+        seen = (folder.logs / ".nodes").read_text()
+        (folder.logs / f".node-{order['first']}").write_text(token)
+    except OSError as error:
+        seen = error.strerror or str(error)
+    if seen != token:
+        said = "holds another run's files there" if len(seen) == len(token) else f"says: {seen}"
+        raise ConfigurationError(
+            f"{name} does not share the run folder {folder.path} with the parent: {said}. Put it on storage that all "
+            "nodes see and can write: hydra.run.dir."
+        )
+
+
+def start(order: Message, job: Job, codes: dict[int, int | None], own: Path) -> None:
+    """Start what the order says and watch it to its end. Raises as ``launchers.processes.supervise`` does."""
+    read = MEETS[order["engine"]]
+
+    def read_exit_codes(text: str) -> dict[int, int]:
+        found = read(text)
+        codes.update(found)
+        return found
+
+    variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
+    if order["engine"] == "torchrun":  # others pass it on to other machines
+        variables["MANYHEADS_PARENT"] = str(os.getpid())
+    run_agent(
+        [part.replace("{scratch}", str(own)).replace("{python}", sys.executable) for part in order["command"]],
+        job,
+        environment={**os.environ, **variables},
+        log=job.folder.logs / order["log"],
+        read_exit_codes=read_exit_codes,
+        stall_timeout=math.inf,  # which the parent sees, since others may wait for these ranks
+        quiet=order["quiet"],
+    )
+
+
+def interfaces(address: str) -> dict[str, str]:
+    """Variables by which ranks talk over the interface that has this address, wherever this machine's name leads to."""
+    name = addresses.interface_of(address)
+    if name is None:
+        return {}
+    return {each: os.environ.get(each, name) for each in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+
+
+def speak(job: Here, done: Event) -> None:
+    """Tell the parent again and again how the ranks are. Touches no disk, which may hang."""
+    assert job.link is not None
+    while not done.wait(STATUS_SECONDS):
+        words = {str(rank): job.heartbeat.read(rank) for rank in job.watched if job.heartbeat.pid(rank)}
+        job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

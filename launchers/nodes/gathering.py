@@ -1,0 +1,163 @@
+"""Which machines a run has: they are called, or call themselves; they go, and come back."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+
+from manyheads import __version__
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes import addresses
+from manyheads.launchers.nodes.meeting import Meeting, Node
+from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
+from manyheads.launchers.nodes.wire import new_key
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.run_folder import RunFolder
+
+RETRY_SECONDS = 5.0  # before an agent is started again on a machine that was lost
+SETTLE_SECONDS = 3.0  # for more machines than the fewest, once those are there
+
+
+class Gathering:
+    """The machines that are there, in the order of their ranks: as listed, or the parent's own and by name."""
+
+    def __init__(self, settings: Settings, folder: RunFolder, meeting: Meeting, key: Path, here: set[str]):
+        """``here``: the names of the parent's own machine among those that are to be called."""
+        self.settings, self.meeting = settings, meeting
+        self._folder, self._key, self._here = folder, key, here
+        self._names = settings.hosts or list(here)
+        self._started: dict[str, Started] = {}
+        self._again: dict[str, float] = {}
+        self._nodes: list[Node] = []
+        self._has_run = False
+
+    def gather(self, job: Job) -> list[Node]:
+        """Wait until enough machines are there. Raises RunFailed, ConfigurationError or Interrupted."""
+        deadline = time.monotonic() + self.settings.start_timeout
+        enough = None
+        while True:
+            self._call(is_first=not self._has_run)
+            self._admit(0.1)
+            if job.signals:
+                raise Interrupted(job.signals[0])
+            count, now = len(self._nodes), time.monotonic()
+            if count >= self.settings.fewest and enough is None:
+                enough = now
+            waits = SETTLE_SECONDS if not self._has_run or self.settings.fewest == self.settings.most else 0
+            if count >= self.settings.most or (enough is not None and now - enough > waits):
+                self._has_run = True
+                return list(self._nodes)
+            if now > deadline:
+                raise RunFailed(self._too_few())
+
+    def could_grow(self, job: Job, count: int) -> bool:
+        """Whether a machine has come that a run on ``count`` machines could use."""
+        if count >= self.settings.most:
+            return False
+        self._call(is_first=False)
+        self._admit(0.0)
+        now, then = self.settings.per_node * count, self.settings.per_node * len(self._nodes)
+        return any(job.fits(ranks) for ranks in range(now + 1, then + 1))
+
+    def forget(self, nodes: list[Node]) -> None:
+        """These have not ended their ranks when asked to: whatever they are, they have no more part in this."""
+        for node in nodes:
+            node.channel.close()
+            node.is_connected = False
+        self._admit(0.0)
+
+    def close(self) -> None:
+        """Let all go."""
+        self.meeting.close()
+        deadline = time.monotonic() + 5
+        for started in self._started.values():
+            started.close(max(0.1, deadline - time.monotonic()))
+        self._key.unlink(missing_ok=True)
+
+    def _call(self, *, is_first: bool) -> None:
+        """Start an agent on each machine that has none, and after a failure again later."""
+        present, now = {node.name for node in self._nodes}, time.monotonic()
+        for index, name in enumerate(self._names):
+            started = self._started.get(name)
+            if name in present or now < self._again.get(name, 0.0):
+                continue
+            if started is not None and (why := started.failure()) is None:
+                continue
+            if started is not None and is_first and self.settings.fewest == self.settings.most:
+                raise RunFailed(Failure(type="NodeLost", node=name, message=f"no agent could be started there: {why}"))
+            if started is not None:
+                started.close(0.1)
+            self._again[name] = now + RETRY_SECONDS
+            self._started[name] = self._start(name, index)
+
+    def _start(self, name: str, index: int) -> Started:
+        log, meeting = self._folder.logs / f"node_{index}.log", self.meeting
+        place = {"address": meeting.address, "port": meeting.port, "key": self._key}
+        arguments = agent_arguments(self.settings, name=name, **place)  # type: ignore[arg-type]
+        if name in self._here:
+            return start_here(arguments, name, log)
+        return start_there(arguments, name, log, shell=self.settings.shell, speaks=index == 0)
+
+    def _admit(self, seconds: float) -> None:
+        """Take in those that have come, and leave out those that have gone."""
+        self._nodes = [node for node in self._nodes if node.is_connected]
+        while (node := self.meeting.next_arrival(seconds)) is not None:
+            seconds = 0.0
+            if (why := refused(node)) is not None:
+                node.send({"do": "refuse", "why": why})
+                node.channel.close()
+                if node.name in self._names:
+                    raise ConfigurationError(why)
+                complain(why)
+                continue
+            if any(each.name == node.name for each in self._nodes):
+                node.name = f"{node.name}/{node.address}"
+            self._nodes.append(node)
+        order = {name: index for index, name in enumerate(self._names)}
+        self._nodes.sort(key=lambda node: (order.get(node.name, len(order)), node.name))
+
+    def _too_few(self) -> Failure:
+        there = ", ".join(map(str, self._nodes)) or "none"
+        lacking = [name for name in self._names if name not in {node.name for node in self._nodes}]
+        whose = f" There is no word of {', '.join(lacking)}." if lacking else ""
+        reasons = [f" {name}: {why}." for name in lacking if (why := self._why(name))]
+        return Failure(
+            type="NodeLost",
+            message=f"{len(self._nodes)} of {self.settings.fewest} machines have come to "
+            f"{addresses.bracketed(self.meeting.address)}:{self.meeting.port} within launcher.start_timeout="
+            f"{self.settings.start_timeout:g} seconds: {there}.{whose}{''.join(reasons)}",
+        )
+
+    def _why(self, name: str) -> str | None:
+        started = self._started.get(name)
+        return started.failure() if started else None
+
+
+def refused(node: Node) -> str | None:
+    """Why a machine can't take part."""
+    own = {"torch": metadata.version("torch"), "manyheads": __version__}
+    for name, version in own.items():
+        if (there := node.described.get(name)) != version:
+            return f"{node} has {name} {there}, the run's parent {version}. Install the same on all machines."
+    return None
+
+
+@contextmanager
+def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
+    """The machines of a run, which are let go in the end, whatever happened."""
+    key = folder.logs / "nodes.key"
+    key.unlink(missing_ok=True)  # of an attempt that was killed
+    places = {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
+    here = {name for name, address in places.items() if addresses.is_own(address)}
+    others = [address for name, address in places.items() if name not in here]
+    own = addresses.own_address(settings.interface, towards=others[0] if others else None)
+    meeting = Meeting(own, 0, new_key(key))
+    machines = Gathering(settings, folder, meeting, key, here)
+    try:
+        yield machines
+    finally:
+        with suppress(OSError):
+            machines.close()

@@ -1,0 +1,78 @@
+"""An agent's side of the connection with the parent: a thread that hears, and notices when there is nothing to hear."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from manyheads.launchers.nodes.wire import Channel, Message
+
+
+class Link:
+    """What has been heard of the parent. ``silence``: seconds without a word after which it is gone."""
+
+    def __init__(self, channel: Channel, *, silence: float):
+        self.channel, self.silence = channel, silence
+        self.stop_signal = 0
+        self.on_where: Callable[[], None] | None = None
+        self._ended, self._closed = -1, False  # the last attempt that the parent has ended
+        self._heard = time.monotonic()
+        self._orders: queue.Queue[Message] = queue.Queue()
+        threading.Thread(target=self._hear, name="link", daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """What cannot be sent any more is not: that the connection is gone is noticed otherwise."""
+        with suppress(OSError):
+            self.channel.send(message)
+
+    def next_order(self, signals: list[int]) -> Message | None:
+        """Wait for what is to be started next; None when there is nothing more to do."""
+        while not self._closed and not self.is_lost and not signals:
+            with suppress(queue.Empty):
+                order = self._orders.get(timeout=0.2)
+                self.stop_signal = 0
+                return order
+        return None
+
+    def is_over(self, attempt: int) -> bool:
+        """Whether the parent has ended this attempt at the run, or is gone."""
+        return self.is_lost or self._ended >= attempt
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended, or nothing has come over it for too long."""
+        return self._closed or time.monotonic() - self._heard > self.silence
+
+    @property
+    def why(self) -> str:
+        """Why this node's ranks end."""
+        if self._closed:
+            return "the run's parent is gone: its connection has ended"
+        if self.is_lost:
+            return f"nothing was heard of the run's parent for {self.silence:g} seconds"
+        return "the run's parent has ended the run"
+
+    def close(self) -> None:
+        """Say goodbye."""
+        self.channel.close()
+
+    def _hear(self) -> None:
+        try:
+            while True:
+                message = self.channel.receive()
+                self._heard = time.monotonic()
+                self._take(message)
+        except (OSError, ValueError, KeyError):
+            self._closed = True
+
+    def _take(self, message: Message) -> None:
+        kind = message["do"]
+        if kind == "start":
+            self._orders.put(message)
+        elif kind == "alive":
+            self.stop_signal = message["stop"]
+        elif kind == "where" and self.on_where is not None:
+            self.on_where()
+        elif kind == "end":
+            self._ended = message["attempt"]
