@@ -22,11 +22,12 @@ from manyheads.launchers import horovodrun, mpirun, torchrun
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes import addresses, scratch
+from manyheads.launchers.nodes import scratch
 from manyheads.launchers.nodes.link import Link
-from manyheads.launchers.nodes.wire import KEY_BYTES, Message, greet
+from manyheads.launchers.nodes.wire import KEY_BYTES, Message, greet, own_key
 from manyheads.launchers.processes import gone_silently, tell_where
 from manyheads.launchers.signals import received_signals
+from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import PLACE, Heartbeat
@@ -53,7 +54,7 @@ class Here(Job):
         assert self.link is not None
         if self.link.is_over(self.attempt):
             raise Over(Failure(type="Over", message=self.link.why))
-        if stop := self.link.stop_signal:
+        if stop := self.link.stop_signal(self.attempt):
             self.heartbeat.stop_signal = stop
 
 
@@ -62,7 +63,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--key", required=True, help="the file that holds it")
+    parser.add_argument("--key", help="the file that holds it; without one it is the user's own")
     parser.add_argument("--name", required=True)
     parser.add_argument("--silence", type=float, required=True)
     parser.add_argument("--interface")
@@ -71,12 +72,13 @@ def main() -> int:
     if given.beside_parent:
         die_with_parent()
     try:
-        key = read_key(Path(given.key))
+        key = own_key() if given.key is None else read_key(Path(given.key))
         link = connect(given.address, given.port, key, silence=given.silence)
     except (ConfigurationError, OSError) as error:
         complain(f"{given.name}: {error}")
         return 2
-    return serve(link, name=given.name, interface=given.interface)
+    serve(link, name=given.name, interface=given.interface)
+    return 0
 
 
 def read_key(path: Path) -> bytes:
@@ -99,14 +101,16 @@ def connect(address: str, port: int, key: bytes, *, silence: float) -> Link:
         raise OSError(f"no connection to the run's parent at {addresses.bracketed(address)}:{port}: {reason}") from None
 
 
-def serve(link: Link, *, name: str, interface: str | None = None) -> int:
-    """Be the agent of this node until the parent has no more use for it; returns the exit code."""
+def serve(link: Link, *, name: str, interface: str | None = None, signature: dict[str, str] | None = None) -> None:
+    """Be the agent of this node until the parent has no more use for it.
+
+    ``signature``: of the config that was typed here, where one was.
+    """
     with received_signals() as signals:
-        link.send({"is": "node", **description(link, name, interface)})
+        link.send({"is": "node", **description(link, name, interface), "signature": signature})
         while (order := link.next_order(signals)) is not None:
             link.send({"is": "ended", **attempt(order, link, signals), "port": free_port(link, interface)})
     link.close()
-    return 0
 
 
 def description(link: Link, name: str, interface: str | None) -> Message:

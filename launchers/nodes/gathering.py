@@ -1,5 +1,6 @@
 """Which machines a run has: they are called, or call themselves; they go, and come back."""
 
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,11 +9,12 @@ from pathlib import Path
 
 from manyheads import __version__
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes import addresses
 from manyheads.launchers.nodes.meeting import Meeting, Node
 from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.signature import other_config, signature
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
-from manyheads.launchers.nodes.wire import new_key
+from manyheads.launchers.nodes.wire import new_key, own_key
+from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.run_folder import RunFolder
@@ -24,8 +26,11 @@ SETTLE_SECONDS = 3.0  # for more machines than the fewest, once those are there
 class Gathering:
     """The machines that are there, in the order of their ranks: as listed, or the parent's own and by name."""
 
-    def __init__(self, settings: Settings, folder: RunFolder, meeting: Meeting, key: Path, here: set[str]):
-        """``here``: the names of the parent's own machine among those that are to be called."""
+    def __init__(self, settings: Settings, folder: RunFolder, meeting: Meeting, key: Path | None, here: set[str]):
+        """``here``: the names of the parent's own machine among those that are to be called.
+
+        ``key``: the file of the run's key; None for the user's own.
+        """
         self.settings, self.meeting = settings, meeting
         self._folder, self._key, self._here = folder, key, here
         self._names = settings.hosts or list(here)
@@ -33,6 +38,7 @@ class Gathering:
         self._again: dict[str, float] = {}
         self._nodes: list[Node] = []
         self._has_run = False
+        self._signature = signature(folder.read_config())
 
     def gather(self, job: Job) -> list[Node]:
         """Wait until enough machines are there. Raises RunFailed, ConfigurationError or Interrupted."""
@@ -55,10 +61,10 @@ class Gathering:
 
     def could_grow(self, job: Job, count: int) -> bool:
         """Whether a machine has come that a run on ``count`` machines could use."""
+        self._admit(0.0)
         if count >= self.settings.most:
             return False
         self._call(is_first=False)
-        self._admit(0.0)
         now, then = self.settings.per_node * count, self.settings.per_node * len(self._nodes)
         return any(job.fits(ranks) for ranks in range(now + 1, then + 1))
 
@@ -69,13 +75,18 @@ class Gathering:
             node.is_connected = False
         self._admit(0.0)
 
-    def close(self) -> None:
-        """Let all go."""
+    def close(self, reason: BaseException | None) -> None:
+        """Let all go. ``reason``: why the run did not complete."""
+        for node in self._nodes:
+            node.send(
+                {"do": "leave", "code": getattr(reason, "exit_code", int(reason is not None)), "why": str(reason)}
+            )
         self.meeting.close()
         deadline = time.monotonic() + 5
         for started in self._started.values():
             started.close(max(0.1, deadline - time.monotonic()))
-        self._key.unlink(missing_ok=True)
+        if self._key is not None:
+            self._key.unlink(missing_ok=True)
 
     def _call(self, *, is_first: bool) -> None:
         """Start an agent on each machine that has none, and after a failure again later."""
@@ -106,7 +117,7 @@ class Gathering:
         self._nodes = [node for node in self._nodes if node.is_connected]
         while (node := self.meeting.next_arrival(seconds)) is not None:
             seconds = 0.0
-            if (why := refused(node)) is not None:
+            if (why := refused(node) or other_config(node, self._signature)) is not None:
                 node.send({"do": "refuse", "why": why})
                 node.channel.close()
                 if node.name in self._names:
@@ -148,16 +159,40 @@ def refused(node: Node) -> str | None:
 @contextmanager
 def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
     """The machines of a run, which are let go in the end, whatever happened."""
+    if settings.rendezvous is not None:
+        host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
+        own = addresses.own_address(settings.interface) if settings.interface else meeting_place(host)
+        machines = Gathering(settings, folder, Meeting(own, port, own_key()), None, {socket.gethostname()})
+    else:
+        machines = called_machines(settings, folder)
+    reason: BaseException | None = None
+    try:
+        yield machines
+    except BaseException as error:
+        reason = error
+        raise
+    finally:
+        with suppress(OSError):
+            machines.close(reason)
+
+
+def meeting_place(host: str) -> str:
+    """The address of the rendezvous, which is this machine. Raises ConfigurationError where no other can reach it."""
+    address = addresses.resolved("launcher.rendezvous", host)
+    if addresses.is_loopback(address):
+        raise ConfigurationError(
+            f"launcher.rendezvous: {host} is {address} here, where no other machine can come to. Write this machine's "
+            "address, or set launcher.network_interface."
+        )
+    return address
+
+
+def called_machines(settings: Settings, folder: RunFolder) -> Gathering:
+    """Those that the settings list, which are to be called."""
     key = folder.logs / "nodes.key"
     key.unlink(missing_ok=True)  # of an attempt that was killed
     places = {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
     here = {name for name, address in places.items() if addresses.is_own(address)}
     others = [address for name, address in places.items() if name not in here]
     own = addresses.own_address(settings.interface, towards=others[0] if others else None)
-    meeting = Meeting(own, 0, new_key(key))
-    machines = Gathering(settings, folder, meeting, key, here)
-    try:
-        yield machines
-    finally:
-        with suppress(OSError):
-            machines.close()
+    return Gathering(settings, folder, Meeting(own, 0, new_key(key)), key, here)

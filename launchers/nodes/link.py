@@ -14,8 +14,10 @@ class Link:
 
     def __init__(self, channel: Channel, *, silence: float):
         self.channel, self.silence = channel, silence
-        self.stop_signal = 0
+        self._stop = (0, 0)
         self.on_where: Callable[[], None] | None = None
+        self.refusal: str | None = None  # why the parent does not want this node
+        self.outcome: Message | None = None  # how the run ended, as the parent says when it lets this node go
         self._ended, self._closed = -1, False  # the last attempt that the parent has ended
         self._heard = time.monotonic()
         self._orders: queue.Queue[Message] = queue.Queue()
@@ -28,16 +30,19 @@ class Link:
 
     def next_order(self, signals: list[int]) -> Message | None:
         """Wait for what is to be started next; None when there is nothing more to do."""
-        while not self._closed and not self.is_lost and not signals:
+        while not (self._closed or self.is_lost or self.outcome or signals):
             with suppress(queue.Empty):
-                order = self._orders.get(timeout=0.2)
-                self.stop_signal = 0
-                return order
+                return self._orders.get(timeout=0.2)
         return None
 
     def is_over(self, attempt: int) -> bool:
         """Whether the parent has ended this attempt at the run, or is gone."""
         return self.is_lost or self._ended >= attempt
+
+    def stop_signal(self, attempt: int) -> int:
+        """The signal that asks this attempt's ranks to stop, or 0."""
+        number, signum = self._stop
+        return signum if number == attempt else 0
 
     @property
     def is_lost(self) -> bool:
@@ -71,8 +76,12 @@ class Link:
         if kind == "start":
             self._orders.put(message)
         elif kind == "alive":
-            self.stop_signal = message["stop"]
+            self._stop = tuple(message["stop"])
         elif kind == "where" and self.on_where is not None:
             self.on_where()
+        elif kind == "refuse":
+            self.refusal = message["why"]
+        elif kind == "leave":
+            self.outcome = message
         elif kind == "end":
             self._ended = message["attempt"]

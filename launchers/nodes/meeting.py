@@ -11,6 +11,7 @@ from manyheads.launchers.nodes import wire
 from manyheads.launchers.nodes.wire import Channel, Message
 from manyheads.runner.run.errors import ConfigurationError
 
+ALIVE_SECONDS = 0.5  # between two words of the parent
 STRANGERS = 64  # connections at once that have proved nothing yet
 
 
@@ -37,7 +38,11 @@ class Node:
 
 
 class Meeting:
-    """Listens on ``address``; closes with ``close``. ``inbox``: what nodes say, with None when one is gone."""
+    """Listens on ``address``, and tells all that have come that the parent lives; closes with ``close``.
+
+    ``inbox``: what nodes say, with None when one is gone. ``stop``: the number of an attempt at the run, and the
+    signal that asks its ranks to stop, or 0.
+    """
 
     def __init__(self, address: str, port: int, key: bytes):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -52,7 +57,10 @@ class Meeting:
         self.arrived: queue.Queue[Node] = queue.Queue()
         self._key, self._nodes = key, list[Node]()
         self._strangers = threading.Semaphore(STRANGERS)
-        threading.Thread(target=self._accept, name="meeting", daemon=True).start()
+        self.stop = (0, 0)
+        self._closing = threading.Event()
+        for work in (self._accept, self._live):
+            threading.Thread(target=work, name="meeting", daemon=True).start()
 
     def next_arrival(self, seconds: float) -> Node | None:
         """A node that has come; None where none does within this time."""
@@ -63,11 +71,17 @@ class Meeting:
 
     def close(self) -> None:
         """Let all nodes go, and nobody else in."""
+        self._closing.set()
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for node in self._nodes:
             node.channel.close()
+
+    def _live(self) -> None:
+        while not self._closing.wait(ALIVE_SECONDS):
+            for node in [each for each in self._nodes if each.is_connected]:
+                node.send({"do": "alive", "stop": self.stop})
 
     def _accept(self) -> None:
         while True:

@@ -5,13 +5,12 @@ import time
 from collections.abc import Mapping
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes.meeting import Meeting, Node
+from manyheads.launchers.nodes.meeting import ALIVE_SECONDS, Meeting, Node
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED
 
-ALIVE_SECONDS = 0.5  # between two words of the parent
 SETTLE_SECONDS = 0.8  # within which all nodes have told what has just happened to their ranks
 
 
@@ -25,7 +24,6 @@ class NodeRanks:
         self._meeting, self._job = meeting, job
         self._codes: dict[int, int | None] = {}
         self._ended: dict[Node, Message] = {}
-        self._told = 0.0
         self._has_failed = False
 
     def roots(self) -> list[int]:
@@ -40,9 +38,7 @@ class NodeRanks:
         if not self._has_failed and self._some_rank_failed():
             self._has_failed = True  # which of several was first depends on all of them
             self._hear(SETTLE_SECONDS, whole=True)
-        if time.monotonic() - self._told > ALIVE_SECONDS:
-            self._told = time.monotonic()
-            self.tell({"do": "alive", "stop": self._job.heartbeat.stop_signal})
+        self._meeting.stop = self.attempt, self._job.heartbeat.stop_signal
         for node in self.shares:
             self._refuse_lost(node, self.silence)
 

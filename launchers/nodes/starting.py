@@ -48,10 +48,10 @@ class Started:
         self.process.poll()
 
 
-def agent_arguments(settings: Settings, *, address: str, port: int, key: Path, name: str) -> list[str]:
+def agent_arguments(settings: Settings, *, address: str, port: int, key: Path | None, name: str) -> list[str]:
     """What follows ``python -m`` on any machine."""
-    options = ["--address", address, "--port", str(port), "--key", str(key), "--name", name]
-    options += ["--silence", f"{settings.silence:g}"]
+    options = ["--address", address, "--port", str(port), "--name", name]
+    options += ["--silence", f"{settings.silence:g}", *([] if key is None else ["--key", str(key)])]
     if settings.interface:
         options += ["--interface", settings.interface]
     return [AGENT, *options]

@@ -17,6 +17,9 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.seal import seal_of
+
 KEY_BYTES = 32
 MOST_BYTES = 1 << 20  # of one message
 HANDSHAKE_SECONDS = 10.0
@@ -132,6 +135,15 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
             raise ConnectionResetError("the connection has ended")
         received += part
     return bytes(received)
+
+
+def own_key() -> bytes:
+    """The same on all machines where this user's own key is. Raises ConfigurationError where there is none."""
+    if (code := seal_of("the nodes of a run")) is None:
+        raise ConfigurationError(
+            "there is no folder for your key, by which machines know each other: set XDG_STATE_HOME."
+        )
+    return bytes.fromhex(code)
 
 
 def new_key(path: str | os.PathLike) -> bytes:

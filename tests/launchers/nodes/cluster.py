@@ -5,6 +5,7 @@ that made them: clusters of several test processes, or several checkouts, do not
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 _number = count()
+_NAMED = re.compile(r"mh([0-9a-f]+)x\d+[sn]\d*")
 
 
 class Cluster:
@@ -114,11 +116,23 @@ def why_none() -> str | None:
     return f"no network namespace can be made: {done.stderr.strip()}" if done.returncode else None
 
 
+def sweep() -> None:
+    """Remove what test processes left that were killed."""
+    for line in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines():
+        match = _NAMED.fullmatch(line.split()[0])
+        if match and not psutil.pid_exists(int(match[1], 16)):
+            for pid in subprocess.run(["ip", "netns", "pids", match[0]], capture_output=True, text=True).stdout.split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", match[0]], capture_output=True)
+
+
 @contextmanager
 def started(folder: Path, size: int, *, ipv6: bool = False) -> Iterator[Cluster]:
     """A cluster that is gone afterwards, whatever happens. The test is skipped where there can be none."""
     if (reason := why_none()) is not None:
         pytest.skip(reason)
+    sweep()
     cluster = Cluster(folder, size, ipv6=ipv6)
     try:
         cluster.start()

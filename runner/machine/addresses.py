@@ -1,7 +1,10 @@
 """Addresses and interfaces of this machine, and what users write of others."""
 
+import ipaddress
 import re
 import socket
+from collections.abc import Mapping
+from typing import Any
 
 import psutil
 
@@ -27,6 +30,17 @@ def resolved(key: str, host: str) -> str:
         raise ConfigurationError(
             f"{key}: {host} has no address here: {reason}. Write its address, or put the name into /etc/hosts."
         ) from None
+
+
+def is_met_elsewhere(launcher: Mapping[str, Any]) -> bool:
+    """Whether the rendezvous of a launcher's section is on another machine, whose run it then is.
+
+    Raises ConfigurationError.
+    """
+    if (rendezvous := launcher.get("rendezvous")) is None:
+        return False
+    host, _ = parse_endpoint("launcher.rendezvous", str(rendezvous))
+    return not is_own(resolved("launcher.rendezvous", host))
 
 
 def own_address(interface: str | None, *, towards: str | None = None) -> str:
@@ -76,7 +90,12 @@ def interface_of(address: str) -> str | None:
 
 def is_own(address: str) -> bool:
     """Whether this machine has the address."""
-    return interface_of(address) is not None
+    return is_loopback(address) or interface_of(address) is not None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it means this machine on every machine."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def free_port(address: str) -> int:
