@@ -29,6 +29,7 @@ class Job:
     own: range | None = None  # the ranks that are watched from here; None: all
 
     added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
+    name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
     fits: Callable[[int], bool] = lambda ranks: True  # whether so many ranks can share the batch
 
     @property

@@ -11,6 +11,7 @@ from typing import Protocol
 import psutil
 
 from manyheads.launchers.base import Job
+from manyheads.launchers.collectives import waited_for
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
@@ -44,13 +45,13 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
     signals = job.signals
     try:
-        silent = _watch(ranks, job, signals, Watchdog(job.heartbeat, stall_timeout, ranks.tell_where))
+        silent = _watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.tell_where))
         exit_codes = ranks.exit_codes()
     finally:
         end(ranks.roots(), patience=ranks.patience)
         end(_left(job), patience=0)
     if failure := first_failure(job, exit_codes, silent):
-        raise_failure(replace(failure, message=failure.message + recorded(job.folder)))
+        raise_failure(replace(failure, message=failure.message + waited_for(job, failure) + recorded(job.folder)))
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":
         raise Interrupted(signals[0] if signals else result["signal"])
@@ -92,19 +93,20 @@ def gone_silently(codes: Mapping[int, int | None], job: Job) -> list[int]:
 class Watchdog:
     """Notices that no rank gets anywhere. ``timeout``: seconds without a beat; ``tell_where``: of ``Ranks``."""
 
-    def __init__(self, heartbeat: Heartbeat, timeout: float, tell_where: Callable[[], None]):
-        self._heartbeat, self._timeout, self._tell_where = heartbeat, timeout, tell_where
-        self._beats, self._since = heartbeat.beats(), time.monotonic()
+    def __init__(self, job: Job, timeout: float, tell_where: Callable[[], None]):
+        self._job, self._timeout, self._tell_where = job, timeout, tell_where
+        self._beats, self._since = job.heartbeat.beats(), time.monotonic()
 
     def check(self) -> None:
         """Raises RunFailed after making each rank write where it is into its log."""
-        beats, now = self._heartbeat.beats(), time.monotonic()
+        beats, now = self._job.heartbeat.beats(), time.monotonic()
         if beats != self._beats:
             self._beats, self._since = beats, now
         elif now - self._since > self._timeout:
             self._tell_where()
             time.sleep(0.5)
-            raise RunFailed(stalled(self._timeout))
+            failure = stalled(self._timeout)
+            raise RunFailed(replace(failure, message=failure.message + waited_for(self._job, failure)))
 
 
 def tell_where(heartbeat: Heartbeat) -> None:

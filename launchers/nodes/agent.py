@@ -11,7 +11,8 @@ import platform
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -23,15 +24,18 @@ from manyheads.launchers.agent import run_agent
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
 from manyheads.launchers.nodes import scratch
+from manyheads.launchers.nodes.errands import Errand, remote_shell
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.wire import KEY_BYTES, Message, greet, own_key
-from manyheads.launchers.processes import gone_silently, tell_where
+from manyheads.launchers.processes import gone_silently, supervise, tell_where
 from manyheads.launchers.signals import received_signals
+from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import PLACE, Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.rank_env import without_place
 from manyheads.runner.run.run_folder import RunFolder
 
 STATUS_SECONDS = 0.2
@@ -46,12 +50,11 @@ class Over(RunFailed):
 class Here(Job):
     """This node's part of the run."""
 
-    link: Link | None = None
+    link: Link = field(default=None)  # type: ignore[assignment]
     attempt: int = 0
 
     def check_timeout(self) -> None:
         """Raises Over when the parent says so, or nothing. It counts the run's time itself."""
-        assert self.link is not None
         if self.link.is_over(self.attempt):
             raise Over(Failure(type="Over", message=self.link.why))
         if stop := self.link.stop_signal(self.attempt):
@@ -163,7 +166,7 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
         pass
     except OSError as error:
         failure = Failure.of(error)
-    told = {str(rank): codes[rank] for rank in ranks if rank in codes}
+    told = {str(rank): code for rank, code in codes.items()}
     words = {str(rank): heartbeat.read(rank) for rank in ranks} if heartbeat else {}
     said = failure.to_json() if failure else None
     return {"failure": said, "mistake": mistake, "codes": told, "words": words, "attempt": order["attempt"]}
@@ -185,7 +188,7 @@ def check_storage(folder: RunFolder, order: Message) -> None:
         )
 
 
-def start(order: Message, job: Job, codes: dict[int, int | None], own: Path) -> None:
+def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
     """Start what the order says and watch it to its end. Raises as ``launchers.processes.supervise`` does."""
     read = MEETS[order["engine"]]
 
@@ -195,17 +198,34 @@ def start(order: Message, job: Job, codes: dict[int, int | None], own: Path) -> 
         return found
 
     variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
-    if order["engine"] == "torchrun":  # others pass it on to other machines
-        variables["MANYHEADS_PARENT"] = str(os.getpid())
-    run_agent(
-        [part.replace("{scratch}", str(own)).replace("{python}", sys.executable) for part in order["command"]],
-        job,
-        environment={**os.environ, **variables},
-        log=job.folder.logs / order["log"],
-        read_exit_codes=read_exit_codes,
-        stall_timeout=math.inf,  # which the parent sees, since others may wait for these ranks
-        quiet=order["quiet"],
-    )
+    if order["command"] is None:
+        given = {**without_place(os.environ), **variables}
+        supervise(Errand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
+        return
+    with ExitStack() as stack:
+        if order["engine"] == "horovodrun":  # whose ranks else die without a word
+            addresses.resolved("launcher=horovodrun needs each machine's own name", socket.gethostname())
+        if order["engine"] == "torchrun":  # others pass it on to other machines
+            variables["MANYHEADS_PARENT"] = str(os.getpid())
+        else:
+            variables |= stack.enter_context(passed_on()) | stack.enter_context(remote_shell(own, job.link))
+        run_agent(
+            filled(order["command"], own, order["address"]),
+            job,
+            environment={**without_place(os.environ), **variables},
+            log=job.folder.logs / order["log"],
+            read_exit_codes=read_exit_codes,
+            stall_timeout=math.inf,  # which the parent sees, since others may wait for these ranks
+            quiet=order["quiet"],
+        )
+
+
+def filled(command: list[str], own: Path, address: str) -> list[str]:
+    """A command with what only this machine knows."""
+    known = {"{scratch}": str(own), "{python}": sys.executable, "{interface}": addresses.interface_of(address) or ""}
+    for name, value in known.items():
+        command = [part.replace(name, value) for part in command]
+    return command
 
 
 def interfaces(address: str) -> dict[str, str]:
@@ -218,7 +238,6 @@ def interfaces(address: str) -> dict[str, str]:
 
 def speak(job: Here, done: Event) -> None:
     """Tell the parent again and again how the ranks are. Touches no disk, which may hang."""
-    assert job.link is not None
     while not done.wait(STATUS_SECONDS):
         words = {str(rank): job.heartbeat.read(rank) for rank in job.watched if job.heartbeat.pid(rank)}
         job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job)})

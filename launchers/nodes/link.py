@@ -16,11 +16,13 @@ class Link:
         self.channel, self.silence = channel, silence
         self._stop = (0, 0)
         self.on_where: Callable[[], None] | None = None
+        self.on_answer: Callable[[int, int], None] | None = None  # to an errand of a program on this machine
         self.refusal: str | None = None  # why the parent does not want this node
         self.outcome: Message | None = None  # how the run ended, as the parent says when it lets this node go
         self._ended, self._closed = -1, False  # the last attempt that the parent has ended
         self._heard = time.monotonic()
         self._orders: queue.Queue[Message] = queue.Queue()
+        self._errands: queue.Queue[Message] = queue.Queue()
         threading.Thread(target=self._hear, name="link", daemon=True).start()
 
     def send(self, message: Message) -> None:
@@ -34,6 +36,13 @@ class Link:
             with suppress(queue.Empty):
                 return self._orders.get(timeout=0.2)
         return None
+
+    def next_errand(self, seconds: float) -> Message | None:
+        """What a program on another machine asks for; None where nothing is asked within this time."""
+        try:
+            return self._errands.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
     def is_over(self, attempt: int) -> bool:
         """Whether the parent has ended this attempt at the run, or is gone."""
@@ -79,6 +88,10 @@ class Link:
             self._stop = tuple(message["stop"])
         elif kind == "where" and self.on_where is not None:
             self.on_where()
+        elif kind == "errand":
+            self._errands.put(message)
+        elif kind == "errand done" and self.on_answer is not None:
+            self.on_answer(message["id"], message["code"])
         elif kind == "refuse":
             self.refusal = message["why"]
         elif kind == "leave":

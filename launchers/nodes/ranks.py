@@ -25,6 +25,7 @@ class NodeRanks:
         self._codes: dict[int, int | None] = {}
         self._ended: dict[Node, Message] = {}
         self._has_failed = False
+        self.engine_is_alone = False  # one program on the first machine starts the ranks of all
 
     def roots(self) -> list[int]:
         return []  # their agents end them
@@ -57,6 +58,10 @@ class NodeRanks:
     def node_of(self, rank: int | None) -> Node | None:
         """Where a rank is."""
         return next((node for node, ranks in self.shares.items() if rank is not None and rank in ranks), None)
+
+    def name_of(self, rank: int) -> str:
+        """A rank with its machine, for a sentence."""
+        return f"rank {rank} on {self.node_of(rank)}"
 
     def end(self, seconds: float) -> list[Node]:
         """Have all nodes end their ranks; returns those that have not said within this time that they did."""
@@ -104,12 +109,28 @@ class NodeRanks:
                 self._job.heartbeat.write(int(rank), words)
         if message["is"] == "status":
             self._codes |= {rank: self._codes.get(rank) for rank in message["gone"] if rank in own}
+        elif message["is"] in ("errand", "errand done"):
+            self._pass_on(node, message)
         elif message["is"] == "ended" and message["attempt"] == self.attempt:
             self._ended[node] = message
             node.port = message["port"]
-            self._codes |= {int(rank): code for rank, code in message["codes"].items() if int(rank) in own}
+            self._codes |= {int(rank): code for rank, code in message["codes"].items()}
+            if node is next(iter(self.shares)) and self.engine_is_alone:
+                self.tell({"do": "end", "attempt": self.attempt})  # the others have done what it asked for
             if message["mistake"]:
                 raise ConfigurationError(message["mistake"])
+
+    def _pass_on(self, node: Node, message: Message) -> None:
+        """From the machine where one program has started all ranks to the one that it names, or back."""
+        first = next(iter(self.shares))
+        if message["is"] == "errand done":
+            first.send({"do": "errand done", "id": message["id"], "code": message["code"]})
+            return
+        named = [each for each in self.shares if message["host"] in (each.name, each.address, each.host)]
+        if named and node is first:
+            named[0].send({"do": "errand", "id": message["id"], "command": message["command"]})
+        else:
+            node.send({"do": "errand done", "id": message["id"], "code": 255})
 
     def _refuse_lost(self, node: Node, silence: float) -> None:
         if node in self._ended:

@@ -83,14 +83,18 @@ def attempt(
     job = replace(job, ranks=count, heartbeat=Heartbeat(None, ranks=count))
     silence = machines.settings.silence
     ranks = Attempt(machines, job, {each.node: each.ranks for each in shares}, attempt=number, silence=silence)
+    job = replace(job, name_of=ranks.name_of)
     with storage_token(job) as common:
         base = f"{scratch.base()}/manyheads-{common['token']}-"
-        environment = exported(job.environment)
+        first = shares[0]
+        meeting = {"MASTER_ADDR": first.address, "MASTER_PORT": str(first.port)}
+        environment = {**exported(job.environment), **meeting}
         for index, share in enumerate(shares):
             own = {"first": share.ranks.start, "count": len(share.ranks), "ranks": count, "name": share.node.name}
             place = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
             start = {"do": "start", "attempt": number, "environment": environment, **common, **own, **place}
-            share.node.send({**start, **order(job, shares, index)})
+            share.node.send({**start, **(ordered := order(job, shares, index))})
+            ranks.engine_is_alone = ordered["command"] is None
         try:
             supervise(ranks, job, stall_timeout=stall_timeout)
         except Interrupted:

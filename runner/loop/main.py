@@ -5,6 +5,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +23,7 @@ from manyheads.runner.run.rank_env import NAMES, Place, place
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.signals import SIGNALS
 
+COUNT_SECONDS = 0.5
 Run = Callable[[dict[str, Any], Any, RunFolder, Heartbeat], None]  # of a config, the strategy, the folder, the beats
 
 
@@ -65,6 +68,8 @@ def run_rank(
         if apart:
             _go_near(config, local_rank)
         parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
+        if apart and world_size > 1:
+            _count_collectives(parallel.collectives, heartbeat)
         try:
             (run or attempt.run)(config, parallel, folder, heartbeat)
         except BaseException:
@@ -73,6 +78,18 @@ def run_rank(
             raise
         parallel.leave()
     heartbeat.leave(FINISHED)
+
+
+def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None:
+    """Tell the parent again and again which collective operation this rank has come to, beside what it does."""
+
+    def tell() -> None:
+        while True:
+            with suppress(Exception):  # it is leaving
+                heartbeat.came_to(come_to())
+            time.sleep(COUNT_SECONDS)
+
+    threading.Thread(target=tell, name="collectives", daemon=True).start()
 
 
 def _go_near(config: dict[str, Any], local_rank: int) -> None:

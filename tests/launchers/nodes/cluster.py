@@ -22,10 +22,13 @@ _NAMED = re.compile(r"mh([0-9a-f]+)x\d+[sn]\d*")
 
 
 class Cluster:
-    """``size`` nodes, numbered from 1, with addresses 10.77.0.1, ... or fd77::1, ...; ``shell``: runs a command."""
+    """``size`` nodes, numbered from 1, with addresses 10.77.0.1, ... or fd77::1, ...; ``shell``: runs a command.
 
-    def __init__(self, folder: Path, size: int, *, ipv6: bool = False):
-        self.folder, self.size, self.ipv6 = folder, size, ipv6
+    ``named``: the nodes' names can be resolved on each.
+    """
+
+    def __init__(self, folder: Path, size: int, *, ipv6: bool = False, named: bool = False):
+        self.folder, self.size, self.ipv6, self.named = folder, size, ipv6, named
         self.prefix = f"mh{os.getpid():x}x{next(_number)}"
         self.switch = f"{self.prefix}s"
         self.shell = folder / "remote_shell"
@@ -47,9 +50,17 @@ class Cluster:
         self.shell.write_text(
             "#!/bin/sh\n"
             "node=${1##*[.:]}; name=node$node; command=$2; shift 2\n"
-            f'exec ip netns exec {self.prefix}n$node unshare --uts --fork sh -c "hostname $name; $command" "$@"\n'
+            f"exec ip netns exec {self.prefix}n$node unshare --uts --mount --fork "
+            f'sh -c "hostname $name; {self._names()}$command" "$@"\n'
         )
         self.shell.chmod(0o700)
+
+    def _names(self) -> str:
+        if not self.named:
+            return ""
+        hosts = self.folder / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{self.address(n)} node{n}\n" for n in self.nodes))
+        return f"mount --bind {hosts} /etc/hosts; "
 
     @property
     def nodes(self) -> range:
@@ -128,12 +139,12 @@ def sweep() -> None:
 
 
 @contextmanager
-def started(folder: Path, size: int, *, ipv6: bool = False) -> Iterator[Cluster]:
+def started(folder: Path, size: int, *, ipv6: bool = False, named: bool = False) -> Iterator[Cluster]:
     """A cluster that is gone afterwards, whatever happens. The test is skipped where there can be none."""
     if (reason := why_none()) is not None:
         pytest.skip(reason)
     sweep()
-    cluster = Cluster(folder, size, ipv6=ipv6)
+    cluster = Cluster(folder, size, ipv6=ipv6, named=named)
     try:
         cluster.start()
         yield cluster

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -87,18 +88,40 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def named_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes that know each other's names."""
+    with started(tmp_path_factory.mktemp("named"), 2, named=True) as made:
+        yield made
+
+
 @pytest.fixture
 def run_on(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Starts runs on the cluster, and ends what a failed test leaves."""
+    with runs(cluster, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def run_there(named_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """The same on the cluster whose nodes have names."""
+    with runs(named_cluster, tmp_path) as start:
+        yield start
+
+
+@contextmanager
+def runs(cluster: Cluster, folder: Path) -> Iterator[Callable[..., Run]]:
     begun: list[Run] = []
 
     def start(name: str, *overrides: str, **options: object) -> Run:
-        begun.append(Run(cluster, tmp_path / name, *overrides, **options))  # type: ignore[arg-type]
+        begun.append(Run(cluster, folder / name, *overrides, **options))  # type: ignore[arg-type]
         return begun[-1]
 
-    yield start
-    for one in begun:
-        one.close()
-    cluster.kill()
-    for node in cluster.nodes:
-        cluster.mend(node)
+    try:
+        yield start
+    finally:
+        for one in begun:
+            one.close()
+        cluster.kill()
+        for node in cluster.nodes:
+            cluster.mend(node)

@@ -91,3 +91,19 @@ def test_a_signal_stops_all_machines_after_the_step(cluster, run_on) -> None:
     assert running.end(60) == 143, running.text()
     assert running.folder.read_result()["status"] == "interrupted"
     gone(cluster, 1, 2, seconds=5)
+
+
+@pytest.mark.processes
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+def test_the_rank_that_did_not_come_is_named(cluster, run_on) -> None:
+    """It hangs, and so its machine is heard of; the others say at which operation they waited for it."""
+    running = run_on("run", *TRAINING, cluster.hosts(2), "parallel.timeout=8")
+    running.wait_for_step(6)
+    running.find(2, "manyheads: rank 3").suspend()
+    hurt = time.monotonic()
+    assert running.end(60) == 1
+    assert time.monotonic() - hurt < 8 + 10
+    assert "Rank 3 on 10.77.0.2 (node2) had not come to collective operation " in running.text()
+    assert "at which ranks 0, 1 and 2 waited." in running.text()
+    gone(cluster, 1, 2, seconds=10)
