@@ -1,5 +1,6 @@
 """Which machines a run has: they are called, or call themselves; they go, and come back."""
 
+import queue
 import socket
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from manyheads.launchers.nodes.meeting import Meeting, Node
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.signature import other_config, signature
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
-from manyheads.launchers.nodes.wire import new_key, own_key
+from manyheads.launchers.nodes.wire import Message, new_key, own_key
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
@@ -37,7 +38,7 @@ class Gathering:
         self._started: dict[str, Started] = {}
         self._again: dict[str, float] = {}
         self._nodes: list[Node] = []
-        self._has_run = False
+        self._has_run = self.is_lenient = False  # whether machines are only looked at
         self._signature = signature(folder.read_config())
 
     def gather(self, job: Job) -> list[Node]:
@@ -58,6 +59,23 @@ class Gathering:
                 return list(self._nodes)
             if now > deadline:
                 raise RunFailed(self._too_few())
+
+    def present(self, seconds: float) -> tuple[list[Node], bool]:
+        """The machines that have come within so many seconds, and whether more may."""
+        self._call(is_first=True)
+        self._admit(seconds)
+        names = {node.name for node in self._nodes}
+        return list(self._nodes), any(name not in names and self.why(name) is None for name in self._names)
+
+    def ask(self, node: Node, message: Message, seconds: float = 10.0) -> Message | None:
+        """What a machine answers; None where it does not."""
+        node.send(message)
+        with suppress(queue.Empty):
+            while True:
+                who, answer = self.meeting.inbox.get(timeout=seconds)
+                if who is node:
+                    return answer
+        return None
 
     def could_grow(self, job: Job, count: int) -> bool:
         """Whether a machine has come that a run on ``count`` machines could use."""
@@ -97,6 +115,8 @@ class Gathering:
                 continue
             if started is not None and (why := started.failure()) is None:
                 continue
+            if started is not None and self.is_lenient:
+                continue
             if started is not None and is_first and self.settings.fewest == self.settings.most:
                 raise RunFailed(Failure(type="NodeLost", node=name, message=f"no agent could be started there: {why}"))
             if started is not None:
@@ -117,7 +137,8 @@ class Gathering:
         self._nodes = [node for node in self._nodes if node.is_connected]
         while (node := self.meeting.next_arrival(seconds)) is not None:
             seconds = 0.0
-            if (why := refused(node) or other_config(node, self._signature)) is not None:
+            why = None if self.is_lenient else refused(node) or other_config(node, self._signature)
+            if why is not None:
                 node.send({"do": "refuse", "why": why})
                 node.channel.close()
                 if node.name in self._names:
@@ -134,7 +155,7 @@ class Gathering:
         there = ", ".join(map(str, self._nodes)) or "none"
         lacking = [name for name in self._names if name not in {node.name for node in self._nodes}]
         whose = f" There is no word of {', '.join(lacking)}." if lacking else ""
-        reasons = [f" {name}: {why}." for name in lacking if (why := self._why(name))]
+        reasons = [f" {name}: {why}." for name in lacking if (why := self.why(name))]
         return Failure(
             type="NodeLost",
             message=f"{len(self._nodes)} of {self.settings.fewest} machines have come to "
@@ -142,7 +163,8 @@ class Gathering:
             f"{self.settings.start_timeout:g} seconds: {there}.{whose}{''.join(reasons)}",
         )
 
-    def _why(self, name: str) -> str | None:
+    def why(self, name: str) -> str | None:
+        """Why a machine that was called will not come; None while it may."""
         started = self._started.get(name)
         return started.failure() if started else None
 

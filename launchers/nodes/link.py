@@ -1,10 +1,12 @@
 """An agent's side of the connection with the parent: a thread that hears, and notices when there is nothing to hear."""
 
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from manyheads.launchers.nodes.wire import Channel, Message
 
@@ -88,6 +90,8 @@ class Link:
             self._stop = tuple(message["stop"])
         elif kind == "where" and self.on_where is not None:
             self.on_where()
+        elif kind == "echo":
+            self.send({"is": "echo", "time": time.time(), "seen": seen(Path(message["path"]))})
         elif kind == "errand":
             self._errands.put(message)
         elif kind == "errand done" and self.on_answer is not None:
@@ -98,3 +102,14 @@ class Link:
             self.outcome = message
         elif kind == "end":
             self._ended = message["attempt"]
+
+
+def seen(path: Path) -> str:
+    """What is in a file, if this machine can write beside it too; else why not."""
+    try:
+        beside = path.with_name(f".seen-{socket.gethostname()}")
+        beside.write_text("")
+        beside.unlink()
+        return path.read_text()[:100]
+    except OSError as error:
+        return error.strerror or str(error)

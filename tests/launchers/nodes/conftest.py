@@ -44,6 +44,13 @@ class Run:
     def wait_for_step(self, step: int, seconds: float = 150) -> None:
         self.wait_until(lambda: self.last_step() >= step, seconds)
 
+    def wait_for_more(self, seconds: float = 120) -> None:
+        """Return when another row is there, or the run has ended."""
+        reached, deadline = self.last_step(), time.monotonic() + seconds
+        while self.last_step() <= reached and self.process.poll() is None:
+            assert time.monotonic() < deadline, self.text()
+            time.sleep(0.05)
+
     def last_step(self) -> int:
         return (
             max((int(row["step"]) for row in rows(self.folder.steps)), default=0) if self.folder.steps.exists() else 0
