@@ -134,7 +134,8 @@ class Gathering:
 
     def _admit(self, seconds: float) -> None:
         """Take in those that have come, and leave out those that have gone."""
-        self._nodes = [node for node in self._nodes if node.is_connected]
+        heard = time.monotonic() - self.settings.silence
+        self._nodes = [node for node in self._nodes if node.is_connected and node.heard > heard]
         while (node := self.meeting.next_arrival(seconds)) is not None:
             seconds = 0.0
             why = None if self.is_lenient else refused(node) or other_config(node, self._signature)

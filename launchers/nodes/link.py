@@ -88,6 +88,7 @@ class Link:
             self._orders.put(message)
         elif kind == "alive":
             self._stop = tuple(message["stop"])
+            self.send({"is": "alive"})  # a machine that waits for its part has nothing else to say
         elif kind == "where" and self.on_where is not None:
             self.on_where()
         elif kind == "echo":

@@ -108,8 +108,9 @@ class Meeting:
             while True:
                 message = node.channel.receive()
                 node.heard = time.monotonic()
-                self.inbox.put((node, message))
-        except (OSError, ValueError):
+                if message["is"] != "alive":
+                    self.inbox.put((node, message))
+        except (OSError, ValueError, KeyError):
             node.is_connected = False
             self.inbox.put((node, None))
 

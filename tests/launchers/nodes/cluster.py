@@ -74,8 +74,10 @@ class Cluster:
 
     def hosts(self, slots: int, *nodes: int) -> str:
         """The override for agents on these nodes, or on all."""
-        written = [f"[{self.address(n)}]" if self.ipv6 else self.address(n) for n in nodes or self.nodes]
-        return f"launcher.hosts=[{','.join(f'{each}:{slots}' for each in written)}]"
+        written = [
+            f"'[{self.address(n)}]:{slots}'" if self.ipv6 else f"{self.address(n)}:{slots}" for n in nodes or self.nodes
+        ]
+        return f"launcher.hosts=[{','.join(written)}]"
 
     def on(self, node: int, *command: str) -> list[str]:
         """The command as one that runs on this node."""

@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.nodes import wire
+from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.meeting import Meeting
 from manyheads.launchers.nodes.wire import Channel, Refused, admit, greet, new_key
 
@@ -167,3 +169,23 @@ def test_strangers_do_not_keep_others_out():
         meeting.close()
         for stranger in strangers:
             stranger.close()
+
+
+def test_a_machine_that_waits_for_its_part_is_heard(monkeypatch):
+    """One that comes while others train has nothing to say for a long time, and must not count as lost then."""
+    monkeypatch.setattr("manyheads.launchers.nodes.meeting.ALIVE_SECONDS", 0.02)
+    meeting = Meeting("127.0.0.1", 0, KEY)
+    try:
+        link = Link(greet(socket.create_connection((meeting.address, meeting.port)), KEY), silence=5)
+        link.send({"is": "node", "name": "node1", "host": "node1", "address": "127.0.0.1", "port": 1})
+        node = meeting.next_arrival(5)
+        assert node is not None
+        came = node.heard
+        deadline = time.monotonic() + 5
+        while node.heard - came < 0.1:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert meeting.inbox.empty()
+        assert not link.is_lost
+    finally:
+        meeting.close()
