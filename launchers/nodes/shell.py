@@ -8,12 +8,15 @@ WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")  # options of ssh that take a va
 
 
 def parse(arguments: list[str]) -> tuple[str, str]:
-    """Host and command line of what was typed behind ``ssh``; its options mean nothing here."""
+    """Host and command line of what was typed behind ``ssh``; its options mean nothing here.
+
+    Some may stand behind the host, as horovodrun types them.
+    """
     rest = iter(arguments)
     host = None
     words: list[str] = []
     for word in rest:
-        if word.startswith("-") and len(word) > 1:
+        if word.startswith("-"):
             if len(word) == 2 and word[1] in WITH_VALUE:
                 next(rest, None)
         elif host is None:

@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -174,9 +174,11 @@ def test_strangers_do_not_keep_others_out():
 def test_a_machine_that_waits_for_its_part_is_heard(monkeypatch):
     """One that comes while others train has nothing to say for a long time, and must not count as lost then."""
     monkeypatch.setattr("manyheads.launchers.nodes.meeting.ALIVE_SECONDS", 0.02)
-    meeting = Meeting("127.0.0.1", 0, KEY)
-    try:
+    with ExitStack() as stack:
+        meeting = Meeting("127.0.0.1", 0, KEY)
+        stack.callback(meeting.close)
         link = Link(greet(socket.create_connection((meeting.address, meeting.port)), KEY), silence=5)
+        stack.callback(link.close)
         link.send({"is": "node", "name": "node1", "host": "node1", "address": "127.0.0.1", "port": 1})
         node = meeting.next_arrival(5)
         assert node is not None
@@ -187,5 +189,3 @@ def test_a_machine_that_waits_for_its_part_is_heard(monkeypatch):
             time.sleep(0.02)
         assert meeting.inbox.empty()
         assert not link.is_lost
-    finally:
-        meeting.close()
