@@ -91,7 +91,7 @@ class Horovodrun(Launcher):
             return {"engine": "horovodrun", "command": None}
         self.machines = {share.address: len(share.ranks) for share in shares}
         self.network_interface = "{interface}"
-        command = ["{python}", *self._command(job)[1:]]
+        command = ["{python}" if part == sys.executable else part for part in self._command(job)]
         return {"engine": "horovodrun", "command": command, "log": "horovodrun.log", "quiet": True}
 
     def _command(self, job: Job) -> list[str]:
