@@ -27,6 +27,7 @@ class Run:
         self.cluster, self.folder = cluster, RunFolder(folder)
         self.output = folder.parent / f"{folder.name}.{node}.{time.monotonic_ns()}.txt"
         shell = f"launcher.remote_shell='{cluster.shell} {{host}}'"
+        self.parent = "resume" if command else "run.py"  # a word of its command line
         given = command or ("run.py", *COMMON, shell, f"hydra.run.dir={folder}", *overrides)
         with open(self.output, "wb") as file:
             self.process = subprocess.Popen(
@@ -64,9 +65,10 @@ class Run:
             time.sleep(0.05)
 
     def find(self, node: int, text: str) -> psutil.Process:
-        """The first process on a node whose command line holds this text."""
+        """The first process on a node whose command line holds this text, not what has led there."""
         for process in self.cluster.processes(node):
-            if any(text in part for part in process.cmdline()):
+            words = process.cmdline()
+            if words and words[0] not in ("unshare", "sh") and any(text in part for part in words):
                 return process
         raise AssertionError(f"there is no {text} on node {node}")
 

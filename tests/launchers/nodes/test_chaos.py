@@ -32,7 +32,7 @@ def hurt(running, chance: random.Random) -> str:
     elif kind == "node":
         cluster.kill(node)
     elif kind == "parent":
-        next(each for each in cluster.processes(1) if {"run.py", "resume"} & set(each.cmdline())).kill()
+        running.find(1, running.parent).kill()
     elif kind == "stopped rank":
         running.find(node, "manyheads: rank").suspend()
     else:
