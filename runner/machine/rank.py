@@ -30,7 +30,7 @@ def main(path: str) -> NoReturn:
         torch.cuda.set_device(own.local_rank)
     dist.init_process_group(backend, timeout=timedelta(seconds=30))
     device = "cuda" if backend == "nccl" else "cpu"
-    found = {name: seconds(torch.ones(size, device=device)) for name, size in SIZES.items()}
+    found: dict[str, float | str] = {name: seconds(torch.ones(size, device=device)) for name, size in SIZES.items()}
     if own.rank == 0:
         found |= {"bytes": 4 * SIZES["large"], "backend": backend, "ranks": own.world_size}
         folder.write_json(folder.logs / MEASURED, found)
