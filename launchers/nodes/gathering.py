@@ -5,14 +5,12 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from pathlib import Path
 
-from manyheads import __version__
 from manyheads.launchers.base import Job
 from manyheads.launchers.nodes.meeting import Meeting, Node
 from manyheads.launchers.nodes.settings import Settings
-from manyheads.launchers.nodes.signature import other_config, signature
+from manyheads.launchers.nodes.signature import other_config, refused, signature
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
 from manyheads.launchers.nodes.wire import Message, new_key, own_key
 from manyheads.runner.machine import addresses
@@ -170,21 +168,12 @@ class Gathering:
         return started.failure() if started else None
 
 
-def refused(node: Node) -> str | None:
-    """Why a machine can't take part."""
-    own = {"torch": metadata.version("torch"), "manyheads": __version__}
-    for name, version in own.items():
-        if (there := node.described.get(name)) != version:
-            return f"{node} has {name} {there}, the run's parent {version}. Install the same on all machines."
-    return None
-
-
 @contextmanager
 def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
     """The machines of a run, which are let go in the end, whatever happened."""
     if settings.rendezvous is not None:
         host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
-        own = addresses.own_address(settings.interface) if settings.interface else meeting_place(host)
+        own = addresses.own_address(settings.interface) if settings.interface else addresses.meeting_place(host)
         machines = Gathering(settings, folder, Meeting(own, port, own_key()), None, {socket.gethostname()})
     else:
         machines = called_machines(settings, folder)
@@ -197,17 +186,6 @@ def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
     finally:
         with suppress(OSError):
             machines.close(reason)
-
-
-def meeting_place(host: str) -> str:
-    """The address of the rendezvous, which is this machine. Raises ConfigurationError where no other can reach it."""
-    address = addresses.resolved("launcher.rendezvous", host)
-    if addresses.is_loopback(address):
-        raise ConfigurationError(
-            f"launcher.rendezvous: {host} is {address} here, where no other machine can come to. Write this machine's "
-            "address, or set launcher.network_interface."
-        )
-    return address
 
 
 def called_machines(settings: Settings, folder: RunFolder) -> Gathering:

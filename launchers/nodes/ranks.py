@@ -42,6 +42,8 @@ class NodeRanks:
         self._meeting.stop = self.attempt, self._job.heartbeat.stop_signal
         for node in self.shares:
             self._refuse_lost(node, self.silence)
+        if not self._has_failed and (failure := self.said()) is not None:  # no rank's: those were not even started
+            raise RunFailed(failure)
 
     def exit_codes(self) -> Mapping[int, int | None]:
         return self._codes

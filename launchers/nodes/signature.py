@@ -1,9 +1,11 @@
-"""What was typed on each machine must be the same run: configs are compared key by key, without being sent."""
+"""What must be the same on all machines: versions, and the config that was typed, compared without being sent."""
 
 import hashlib
 import json
+from importlib import metadata
 from typing import Any
 
+from manyheads import __version__
 from manyheads.launchers.nodes.meeting import Node
 from manyheads.runner.run.flat import flatten
 
@@ -28,3 +30,12 @@ def other_config(node: Node, own: dict[str, str]) -> str | None:
         return None
     shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
     return f"{node} was given another config than the run's parent: {shown}. Type the same command on all machines."
+
+
+def refused(node: Node) -> str | None:
+    """Why a machine can't take part."""
+    own = {"torch": metadata.version("torch"), "manyheads": __version__}
+    for name, version in own.items():
+        if (there := node.described.get(name)) != version:
+            return f"{node} has {name} {there}, the run's parent {version}. Install the same on all machines."
+    return None

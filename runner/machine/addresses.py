@@ -108,3 +108,14 @@ def free_port(address: str) -> int:
 def bracketed(address: str) -> str:
     """As it is written before a port."""
     return f"[{address}]" if ":" in address else address
+
+
+def meeting_place(host: str) -> str:
+    """The address of the rendezvous, which is this machine. Raises ConfigurationError where no other can reach it."""
+    address = resolved("launcher.rendezvous", host)
+    if is_loopback(address):
+        raise ConfigurationError(
+            f"launcher.rendezvous: {host} is {address} here, where no other machine can come to. Write this machine's "
+            "address, or set launcher.network_interface."
+        )
+    return address
