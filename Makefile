@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run horovod test test-all test-tail test-quick test-gpu compat lint bench bench-gpu clean
+.PHONY: run horovod test test-all test-tail test-quick test-gpu chaos compat lint bench bench-gpu clean
 
 run: $(STAMP)
 	$(BIN)/python run.py
@@ -26,6 +26,10 @@ test-all: test test-tail
 # What `make test` leaves out.
 test-tail: horovod
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m tail
+
+# Ten minutes in which ranks, agents, links and parents of a run on three machines are hurt at random; needs root.
+chaos: $(STAMP)
+	MANYHEADS_CHAOS_SECONDS=600 $(BIN)/python -m pytest -s tests/launchers/nodes/test_chaos.py
 
 test-quick: horovod
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow and not tail"

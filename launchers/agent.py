@@ -6,8 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.processes import supervise
+from manyheads.launchers.processes import supervise, tell_where
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
 
 ExitCodes = dict[int, int]
@@ -39,7 +40,7 @@ def run_agent(
             preexec_fn=die_with_parent,
         )
         with agent:
-            supervise(AgentRanks(agent, log, read_exit_codes), job, stall_timeout=stall_timeout)
+            supervise(AgentRanks(agent, log, read_exit_codes, job.heartbeat), job, stall_timeout=stall_timeout)
 
 
 class AgentRanks:
@@ -47,8 +48,14 @@ class AgentRanks:
 
     patience = 2.0
 
-    def __init__(self, agent: subprocess.Popen, log: Path, read_exit_codes: Callable[[str], ExitCodes]):
-        self._agent, self._log, self._read = agent, log, read_exit_codes
+    def __init__(
+        self,
+        agent: subprocess.Popen,
+        log: Path,
+        read_exit_codes: Callable[[str], ExitCodes],
+        heartbeat: Heartbeat,
+    ):
+        self._agent, self._log, self._read, self._heartbeat = agent, log, read_exit_codes, heartbeat
 
     def roots(self) -> list[int]:
         return [self._agent.pid]
@@ -65,3 +72,6 @@ class AgentRanks:
         if self._agent.poll() is None:
             return {}
         return self._read(self._log.read_text(errors="replace"))
+
+    def tell_where(self) -> None:
+        tell_where(self._heartbeat)

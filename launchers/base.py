@@ -1,9 +1,11 @@
 """What every launcher is given and must do."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from manyheads.launchers.nodes.settings import Settings
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -24,6 +26,16 @@ class Job:
     timeout: float | None = None  # minutes that the run may take
     main: str = TRAIN  # the module whose main(folder) is a rank
     started: float = field(default_factory=time.monotonic)
+    own: range | None = None  # the ranks that are watched from here; None: all
+
+    added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
+    name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
+    fits: Callable[[int], bool] = lambda ranks: True  # whether so many ranks can share the batch
+
+    @property
+    def watched(self) -> range:
+        """The ranks that are watched from here."""
+        return range(self.ranks) if self.own is None else self.own
 
     def check_timeout(self) -> None:
         """Raises RunFailed when the run takes longer than it may."""
@@ -52,6 +64,7 @@ class Launcher:
         self.stall_timeout = stall_timeout
         self.timeout, self.wait_policy = timeout, wait_policy
         self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
+        self.settings: Settings | None = None  # of a run on several machines
 
     def prepare(self, environment: Mapping[str, str]) -> None:
         """Begin in the background with what takes long. ``environment``: that of the job to come."""

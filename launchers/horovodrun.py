@@ -14,9 +14,12 @@ from manyheads.launchers import mpirun
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import rendezvous
+from manyheads.launchers.nodes.run import Share, run_on_nodes
+from manyheads.launchers.nodes.settings import KEYS, Settings
+from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.stdout_relay import passed_on
-from manyheads.runner.option.rules import TEXT, choice, whole
+from manyheads.runner.option.rules import choice
 from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.errors import Unavailable
 from manyheads.runner.run.layout import read_hosts
@@ -30,10 +33,7 @@ class HorovodrunOption(LauncherOption):
 
     rules: ClassVar = {
         "controller": choice("auto", "gloo", "mpi"),
-        "network_interface": TEXT,
-        "start_timeout": whole(1),
     }
-    steering = ("network_interface",)
 
     def unavailable(self) -> str | None:
         return horovod.unavailable()
@@ -59,25 +59,20 @@ class HorovodrunOption(LauncherOption):
 class Horovodrun(Launcher):
     """horovodrun's messages go to logs/horovodrun.log; ``start_timeout``: seconds until all ranks must be started."""
 
-    def __init__(
-        self,
-        *,
-        controller: str,
-        hosts: list[str] | None,
-        hostfile: str | None,
-        network_interface: str | None,
-        start_timeout: int,
-        arguments: str | None,
-        **options: Any,
-    ):
+    def __init__(self, *, controller: str, arguments: str | None, **options: Any):
+        section = {**options, **{key: options.pop(key, None) for key in KEYS}}
         super().__init__(**options)
-        self.machines = read_hosts(hosts, hostfile)
+        self.settings = Settings.of(section)
+        self.machines = read_hosts(section["hosts"], section["hostfile"])
         self.ranks *= max(1, len(self.machines))
-        self.controller, self.start_timeout = controller, start_timeout
-        self.network_interface = network_interface or (None if self.machines else "lo")
+        self.controller, self.start_timeout = controller, section["start_timeout"]
+        self.network_interface = section["network_interface"] or (None if self.machines else "lo")
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
+        if self.settings is not None:
+            run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
+            return
         with passed_on() as terminal, rendezvous(self.machines) as meeting:
             added = {**job.environment, **meeting, **terminal}
             run_agent(
@@ -89,6 +84,15 @@ class Horovodrun(Launcher):
                 stall_timeout=self.stall_timeout,
                 quiet=True,
             )
+
+    def _order(self, job: Job, shares: list[Share], number: int) -> Message:
+        """The first machine runs horovodrun, whose ssh asks the other machines' agents."""
+        if number:
+            return {"engine": "horovodrun", "command": None}
+        self.machines = {share.address: len(share.ranks) for share in shares}
+        self.network_interface = "{interface}"
+        command = ["{python}" if part == sys.executable else part for part in self._command(job)]
+        return {"engine": "horovodrun", "command": command, "log": "horovodrun.log", "quiet": True}
 
     def _command(self, job: Job) -> list[str]:
         options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]

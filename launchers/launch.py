@@ -4,6 +4,7 @@ import logging
 import sys
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from manyheads.launchers.base import TRAIN, Job, Launcher
@@ -12,7 +13,7 @@ from manyheads.launchers.load.gpu import gpu_load
 from manyheads.launchers.load.host import host_load
 from manyheads.launchers.publishers import publishers
 from manyheads.launchers.signals import received_signals
-from manyheads.runner.config.complete import gpus_used
+from manyheads.runner.config.complete import fits, gpus_used
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
@@ -39,9 +40,12 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
         launcher = _launcher(config, apart=apart)
         sys.path += [each for each in PROJECT if each not in sys.path]
         folder.clear_attempt()
-        heartbeat = Heartbeat.create(folder.heartbeat, ranks=launcher.ranks)
+        spread = launcher.settings is not None
+        create = partial(Heartbeat, None) if spread else partial(Heartbeat.create, folder.heartbeat)
+        heartbeat = create(ranks=launcher.ranks)
         variables = {**environment(launcher), **pinned, **flight_recorder(config, folder)}
-        job = Job(folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main)
+        common = folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main
+        job = Job(*common, fits=partial(fits, config))
         log.info("%s: %d x %s by %s", folder, launcher.ranks, config["parallel"]["name"], launcher.name)
         with publishers(folder, config, variables, signals) if main == TRAIN else nullcontext():
             try:
@@ -73,7 +77,7 @@ def _launcher(config: dict[str, Any], *, apart: bool) -> Launcher:
 
 def _finish(job: Job, config: dict[str, Any], reason: BaseException | None = None) -> dict[str, Any]:
     try:
-        result = finish(job.folder, config, time.monotonic() - job.started, reason)
+        result = finish(job.folder, config, time.monotonic() - job.started, reason, job.added)
     except OSError as error:
         why = f"the disk of {job.folder} is full" if disk_full(error) else f"{job.folder}: {error.strerror}"
         message = f"{why}, so that {job.folder.result.name}, which says how the run ended, could not be written."

@@ -13,15 +13,19 @@ from typing import Any
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import rendezvous
+from manyheads.launchers.nodes.run import Share, exported, run_on_nodes
+from manyheads.launchers.nodes.settings import KEYS, Settings
+from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.stdout_relay import passed_on
+from manyheads.launchers.stdout_relay import VARIABLE, passed_on
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.parallel.horovod import installation as horovod
+from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.layout import read_hosts
-from manyheads.runner.run.rank_env import without_place
+from manyheads.runner.run.rank_env import EXPORTED, without_place
 
-# What ranks on other machines need of the environment; those on this machine have it anyway.
-EXPORTED = re.compile(r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV)")
+# What agents set for ranks besides.
+AT_AGENT = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 _EXITED = re.compile(r"Process name: (?:\[\S*,)?(\d+)\]?\s+Exit code:\s+(\d+)")
 _SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)")
 
@@ -42,13 +46,18 @@ class MpirunOption(LauncherOption):
 class Mpirun(Launcher):
     """mpirun's messages go to logs/mpirun.log; ``arguments``: more of its options, as on its command line."""
 
-    def __init__(self, *, hosts: list[str] | None, hostfile: str | None, arguments: str | None, **options: Any):
+    def __init__(self, *, arguments: str | None, **options: Any):
+        section = {**options, **{key: options.pop(key, None) for key in KEYS}}
         super().__init__(**options)
-        self.machines = read_hosts(hosts, hostfile)
+        self.settings = Settings.of(section)
+        self.machines = read_hosts(section["hosts"], section["hostfile"])
         self.ranks *= max(1, len(self.machines))
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
+        if self.settings is not None:
+            run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
+            return
         with passed_on() as terminal, rendezvous(self.machines) as meeting:
             added = {**job.environment, **meeting, **terminal}
             environment = {**without_place(os.environ), **added}
@@ -61,6 +70,22 @@ class Mpirun(Launcher):
                 stall_timeout=self.stall_timeout,
                 quiet=True,
             )
+
+    def _order(self, job: Job, shares: list[Share], number: int) -> Message:
+        """The first machine runs mpirun, whose remote shell asks the other machines' agents."""
+        if number:
+            return {"engine": "mpirun", "command": None}
+        self.machines = {share.address: len(share.ranks) for share in shares}
+        added = {**exported(job.environment), **dict.fromkeys((*AT_AGENT, PLACE, VARIABLE), "")}
+        command = self._command(job, {}, added)
+        network = [
+            ("plm_rsh_agent", "{scratch}/ssh"),
+            *((f"{part}_tcp_if_include", "{interface}") for part in ("btl", "oob")),
+        ]
+        options = [word for name, value in network for word in ("--mca", name, value)]
+        command = [command[0], *options, *command[1:]]
+        command[command.index(sys.executable)] = "{python}"
+        return {"engine": "mpirun", "command": command, "log": "mpirun.log", "quiet": True}
 
     def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
         # Open MPI would bind each rank to one core, whatever number of threads it is given.

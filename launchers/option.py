@@ -1,10 +1,13 @@
 """What a launcher declares: how many ranks it starts, and for whom."""
 
 import os
+import re
 from typing import Any, ClassVar
 
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import AUTO, TEXT, choice, either, list_of, number, whole
+from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, list_of, number, whole
+
+FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullmatch(r"\d+:\d+", v) is not None)
 
 
 class LauncherOption(Option):
@@ -19,8 +22,18 @@ class LauncherOption(Option):
         "hosts": list_of(TEXT),
         "hostfile": TEXT,
         "arguments": TEXT,
+        "nodes": either(whole(1), FEWEST_AND_MOST),
+        "rendezvous": TEXT,
+        "remote_shell": TEXT,
+        "network_interface": TEXT,
+        "node_timeout": number(at_least=2),
+        "start_timeout": whole(1),
+        "max_restarts": whole(0),
     }
-    steering: ClassVar[tuple[str, ...]] = ("hosts", "hostfile", "arguments")
+    steering: ClassVar[tuple[str, ...]] = (
+        *("hosts", "hostfile", "arguments"),
+        *("nodes", "rendezvous", "remote_shell", "network_interface"),
+    )
     derived = ("threads_per_rank",)
     has_own_class = True
     one_process: ClassVar[bool] = False

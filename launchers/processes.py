@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
@@ -11,6 +11,7 @@ from typing import Protocol
 import psutil
 
 from manyheads.launchers.base import Job
+from manyheads.launchers.collectives import waited_for
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
@@ -33,21 +34,24 @@ class Ranks(Protocol):
     def wait(self, seconds: float) -> None:
         """Return when a process ends, or after ``seconds``."""
 
-    def exit_codes(self) -> dict[int, int]:
-        """Exit code of each rank that is known to have ended; negative: the signal that killed it."""
+    def exit_codes(self) -> Mapping[int, int | None]:
+        """Exit code of each rank that is known to have ended; negative: the signal that killed it; None: not known."""
+
+    def tell_where(self) -> None:
+        """Have each rank write into its log where it is."""
 
 
 def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
     signals = job.signals
     try:
-        silent = _watch(ranks, job, signals, Watchdog(job.heartbeat, stall_timeout))
+        silent = _watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.tell_where))
         exit_codes = ranks.exit_codes()
     finally:
         end(ranks.roots(), patience=ranks.patience)
         end(_left(job), patience=0)
     if failure := first_failure(job, exit_codes, silent):
-        raise_failure(replace(failure, message=failure.message + recorded(job.folder)))
+        raise_failure(replace(failure, message=failure.message + waited_for(job, failure) + recorded(job.folder)))
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":
         raise Interrupted(signals[0] if signals else result["signal"])
@@ -56,7 +60,7 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
 def _left(job: Job) -> list[int]:
     """Ranks that hang in no tree of ours any more, because what started them has ended before them."""
     beat = job.heartbeat
-    return [pid for rank in range(job.ranks) if (pid := beat.pid(rank)) and beat.state(rank) not in (FAILED, FINISHED)]
+    return [pid for rank in job.watched if (pid := beat.pid(rank)) and beat.state(rank) not in (FAILED, FINISHED)]
 
 
 def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
@@ -71,39 +75,45 @@ def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> 
         if silent is None:
             job.check_timeout()
             watchdog.check()
-            gone = gone_silently(ranks, job)
-            if gone or any(job.heartbeat.state(rank) == FAILED for rank in range(job.ranks)):
+            gone = gone_silently(ranks.exit_codes(), job)
+            if gone or any(job.heartbeat.state(rank) == FAILED for rank in job.watched):
                 silent, failed_at = gone, time.monotonic()
         elif time.monotonic() - failed_at > GRACE_SECONDS:
             break
-    return gone_silently(ranks, job) if silent is None else silent
+    return gone_silently(ranks.exit_codes(), job) if silent is None else silent
 
 
-def gone_silently(ranks: Ranks, job: Job) -> list[int]:
-    """The ranks whose processes have ended without saying how."""
-    beat, codes = job.heartbeat, ranks.exit_codes()
-    gone = [r for r in range(job.ranks) if r in codes or (beat.pid(r) and not any(_existing([beat.pid(r)])))]
+def gone_silently(codes: Mapping[int, int | None], job: Job) -> list[int]:
+    """The ranks whose processes have ended without saying how. ``codes``: of those that are known to have ended."""
+    beat = job.heartbeat
+    gone = [r for r in job.watched if r in codes or (beat.pid(r) and not any(_existing([beat.pid(r)])))]
     return [rank for rank in gone if beat.state(rank) not in (FAILED, FINISHED)]  # its last word came before its end
 
 
 class Watchdog:
-    """Notices that no rank gets anywhere. ``timeout``: seconds without a beat."""
+    """Notices that no rank gets anywhere. ``timeout``: seconds without a beat; ``tell_where``: of ``Ranks``."""
 
-    def __init__(self, heartbeat: Heartbeat, timeout: float):
-        self._heartbeat, self._timeout = heartbeat, timeout
-        self._beats, self._since = heartbeat.beats(), time.monotonic()
+    def __init__(self, job: Job, timeout: float, tell_where: Callable[[], None]):
+        self._job, self._timeout, self._tell_where = job, timeout, tell_where
+        self._beats, self._since = job.heartbeat.beats(), time.monotonic()
 
     def check(self) -> None:
         """Raises RunFailed after making each rank write where it is into its log."""
-        beats, now = self._heartbeat.beats(), time.monotonic()
+        beats, now = self._job.heartbeat.beats(), time.monotonic()
         if beats != self._beats:
             self._beats, self._since = beats, now
         elif now - self._since > self._timeout:
-            for rank in range(self._heartbeat.ranks):
-                if pid := self._heartbeat.pid(rank):
-                    _send(pid, signal.SIGUSR1)
+            self._tell_where()
             time.sleep(0.5)
-            raise RunFailed(stalled(self._timeout))
+            failure = stalled(self._timeout)
+            raise RunFailed(replace(failure, message=failure.message + waited_for(self._job, failure)))
+
+
+def tell_where(heartbeat: Heartbeat) -> None:
+    """Have each rank on this machine write into its log where it is."""
+    for rank in range(heartbeat.ranks):
+        if pid := heartbeat.pid(rank):
+            _send(pid, signal.SIGUSR1)
 
 
 def recorded(folder: RunFolder) -> str:
@@ -121,7 +131,7 @@ def stalled(timeout: float) -> Failure:
     return Failure(type="Stalled", message=message)
 
 
-def first_failure(job: Job, exit_codes: dict[int, int], silent: list[int]) -> Failure | None:
+def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[int]) -> Failure | None:
     """The failure that began it: a rank that died without a word, else the earliest that reported an error.
 
     The others' errors are mostly consequences: their peer went away. ``silent``: who had gone when that was noticed;
@@ -131,7 +141,7 @@ def first_failure(job: Job, exit_codes: dict[int, int], silent: list[int]) -> Fa
     died = sorted({*silent} - {failure.rank for failure in reported})
     if reported and not died:
         return reported[0]
-    unfinished = [rank for rank in range(job.ranks) if job.heartbeat.state(rank) != FINISHED]
+    unfinished = [rank for rank in job.watched if job.heartbeat.state(rank) != FINISHED]
     for rank in died or unfinished:
         code = exit_codes.get(rank)
         message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)

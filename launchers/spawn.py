@@ -15,9 +15,10 @@ from typing import Any
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.processes import supervise
+from manyheads.launchers.processes import supervise, tell_where
 from manyheads.launchers.signals import blocked_signals
 from manyheads.launchers.warm import server as warm
+from manyheads.runner.run.heartbeat import Heartbeat
 
 
 class SpawnOption(LauncherOption):
@@ -42,7 +43,7 @@ class Spawn(Launcher):
     def launch(self, job: Job) -> None:
         with file_rendezvous() as rendezvous:
             processes = [self._start(job, rank, {**job.environment, **rendezvous}) for rank in range(job.ranks)]
-            supervise(SpawnedRanks(processes), job, stall_timeout=self.stall_timeout)
+            supervise(SpawnedRanks(processes, job.heartbeat), job, stall_timeout=self.stall_timeout)
 
     def _start(self, job: Job, rank: int, environment: dict[str, str]) -> BaseProcess:
         places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job.ranks, "LOCAL_WORLD_SIZE": job.ranks}
@@ -67,8 +68,8 @@ class SpawnedRanks:
 
     patience = 0.0
 
-    def __init__(self, processes: list[BaseProcess]):
-        self._processes = processes
+    def __init__(self, processes: list[BaseProcess], heartbeat: Heartbeat):
+        self._processes, self._heartbeat = processes, heartbeat
 
     def roots(self) -> list[int]:
         return [process.pid for process in self._processes if process.pid is not None]
@@ -83,3 +84,6 @@ class SpawnedRanks:
     def exit_codes(self) -> dict[int, int]:
         codes = {rank: process.exitcode for rank, process in enumerate(self._processes)}
         return {rank: code for rank, code in codes.items() if code is not None}
+
+    def tell_where(self) -> None:
+        tell_where(self._heartbeat)

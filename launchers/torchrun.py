@@ -1,26 +1,49 @@
-"""launcher=torchrun: PyTorch's own launcher, one agent that starts the ranks.
+"""launcher=torchrun: PyTorch's own launcher, an agent on each machine that starts the ranks.
 
-Source: https://pytorch.org/docs/stable/elastic/run.html. The agent's store is a file, fresh for each run, and so is
-the one over which the ranks meet: runs on one machine cannot clash, and nothing listens beyond the loopback interface.
+Source: https://pytorch.org/docs/stable/elastic/run.html. On one machine the agent's store is a file, fresh for each
+run, and so is the one over which the ranks meet: runs on one machine cannot clash, and nothing listens beyond the
+loopback interface. Over several machines which ranks each of them has is fixed (--node-rank), and not the outcome of
+a meeting of torchrun's agents: the same machines give the same bits, and it is the parent that counts who is there.
 """
 
 import os
 import re
 import sys
 import tempfile
+from typing import Any
 
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous
+from manyheads.launchers.nodes.run import Share, run_on_nodes
+from manyheads.launchers.nodes.settings import KEYS, Settings
+from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.option import LauncherOption
+from manyheads.runner.run.layout import read_hosts
 
 NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # the agent's for the ranks, on all interfaces
 _FAILURE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 
 
+class TorchrunOption(LauncherOption):
+    """Needs nothing but torch."""
+
+
 class Torchrun(Launcher):
-    """The agent's messages go to logs/torchrun.log."""
+    """The agent's messages go to logs/torchrun.log, over several machines to logs/torchrun_<machine>.log."""
+
+    def __init__(self, **options: Any):
+        section = {**options, **{key: options.pop(key, None) for key in KEYS}}
+        super().__init__(**options)
+        self.settings = Settings.of(section)
+        hosts = read_hosts(section["hosts"], section["hostfile"])
+        self.machines = hosts if self.settings else {}
+        self.ranks *= self.settings.most if self.settings else max(1, len(hosts))
 
     def launch(self, job: Job) -> None:
+        if self.settings is not None:
+            run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout)
+            return
         with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch, file_rendezvous() as rendezvous:
             run_agent(
                 command(job, scratch),
@@ -38,6 +61,21 @@ def command(job: Job, scratch: str) -> list[str]:
     options = ["--local-addr", "127.0.0.1", "--log-dir", scratch, "--nproc-per-node", str(job.ranks)]
     options += [*store, "--rdzv-id", "run"]
     return [sys.executable, "-m", "torch.distributed.run", *options, "-m", job.main, str(job.folder.path)]
+
+
+def order(job: Job, shares: list[Share], number: int) -> Message:
+    """What machine ``number`` shall start; ``{python}`` and ``{scratch}`` are for it to fill in."""
+    own, first = shares[number], shares[0]
+    options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(own.ranks))]
+    options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", own.address]
+    options += ["--log-dir", "{scratch}"]
+    worker = ["-m", job.main, str(job.folder.path)]
+    return {
+        "engine": "torchrun",
+        "command": ["{python}", "-m", "torch.distributed.run", *options, *worker],
+        "log": f"torchrun_{number}.log",
+        "quiet": False,
+    }
 
 
 def exit_codes(text: str) -> dict[int, int]:

@@ -8,6 +8,7 @@ from importlib import metadata
 from rich.console import Console
 from rich.table import Table
 
+from manyheads.launchers.nodes.examination import examine as machines_examined
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.complete import unavailable
 from manyheads.runner.config.lookup import OWN, Folders, options, read_option
@@ -32,20 +33,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "an option, apex or parallel=apex, or a group: all that is known of it; trust=[my_package]: it may be asked"
     parser.add_argument("names", nargs="*", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
+    parser.add_argument(
+        "--hosts", help="node1,node2: whether these machines can run together, and how quickly they talk"
+    )
+    parser.add_argument("--remote-shell", help="as launcher.remote_shell, for --hosts")
+    parser.add_argument("--network-interface", help="as launcher.network_interface, for --hosts")
     parser.add_argument("--models", action="store_true", help="list every name that model=torchvision takes")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print the tables, what is known of some options, or the names of models."""
+def run(arguments: argparse.Namespace) -> int:
+    """Print the tables, what is known of some options or of machines, or the names of models; returns the exit code."""
     if arguments.models:
         list_models()
-        return
+        return 0
+    if arguments.hosts:
+        return examine_hosts(arguments)
     packages = [name for name in arguments.names if name.startswith("trust=")]
     line, origin = settle(CommandLine.of(packages, arguments.config_dir))
     if asked := [name for name in arguments.names if name not in packages]:
         explain(asked, line.folders, origin.trust)
     else:
         examine(line.folders, origin.trust)
+    return 0
+
+
+def examine_hosts(arguments: argparse.Namespace) -> int:
+    """Print what is found of several machines; returns 1 where they can't run together."""
+    console, said = Console(highlight=False, markup=False), list[str]()
+    hosts = [name.strip() for name in arguments.hosts.split(",") if name.strip()]
+    options = {"shell": arguments.remote_shell, "interface": arguments.network_interface}
+    found = machines_examined(hosts, say=said.append, **options)
+    lines = [f"{each.name}: {', '.join(f'{key} {value}' for key, value in each.told.items())}" for each in found]
+    faults = [f"error: {each.name}: {fault}." for each in found for fault in each.faults]
+    for line in [*lines, *faults, *said]:
+        console.print(line, soft_wrap=True)
+    return int(any(each.faults for each in found) or any("failed" in line for line in said))
 
 
 def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:

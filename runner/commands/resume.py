@@ -8,10 +8,12 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from manyheads.launchers.launch import launch
+from manyheads.launchers.nodes.joining import join
 from manyheads.launchers.sweep.resume import resume as resume_sweep
 from manyheads.launchers.sweep.search import arguments_of
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.config.fresh_folder import RESUMED
+from manyheads.runner.machine.addresses import is_met_elsewhere
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.run.errors import ConfigurationError
@@ -71,5 +73,8 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
     for file in changed_files(folder, folder.read_config()).values():
         copy = kept(folder, file.path)
         print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
+    if folder.config.exists() and is_met_elsewhere((config := folder.read_config())["launcher"]):
+        join(config)
+        return
     with log_file(folder.log) if folder.path.is_dir() else nullcontext():
         launch(folder)

@@ -10,11 +10,13 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.nodes.joining import join
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.command_line import check_experiment, explained, in_sweep, job
-from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, settle
+from manyheads.runner.machine.addresses import is_met_elsewhere
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run import called
 from manyheads.runner.run.seal import seal_file
@@ -37,8 +39,11 @@ def take(arguments: Sequence[str]) -> None:
 def start(config: DictConfig, *, origin: Origin) -> float | None:
     """One run, or one job of a sweep; returns the objective, for sweepers that search."""
     with job() as folder:
+        hydras = HydraConfig.get()
+        if is_met_elsewhere(config.get("launcher", {})):
+            join(checked(config, trust=origin.trust, folders=searched(hydras.runtime.config_sources)))  # type: ignore[arg-type]
+            return None
         if not (in_sweep() and folder.is_planned()):
-            hydras = HydraConfig.get()
             folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
             check_experiment(hydras.overrides.task, folders)
             freeze(folder, config, trust=origin.trust, folders=folders)
@@ -46,6 +51,6 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
         refuse_untrusted(frozen, origin.trust)  # one that was planned has been on disk meanwhile
         prepare(frozen, apart=in_sweep())
         record(folder, frozen, composed_from=origin.composed_from)
-        if HydraConfig.get().output_subdir == folder.composed.parent.name:  # else it is not of this run
+        if hydras.output_subdir == folder.composed.parent.name:  # else it is not of this run
             seal_file(folder.composed)
         return launch(folder, apart=in_sweep())["objective"]

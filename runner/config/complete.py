@@ -60,6 +60,17 @@ def batch_per_rank(config: dict[str, Any]) -> int:
     return config["data"]["batch_size"] // (_shares(config) * config["trainer"]["grad_accumulation"])
 
 
+def fits(config: dict[str, Any], count: int) -> bool:
+    """Whether so many ranks can share the batch of a completed run config."""
+    launcher = {**config["launcher"], "nproc_per_node": count, "hosts": None, "hostfile": None}
+    launcher |= {"nodes": None, "rendezvous": None}
+    try:
+        shares = _shares({**config, "launcher": launcher})
+    except ConfigurationError:
+        return False
+    return shares > 0 and config["data"]["batch_size"] % (shares * config["trainer"]["grad_accumulation"]) == 0
+
+
 def _shares(config: dict[str, Any]) -> int:
     return declared("parallel", config["parallel"]).data_shares(config)
 

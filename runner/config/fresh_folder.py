@@ -1,6 +1,7 @@
 """A fresh folder for each run and sweep, settled before Hydra writes anything into one."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -8,6 +9,7 @@ from typing import Any, NoReturn, cast
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
+from manyheads.runner.machine.addresses import is_met_elsewhere
 from manyheads.runner.run.errors import ConfigurationError, Ended
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
@@ -37,6 +39,11 @@ class FreshFolder(Callback):
         for override in as_typed(config.hydra.overrides.hydra):
             if override.lstrip("+").startswith("hydra.launcher."):
                 refuse(f"{override} is for sweeps, and this is a single run. Add -m, or leave it out.")
+        if is_met_elsewhere(config.get("launcher", {})):  # whose run's folder is its parent's
+            with read_write(config.hydra):
+                config.hydra.run.dir = tempfile.mkdtemp(prefix="manyheads-")
+                config.hydra.output_subdir = None
+            return
         self._settle(config, "run", lambda path: RunFolder(path).holds_run())
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:

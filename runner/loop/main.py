@@ -5,6 +5,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,10 +19,11 @@ from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.run.rank_env import NAMES, place
+from manyheads.runner.run.rank_env import NAMES, Place, place
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.signals import SIGNALS
 
+COUNT_SECONDS = 0.5
 Run = Callable[[dict[str, Any], Any, RunFolder, Heartbeat], None]  # of a config, the strategy, the folder, the beats
 
 
@@ -33,7 +36,7 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
     rank, local_rank, world_size = place()
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
     _become_rank(folder, rank, world_size)
-    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
     for signum in SIGNALS:  # a cluster may signal the ranks themselves
         signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
@@ -55,7 +58,7 @@ def run_rank(
 
     ``apart``: in a process of its own, not the parent's.
     """
-    heartbeat = Heartbeat(folder.heartbeat, rank=rank)
+    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
     heartbeat.enter()
     with _logging_to(folder.rank_log(rank), apart=apart):
         from manyheads.runner.loop import build
@@ -65,6 +68,8 @@ def run_rank(
         if apart:
             _go_near(config, local_rank)
         parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
+        if apart and world_size > 1:
+            _count_collectives(parallel.collectives, heartbeat)
         try:
             (run or attempt.run)(config, parallel, folder, heartbeat)
         except BaseException:
@@ -73,6 +78,18 @@ def run_rank(
             raise
         parallel.leave()
     heartbeat.leave(FINISHED)
+
+
+def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None:
+    """Tell the parent again and again which collective operation this rank has come to, beside what it does."""
+
+    def tell() -> None:
+        while True:
+            with suppress(Exception):  # it is leaving
+                heartbeat.came_to(come_to())
+            time.sleep(COUNT_SECONDS)
+
+    threading.Thread(target=tell, name="collectives", daemon=True).start()
 
 
 def _go_near(config: dict[str, Any], local_rank: int) -> None:

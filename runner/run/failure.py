@@ -13,7 +13,7 @@ class Failure:
 
     rank: None where it is not one rank's. exit_code: of the process; negative: the signal that killed it; None: not
     known. type: an exception's class, or a word of this project's, such as ProcessDied. traceback: "" where there is
-    none.
+    none. node: where it happened, in a run on several machines.
     """
 
     rank: int | None = None
@@ -21,6 +21,7 @@ class Failure:
     type: str
     message: str
     traceback: str = ""
+    node: str | None = None
 
     @classmethod
     def of(cls, error: BaseException, *, rank: int | None = None, exit_code: int = 1) -> "Failure":
@@ -36,7 +37,8 @@ class Failure:
         if not isinstance(content, dict):
             return None
         numbers = {key: content[key] for key in ("rank", "exit_code") if type(content.get(key)) is int}
-        texts = {key: content[key] for key in ("type", "message", "traceback") if isinstance(content.get(key), str)}
+        names = ("type", "message", "traceback", "node")
+        texts = {key: content[key] for key in names if isinstance(content.get(key), str)}
         return cls(**numbers, **texts) if {"type", "message"} <= texts.keys() else None
 
     @property
@@ -45,11 +47,13 @@ class Failure:
         return any(text in f"{self.type}: {self.message}" for text in NO_MEMORY)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``json.dumps`` takes, with the keys in the order of the fields."""
-        return asdict(self)
+        """What ``json.dumps`` takes, with the keys in the order of the fields; a machine where there are several."""
+        return {key: value for key, value in asdict(self).items() if key != "node" or value is not None}
 
     def describe(self) -> str:
         """One paragraph that says which rank failed first, and how."""
-        where = "the run failed" if self.rank is None else f"rank {self.rank} failed first"
+        who = [] if self.rank is None else [f"rank {self.rank}"]
+        who += [] if self.node is None else [f"machine {self.node}"]
+        where = f"{' on '.join(who)} failed first" if who else "the run failed"
         code = "" if self.exit_code is None else f" (exit code {self.exit_code})"
         return f"{where}{code}: {self.type}: {self.message}"

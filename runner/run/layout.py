@@ -7,13 +7,39 @@ from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
 
-_LISTED = re.compile(r"([^\s:]+):(\d+)")  # as in -H of horovodrun and mpirun
-_LINE = re.compile(r"(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
+_LISTED = re.compile(r"(?:\[([^\s\]]+)\]|([^\s:]+)):(\d+)")  # as in -H of horovodrun and mpirun; IPv6 in brackets
+_LINE = re.compile(r"()(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
 
 
 def ranks(config: dict[str, Any]) -> int:
-    """The number of ranks of a run config on all its machines."""
-    return config["launcher"]["nproc_per_node"] * max(1, len(machines(config)))
+    """The number of ranks of a run config on all its machines; of those it may have, where that is not fixed."""
+    return config["launcher"]["nproc_per_node"] * max(
+        1, len(machines(config)), (nodes(config["launcher"]) or (1, 1))[1]
+    )
+
+
+def nodes(launcher: dict[str, Any]) -> tuple[int, int] | None:
+    """The fewest and the most machines that a run may have; None: this machine alone. Raises ConfigurationError."""
+    hosts, given = read_hosts(launcher.get("hosts"), launcher.get("hostfile")), launcher.get("nodes")
+    if given is None:
+        if launcher.get("rendezvous") is not None:
+            raise ConfigurationError(
+                "launcher.rendezvous needs launcher.nodes, the number of machines that meet there."
+            )
+        return (len(hosts), len(hosts)) if set(map(str.lower, hosts)) - names_of_this_machine() else None
+    if not hosts and launcher.get("rendezvous") is None:
+        raise ConfigurationError(
+            f"launcher.nodes={given}: where do they meet? Set launcher.rendezvous=<host>:<port> and type the command "
+            "on each, or launcher.hosts=[node1:4,node2:4]."
+        )
+    if hosts and launcher.get("rendezvous") is not None:
+        raise ConfigurationError("launcher.rendezvous: launcher.hosts is set too. Set one of them to null.")
+    fewest, _, most = str(given).partition(":")
+    low, high = int(fewest), int(most or fewest)
+    if not 0 < low <= high or (hosts and high != len(hosts)):
+        also = f", with launcher.hosts as many as are listed: {len(hosts)}" if hosts else ""
+        raise ConfigurationError(f"launcher.nodes={given} is not allowed. Allowed: a number, or fewest:most{also}.")
+    return low, high
 
 
 def machines(config: dict[str, Any]) -> dict[str, int]:
@@ -40,8 +66,10 @@ def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:
 def refuse_other_machines(launcher: dict[str, Any]) -> None:
     """Raises ConfigurationError when a launcher's ``hosts`` or ``hostfile`` names another machine than this one.
 
-    A rank there would exit at once: it watches the process id of its parent, which is one of this machine.
+    For launchers that cannot start ranks there; runs of others that were recorded before they could are theirs too.
     """
+    if "remote_shell" in launcher:
+        return
     hosts, hostfile = launcher.get("hosts"), launcher.get("hostfile")
     allowed = names_of_this_machine()
     for name in read_hosts(hosts, hostfile):
@@ -61,7 +89,7 @@ def names_of_this_machine() -> set[str]:
 
 def _parse(key: str, entries: list[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:
     found = [form.fullmatch(entry.strip()) for entry in entries]
-    slots = {match[1]: int(match[2]) for match in found if match}
+    slots = {match[1] or match[2]: int(match[3]) for match in found if match}
     if len(slots) < len(entries) or not slots or len(set(slots.values())) > 1 or 0 in slots.values():
         raise ConfigurationError(
             f"{key}: {', '.join(entries) or 'nothing'} is not allowed. Allowed: {allowed}, with each machine once "

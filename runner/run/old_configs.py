@@ -26,7 +26,7 @@ DECLARED = (  # a class whose config had no key _option_ once, and what that key
     (rf"{R}model\.torchvision\.rank\.\w+", "manyheads.runner.model.torchvision.option.TorchvisionOption"),
     (r"apex\.optimizers\.FusedNovoGrad", "manyheads.runner.optimizer.apex.option.FusedNovoGradOption"),
     (r"apex\.optimizers\.Fused\w+", "manyheads.runner.optimizer.apex.option.FusedOption"),
-    (r"manyheads\.launchers\.(inline|spawn|horovodrun|mpirun)\.(\w+)", r"manyheads.launchers.\1.\2Option"),
+    (r"manyheads\.launchers\.(inline|spawn|torchrun|horovodrun|mpirun)\.(\w+)", r"manyheads.launchers.\1.\2Option"),
 )
 
 

@@ -11,6 +11,10 @@ NAMES = (
     ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
+# What ranks on other machines need of the parent's environment; those on its own machine have it anyway.
+EXPORTED = re.compile(
+    r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV|MANYHEADS_\w+)"
+)
 # What else a launcher tells its ranks, by the name that shows that it did. mpirun refuses to start below another.
 _TOLD = {
     "HOROVOD_RANK": re.compile(r"HOROVOD_(LOCAL_|CROSS_|GLOO_RENDEZVOUS_|GLOO_IFACE|CONTROLLER|CPU_OP|HOSTNAME)"),

@@ -1,6 +1,7 @@
 """result.json: what a run came to. Rank 0 writes what it knows, the parent completes it, however the run ended."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,16 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 def finish(
-    folder: RunFolder, config: dict[str, Any], wall_seconds: float, reason: BaseException | None = None
+    folder: RunFolder,
+    config: dict[str, Any],
+    wall_seconds: float,
+    reason: BaseException | None = None,
+    added: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write the final result.json and return its content. ``reason``: why the run did not complete."""
+    """Write the final result.json and return its content.
+
+    ``reason``: why the run did not complete; ``added``: what only its parent knows of it.
+    """
     known = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
     status = known.get("status", "failed")
@@ -27,7 +35,7 @@ def finish(
         "epochs": known.get("epochs", 0),
         "steps": known.get("steps", 0),
         "samples_seen": known.get("samples_seen", 0),
-        "world_size": ranks(config),
+        "world_size": known.get("world_size", ranks(config)),
         "device": known.get("device", config["trainer"]["device"]),
         "parallel": config["parallel"]["name"],
         "precision": config["precision"]["name"],
@@ -45,7 +53,7 @@ def finish(
     if isinstance(reason, Interrupted):
         result["signal"] = reason.signum
     extra = {key: value for key, value in known.items() if key not in result and key != "signal"}
-    folder.write_json(folder.result, {**result, **extra})
+    folder.write_json(folder.result, {**result, **extra, **(added or {})})
     return result
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,9 +130,9 @@ def started(job, monkeypatch):
 
 
 def launcher(kind: type[Launcher], *, ranks: int = 2, **options) -> Launcher:
-    defaults = {"hosts": None, "hostfile": None, "arguments": None}
+    defaults = {"hosts": None, "hostfile": None, "arguments": None, "start_timeout": 120, "node_timeout": 10}
     if kind is Horovodrun:
-        defaults |= {"controller": "gloo", "network_interface": None, "start_timeout": 120}
+        defaults |= {"controller": "gloo", "network_interface": None}
     return kind(
         name=kind.__name__.lower(), nproc_per_node=ranks, threads_per_rank=1, stall_timeout=600, **defaults | options
     )
@@ -173,15 +174,25 @@ def test_on_one_machine_everything_stays_on_the_loopback_interface(started):
 
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
 @pytest.mark.parametrize("listed", ["hosts", "hostfile"])
-def test_several_machines(started, monkeypatch, tmp_path, kind, listed):
+def test_several_machines(job, monkeypatch, tmp_path, kind, listed):
+    """The first runs the program, and the others what that asks for, through their agents."""
     (tmp_path / "hosts").write_text("b slots=2\na slots=2\n")
     monkeypatch.setattr(mpirun, "cpu_cores", lambda: 1)
     value = ["b:2", "a:2"] if listed == "hosts" else str(tmp_path / "hosts")
-    command, environment = started(launcher(kind, **{listed: value}))
+    made = launcher(kind, **{listed: value})
+    machines = [SimpleNamespace(address=f"10.0.0.{n}", ranks=range(2 * n, 2 * n + 2)) for n in (1, 0)]
+    command = made._order(job(4), machines, 0)["command"]
     assert follows(command, "-np") == ["4"]
-    assert follows(command, "-H") == ["b:2,a:2"]
-    assert environment["MASTER_ADDR"] == "b"
-    assert not {"lo", "--oversubscribe", "--network-interfaces"} & set(command)
+    assert follows(command, "-H") == ["10.0.0.1:2,10.0.0.0:2"]
+    assert command[-4:-1] == ["{python}", "-m", "manyheads.runner.loop.main"]
+    assert not {"lo", "--oversubscribe", sys.executable} & set(command)
+    if kind is Horovodrun:
+        assert follows(command, "--network-interfaces") == ["{interface}"]
+    else:
+        assert follows(command, "plm_rsh_agent") == ["{scratch}/ssh"]
+        assert follows(command, "oob_tcp_if_include") == follows(command, "btl_tcp_if_include") == ["{interface}"]
+        assert {"MASTER_ADDR", "GLOO_SOCKET_IFNAME", "MANYHEADS_HEARTBEAT"} <= set(follows(command, "-x"))
+    assert made._order(job(4), machines, 1)["command"] is None
 
 
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
@@ -196,7 +207,7 @@ def test_further_arguments_come_before_the_worker_as_a_shell_would_split_them(st
     [
         ({"start_timeout": 7}, "--start-timeout", ["7"]),
         ({"network_interface": "eth0"}, "--network-interfaces", ["eth0"]),
-        ({"network_interface": "eth0", "hosts": ["a:2"]}, "--network-interfaces", ["eth0"]),
+        ({"network_interface": "eth0", "hosts": ["localhost:2"]}, "--network-interfaces", ["eth0"]),
     ],
 )
 def test_options_of_horovodrun(started, options, name, value):

@@ -79,13 +79,6 @@ def test_no_failure(job):
     assert first_failure(job, {0: 0, 1: 0}, silent=[]) is None
 
 
-class Agent:
-    """Ranks of whose exit codes nothing is known."""
-
-    def exit_codes(self) -> dict[int, int]:
-        return {}
-
-
 def test_a_rank_that_finishes_while_it_is_looked_for_has_not_gone_silently(tmp_path, monkeypatch):
     heartbeat = Heartbeat.create(tmp_path / "heartbeat", ranks=1)
     heartbeat.enter()
@@ -95,4 +88,4 @@ def test_a_rank_that_finishes_while_it_is_looked_for_has_not_gone_silently(tmp_p
         return [False for _ in pids]
 
     monkeypatch.setattr(processes, "_existing", existing)
-    assert gone_silently(Agent(), Job(RunFolder(tmp_path), 1, {}, heartbeat, [])) == []
+    assert gone_silently({}, Job(RunFolder(tmp_path), 1, {}, heartbeat, [])) == []

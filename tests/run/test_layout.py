@@ -7,7 +7,7 @@ import pytest
 from manyheads.launchers.launch import launch
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import read_hosts, refuse_other_machines
+from manyheads.runner.run.layout import nodes, ranks, read_hosts, refuse_other_machines
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
 
@@ -126,6 +126,7 @@ def test_both_are_refused(hostfile):
 def start(tmp_path, **options):
     folder = RunFolder(tmp_path / "run")
     launcher = {**read_option("launcher", "mpirun"), "nproc_per_node": 2, "threads_per_rank": 1, **options}
+    del launcher["remote_shell"]
     folder.write_config({"launcher": launcher})
     launch(folder)
 
@@ -133,15 +134,49 @@ def start(tmp_path, **options):
 ELSEWHERE = r"names node1, another machine; .* not supported yet\. Allowed: .*localhost.*\. Set it to null, and "
 
 
-@pytest.mark.parametrize("name", ["horovodrun", "mpirun"])
 @pytest.mark.parametrize("key", ["hosts", "hostfile"])
-def test_another_machine_is_refused_before_anything_starts(hostfile, tmp_path, name, key):
+def test_another_machine_is_refused_for_runs_that_were_recorded_before_there_could_be_any(hostfile, tmp_path, key):
     value = ["localhost:2", "node1:2"] if key == "hosts" else hostfile("localhost slots=2\nnode1 slots=2\n")
-    overrides = ("parallel=ddp", f"launcher={name}", f"launcher.{key}={value}".replace("'", ""))
     with pytest.raises(ConfigurationError, match=rf"^launcher\.{key}=.* {ELSEWHERE}"):
-        config(*overrides)
-    with pytest.raises(ConfigurationError, match=rf"^launcher\.{key}=.* {ELSEWHERE}"):  # as when an old run is resumed
         start(tmp_path, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("launcher", "expected"),
+    [
+        ({}, None),
+        ({"hosts": ["localhost:2"]}, None),
+        ({"hosts": ["node1:2", "node2:2"]}, (2, 2)),
+        ({"hosts": ["[fd77::1]:2", "localhost:2"], "nodes": "1:2"}, (1, 2)),
+        ({"nodes": 2, "rendezvous": "node1:29400"}, (2, 2)),
+        ({"nodes": "1:4", "rendezvous": "node1:29400"}, (1, 4)),
+    ],
+)
+def test_how_many_machines(launcher, expected):
+    assert nodes(launcher) == expected
+    assert ranks({"launcher": {"nproc_per_node": 2, **launcher}}) == 2 * (expected or (1, 1))[1]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "reason"),
+    [
+        ({"nodes": 2}, r"where do they meet\? Set launcher\.rendezvous"),
+        ({"rendezvous": "node1:29400"}, r"launcher\.rendezvous needs launcher\.nodes"),
+        ({"nodes": 2, "rendezvous": "a:1", "hosts": ["a:1", "b:1"]}, "hosts is set too"),
+        ({"nodes": "3:2", "rendezvous": "a:1"}, r"nodes=3:2 is not allowed\. Allowed: a number, or fewest:most"),
+        ({"nodes": "0:2", "rendezvous": "a:1"}, "is not allowed"),
+        ({"nodes": "1:3", "hosts": ["a:1", "b:1"]}, "as many as are listed: 2"),
+    ],
+)
+def test_numbers_of_machines_that_mean_nothing(launcher, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        nodes(launcher)
+
+
+def test_hosts_of_any_launcher_are_frozen():
+    frozen = config("parallel=ddp", "launcher=torchrun", "launcher.hosts=[node1:2,node2:2]")
+    assert ranks(frozen) == 4
+    assert frozen["launcher"]["nproc_per_node"] == 2
 
 
 def test_every_name_of_this_machine_is_allowed():

@@ -244,6 +244,10 @@ class Parallel:
         """Combine ``values`` of all ranks in place, on every rank."""
         return values
 
+    def collectives(self) -> int:
+        """How many collective operations of all ranks this one has come to since it joined; 0 where nobody counts."""
+        return 0
+
     def devices(self) -> list[torch.device]:
         """Those that this rank computes on."""
         return [self.device]

@@ -1,0 +1,29 @@
+"""Who waits for whom: ranks count the collective operations that they come to, and one that hangs has come to fewer."""
+
+from manyheads.launchers.base import Job
+from manyheads.runner.run.failure import Failure
+
+WAITED = ("timeout", "timed out", "stalled")  # what an error says of which a rank that hangs may be the cause
+
+
+def waited_for(job: Job, failure: Failure) -> str:
+    """A sentence on the ranks that had not come to the collective at which the others waited; or nothing."""
+    if not any(word in f"{failure.type} {failure.message}".lower() for word in WAITED):
+        return ""
+    come = {rank: job.heartbeat.collective(rank) for rank in job.watched}
+    most = max(come.values(), default=0)
+    late = [rank for rank, number in come.items() if number < most]
+    if not late or 0 in come.values():  # all are in the same one, or a rank does not count
+        return ""
+    names = listed([job.name_of(rank) for rank in late])
+    others = [rank for rank in come if rank not in late]
+    shown = "rank" if len(others) == 1 else "ranks"
+    had = f"{names} had not come to collective operation {most}"
+    return f" {had[0].upper()}{had[1:]}, at which {shown} {listed(list(map(str, others)))} waited."
+
+
+def listed(names: list[str]) -> str:
+    """As in "a, b and c"; of very many the first ones."""
+    if len(names) > 8:
+        names = [*names[:7], f"{len(names) - 7} more"]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,1 @@
+"""Several machines: an agent on each, and what the parent knows of it."""

@@ -1,0 +1,141 @@
+"""How horovodrun and mpirun reach other machines: their ``ssh`` is a program of ours, and nobody opens a connection.
+
+On the machine where they run it hands the command line to this machine's agent; by way of the run's parent that goes to
+the other machine's agent, which starts it as a process of its own, and watches and ends it like any other rank.
+"""
+
+import itertools
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from manyheads.launchers.environment import PROJECT
+from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.processes import end, tell_where
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.parent_death import die_with_parent
+
+SHELL = "manyheads.launchers.nodes.shell"
+
+
+class Errands:
+    """The asking side: commands of programs on this machine, for others."""
+
+    def __init__(self, folder: Path, link: Link):
+        self._link, self._numbers = link, itertools.count()
+        self._asking: dict[int, socket.socket] = {}
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._server.bind(str(folder / "errands"))
+        self._server.listen(64)
+        threading.Thread(target=self._accept, name="errands", daemon=True).start()
+
+    def answer(self, number: int, code: int) -> None:
+        """A command has ended on the other machine, with this exit code."""
+        if (asking := self._asking.pop(number, None)) is not None:
+            with suppress(OSError):
+                asking.sendall(f"{code}\n".encode())
+            asking.close()
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        self._server.close()
+        for asking in list(self._asking.values()):
+            asking.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                asking, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(asking,), name="errand", daemon=True).start()
+
+    def _serve(self, asking: socket.socket) -> None:
+        with suppress(OSError, ValueError, KeyError):
+            request = json.loads(asking.makefile("r").readline())
+            number = next(self._numbers)
+            self._asking[number] = asking
+            self._link.send({"is": "errand", "id": number, "host": request["host"], "command": request["command"]})
+            asking.recv(1)  # until the program goes
+            if self._asking.pop(number, None) is not None:
+                self._link.send({"is": "errand", "id": number, "host": request["host"], "command": None})
+
+
+@contextmanager
+def remote_shell(folder: Path, link: Link) -> Iterator[dict[str, str]]:
+    """Variables with which a program on this machine finds an ``ssh`` that asks its agent. ``folder``: the agent's."""
+    script = folder / "ssh"
+    path = os.pathsep.join(PROJECT)
+    variables = f"PYTHONPATH={shlex.quote(path)} PYTHONSAFEPATH=1" if path else "PYTHONSAFEPATH=1"
+    socket_path = shlex.quote(str(folder / "errands"))
+    script.write_text(f'#!/bin/sh\nexec env {variables} {shlex.quote(sys.executable)} -m {SHELL} {socket_path} "$@"\n')
+    script.chmod(0o700)
+    errands = Errands(folder, link)
+    link.on_answer = errands.answer
+    try:
+        yield {"PATH": os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])}
+    finally:
+        link.on_answer = None
+        errands.close()
+
+
+class Errand:
+    """The doing side, in the words of ``manyheads.launchers.processes.Ranks``: what others have asked for here."""
+
+    patience = 0.0
+
+    def __init__(self, link: Link, heartbeat: Heartbeat, environment: dict[str, str]):
+        self._link, self._heartbeat, self._environment = link, heartbeat, environment
+        self._processes: dict[int, subprocess.Popen] = {}
+
+    def roots(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
+    def running(self) -> bool:
+        return True  # until the parent says that it is over
+
+    def wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (asked := self._link.next_errand(min(0.05, seconds))) is not None or time.monotonic() < deadline:
+            if asked is not None:
+                self._take(asked)
+            self._collect()
+
+    def exit_codes(self) -> dict[int, int]:
+        return {}  # which the program on the other machine knows
+
+    def tell_where(self) -> None:
+        tell_where(self._heartbeat)
+
+    def _take(self, asked: Message) -> None:
+        """Start a command, in the main thread, with which it would die; or end one that nobody waits for any more."""
+        number = asked["id"]
+        if asked["command"] is None:
+            if (process := self._processes.pop(number, None)) is not None:
+                end([process.pid], patience=0.0)
+                process.poll()
+            return
+        self._processes[number] = subprocess.Popen(
+            ["sh", "-c", asked["command"]],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            stderr=sys.stderr,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+
+    def _collect(self) -> None:
+        for number, process in list(self._processes.items()):
+            if (code := process.poll()) is not None:
+                del self._processes[number]
+                self._link.send({"is": "errand done", "id": number, "code": code if code >= 0 else 128 - code})

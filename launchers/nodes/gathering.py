@@ -1,0 +1,199 @@
+"""Which machines a run has: they are called, or call themselves; they go, and come back."""
+
+import queue
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes.meeting import Meeting, Node
+from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.signature import other_config, refused, signature
+from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
+from manyheads.launchers.nodes.wire import Message, new_key, own_key
+from manyheads.runner.machine import addresses
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.run_folder import RunFolder
+
+RETRY_SECONDS = 5.0  # before an agent is started again on a machine that was lost
+SETTLE_SECONDS = 3.0  # for more machines than the fewest, once those are there
+
+
+class Gathering:
+    """The machines that are there, in the order of their ranks: as listed, or the parent's own and by name."""
+
+    def __init__(self, settings: Settings, folder: RunFolder, meeting: Meeting, key: Path | None, here: set[str]):
+        """``here``: the names of the parent's own machine among those that are to be called.
+
+        ``key``: the file of the run's key; None for the user's own.
+        """
+        self.settings, self.meeting = settings, meeting
+        self._folder, self._key, self._here = folder, key, here
+        self._names = settings.hosts or list(here)
+        self._started: dict[str, Started] = {}
+        self._again: dict[str, float] = {}
+        self._nodes: list[Node] = []
+        self._has_run = self.is_lenient = False  # whether machines are only looked at
+        self._signature = signature(folder.read_config())
+
+    def gather(self, job: Job) -> list[Node]:
+        """Wait until enough machines are there. Raises RunFailed, ConfigurationError or Interrupted."""
+        deadline = time.monotonic() + self.settings.start_timeout
+        enough = None
+        while True:
+            self._call(is_first=not self._has_run)
+            self._admit(0.1)
+            if job.signals:
+                raise Interrupted(job.signals[0])
+            count, now = len(self._nodes), time.monotonic()
+            if count >= self.settings.fewest and enough is None:
+                enough = now
+            waits = SETTLE_SECONDS if not self._has_run or self.settings.fewest == self.settings.most else 0
+            if count >= self.settings.most or (enough is not None and now - enough > waits):
+                self._has_run = True
+                return list(self._nodes)
+            if now > deadline:
+                raise RunFailed(self._too_few())
+
+    def present(self, seconds: float) -> tuple[list[Node], bool]:
+        """The machines that have come within so many seconds, and whether more may."""
+        self._call(is_first=True)
+        self._admit(seconds)
+        names = {node.name for node in self._nodes}
+        return list(self._nodes), any(name not in names and self.why(name) is None for name in self._names)
+
+    def ask(self, node: Node, message: Message, seconds: float = 10.0) -> Message | None:
+        """What a machine answers; None where it does not."""
+        node.send(message)
+        with suppress(queue.Empty):
+            while True:
+                who, answer = self.meeting.inbox.get(timeout=seconds)
+                if who is node:
+                    return answer
+        return None
+
+    def could_grow(self, job: Job, count: int) -> bool:
+        """Whether a machine has come that a run on ``count`` machines could use."""
+        self._admit(0.0)
+        if count >= self.settings.most:
+            return False
+        self._call(is_first=False)
+        now, then = self.settings.per_node * count, self.settings.per_node * len(self._nodes)
+        return any(job.fits(ranks) for ranks in range(now + 1, then + 1))
+
+    def forget(self, nodes: list[Node]) -> None:
+        """These have not ended their ranks when asked to: whatever they are, they have no more part in this."""
+        for node in nodes:
+            node.channel.close()
+            node.is_connected = False
+        self._admit(0.0)
+
+    def close(self, reason: BaseException | None) -> None:
+        """Let all go. ``reason``: why the run did not complete."""
+        for node in self._nodes:
+            node.send(
+                {"do": "leave", "code": getattr(reason, "exit_code", int(reason is not None)), "why": str(reason)}
+            )
+        self.meeting.close()
+        deadline = time.monotonic() + 5
+        for started in self._started.values():
+            started.close(max(0.1, deadline - time.monotonic()))
+        if self._key is not None:
+            self._key.unlink(missing_ok=True)
+
+    def _call(self, *, is_first: bool) -> None:
+        """Start an agent on each machine that has none, and after a failure again later."""
+        present, now = {node.name for node in self._nodes}, time.monotonic()
+        for index, name in enumerate(self._names):
+            started = self._started.get(name)
+            if name in present or now < self._again.get(name, 0.0):
+                continue
+            if started is not None and (why := started.failure()) is None:
+                continue
+            if started is not None and self.is_lenient:
+                continue
+            if started is not None and is_first and self.settings.fewest == self.settings.most:
+                raise RunFailed(Failure(type="NodeLost", node=name, message=f"no agent could be started there: {why}"))
+            if started is not None:
+                started.close(0.1)
+            self._again[name] = now + RETRY_SECONDS
+            self._started[name] = self._start(name, index)
+
+    def _start(self, name: str, index: int) -> Started:
+        log, meeting = self._folder.logs / f"node_{index}.log", self.meeting
+        place = {"address": meeting.address, "port": meeting.port, "key": self._key}
+        arguments = agent_arguments(self.settings, name=name, **place)  # type: ignore[arg-type]
+        if name in self._here:
+            return start_here(arguments, name, log)
+        return start_there(arguments, name, log, shell=self.settings.shell, speaks=index == 0)
+
+    def _admit(self, seconds: float) -> None:
+        """Take in those that have come, and leave out those that have gone."""
+        heard = time.monotonic() - self.settings.silence
+        self._nodes = [node for node in self._nodes if node.is_connected and node.heard > heard]
+        while (node := self.meeting.next_arrival(seconds)) is not None:
+            seconds = 0.0
+            why = None if self.is_lenient else refused(node) or other_config(node, self._signature)
+            if why is not None:
+                node.send({"do": "refuse", "why": why})
+                node.channel.close()
+                if node.name in self._names:
+                    raise ConfigurationError(why)
+                complain(why)
+                continue
+            if any(each.name == node.name for each in self._nodes):
+                node.name = f"{node.name}/{node.address}"
+            self._nodes.append(node)
+        order = {name: index for index, name in enumerate(self._names)}
+        self._nodes.sort(key=lambda node: (order.get(node.name, len(order)), node.name))
+
+    def _too_few(self) -> Failure:
+        there = ", ".join(map(str, self._nodes)) or "none"
+        lacking = [name for name in self._names if name not in {node.name for node in self._nodes}]
+        whose = f" There is no word of {', '.join(lacking)}." if lacking else ""
+        reasons = [f" {name}: {why}." for name in lacking if (why := self.why(name))]
+        return Failure(
+            type="NodeLost",
+            message=f"{len(self._nodes)} of {self.settings.fewest} machines have come to "
+            f"{addresses.bracketed(self.meeting.address)}:{self.meeting.port} within launcher.start_timeout="
+            f"{self.settings.start_timeout:g} seconds: {there}.{whose}{''.join(reasons)}",
+        )
+
+    def why(self, name: str) -> str | None:
+        """Why a machine that was called will not come; None while it may."""
+        started = self._started.get(name)
+        return started.failure() if started else None
+
+
+@contextmanager
+def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
+    """The machines of a run, which are let go in the end, whatever happened."""
+    if settings.rendezvous is not None:
+        host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
+        own = addresses.own_address(settings.interface) if settings.interface else addresses.meeting_place(host)
+        machines = Gathering(settings, folder, Meeting(own, port, own_key()), None, {socket.gethostname()})
+    else:
+        machines = called_machines(settings, folder)
+    reason: BaseException | None = None
+    try:
+        yield machines
+    except BaseException as error:
+        reason = error
+        raise
+    finally:
+        with suppress(OSError):
+            machines.close(reason)
+
+
+def called_machines(settings: Settings, folder: RunFolder) -> Gathering:
+    """Those that the settings list, which are to be called."""
+    key = folder.logs / "nodes.key"
+    key.unlink(missing_ok=True)  # of an attempt that was killed
+    places = {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
+    here = {name for name, address in places.items() if addresses.is_own(address)}
+    others = [address for name, address in places.items() if name not in here]
+    own = addresses.own_address(settings.interface, towards=others[0] if others else None)
+    return Gathering(settings, folder, Meeting(own, 0, new_key(key)), key, here)

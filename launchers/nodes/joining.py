@@ -1,0 +1,58 @@
+"""The command that is typed on each machine: where the rendezvous is it is the run, elsewhere an agent of it."""
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from manyheads.launchers.nodes.agent import connect, serve
+from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.signature import signature
+from manyheads.launchers.nodes.wire import own_key
+from manyheads.runner.machine import addresses
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+
+RETRY_SECONDS = 0.5
+
+
+def join(config: dict[str, Any]) -> None:
+    """Take part in the run whose rendezvous the config names, to its end.
+
+    Raises ConfigurationError where it is another run, RunFailed or Interrupted as the run does.
+    """
+    settings = Settings.of(config["launcher"])
+    assert settings is not None
+    assert settings.rendezvous is not None
+    host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
+    link = _connected(addresses.resolved("launcher.rendezvous", host), port, settings)
+    print(f"machine {socket.gethostname()} takes part in the run of {settings.rendezvous}", flush=True)
+    serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature(config))
+    if link.refusal is not None:
+        raise ConfigurationError(link.refusal)
+    if link.outcome is None:
+        raise RunFailed(Failure(type="NodeLost", message=f"{link.why}."))
+    _conclude(link.outcome)
+
+
+def _connected(address: str, port: int, settings: Settings) -> Link:
+    """The connection, once the run's parent listens. Raises RunFailed."""
+    key, deadline = own_key(), time.monotonic() + settings.start_timeout
+    while True:
+        try:
+            return connect(address, port, key, silence=settings.silence)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                reason = f"{error} (tried for launcher.start_timeout={settings.start_timeout:g} seconds)"
+                raise RunFailed(Failure(type="NodeLost", message=f"{reason}.")) from None
+        time.sleep(RETRY_SECONDS)
+
+
+def _conclude(outcome: Mapping[str, Any]) -> None:
+    code = outcome["code"]
+    if code > 128:
+        raise Interrupted(code - 128)
+    if code:
+        raise RunFailed(Failure(type="RunFailed", exit_code=code, message=f"the run's parent says: {outcome['why']}"))
+    print("completed", flush=True)

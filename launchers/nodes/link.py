@@ -1,0 +1,116 @@
+"""An agent's side of the connection with the parent: a thread that hears, and notices when there is nothing to hear."""
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from manyheads.launchers.nodes.wire import Channel, Message
+
+
+class Link:
+    """What has been heard of the parent. ``silence``: seconds without a word after which it is gone."""
+
+    def __init__(self, channel: Channel, *, silence: float):
+        self.channel, self.silence = channel, silence
+        self._stop = (0, 0)
+        self.on_where: Callable[[], None] | None = None
+        self.on_answer: Callable[[int, int], None] | None = None  # to an errand of a program on this machine
+        self.refusal: str | None = None  # why the parent does not want this node
+        self.outcome: Message | None = None  # how the run ended, as the parent says when it lets this node go
+        self._ended, self._closed = -1, False  # the last attempt that the parent has ended
+        self._heard = time.monotonic()
+        self._orders: queue.Queue[Message] = queue.Queue()
+        self._errands: queue.Queue[Message] = queue.Queue()
+        threading.Thread(target=self._hear, name="link", daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """What cannot be sent any more is not: that the connection is gone is noticed otherwise."""
+        with suppress(OSError):
+            self.channel.send(message)
+
+    def next_order(self, signals: list[int]) -> Message | None:
+        """Wait for what is to be started next; None when there is nothing more to do."""
+        while not (self._closed or self.is_lost or self.outcome or signals):
+            with suppress(queue.Empty):
+                return self._orders.get(timeout=0.2)
+        return None
+
+    def next_errand(self, seconds: float) -> Message | None:
+        """What a program on another machine asks for; None where nothing is asked within this time."""
+        try:
+            return self._errands.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def is_over(self, attempt: int) -> bool:
+        """Whether the parent has ended this attempt at the run, or is gone."""
+        return self.is_lost or self._ended >= attempt
+
+    def stop_signal(self, attempt: int) -> int:
+        """The signal that asks this attempt's ranks to stop, or 0."""
+        number, signum = self._stop
+        return signum if number == attempt else 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended, or nothing has come over it for too long."""
+        return self._closed or time.monotonic() - self._heard > self.silence
+
+    @property
+    def why(self) -> str:
+        """Why this node's ranks end."""
+        if self._closed:
+            return "the run's parent is gone: its connection has ended"
+        if self.is_lost:
+            return f"nothing was heard of the run's parent for {self.silence:g} seconds"
+        return "the run's parent has ended the run"
+
+    def close(self) -> None:
+        """Say goodbye."""
+        self.channel.close()
+
+    def _hear(self) -> None:
+        try:
+            while True:
+                message = self.channel.receive()
+                self._heard = time.monotonic()
+                self._take(message)
+        except (OSError, ValueError, KeyError):
+            self._closed = True
+
+    def _take(self, message: Message) -> None:
+        kind = message["do"]
+        if kind == "start":
+            self._orders.put(message)
+        elif kind == "alive":
+            self._stop = tuple(message["stop"])
+            self.send({"is": "alive"})  # a machine that waits for its part has nothing else to say
+        elif kind == "where" and self.on_where is not None:
+            self.on_where()
+        elif kind == "echo":
+            self.send({"is": "echo", "time": time.time(), "seen": seen(Path(message["path"]))})
+        elif kind == "errand":
+            self._errands.put(message)
+        elif kind == "errand done" and self.on_answer is not None:
+            self.on_answer(message["id"], message["code"])
+        elif kind == "refuse":
+            self.refusal = message["why"]
+        elif kind == "leave":
+            self.outcome = message
+        elif kind == "end":
+            self._ended = message["attempt"]
+
+
+def seen(path: Path) -> str:
+    """What is in a file, if this machine can write beside it too; else why not."""
+    try:
+        beside = path.with_name(f".seen-{socket.gethostname()}")
+        beside.write_text("")
+        beside.unlink()
+        return path.read_text()[:100]
+    except OSError as error:
+        return error.strerror or str(error)

@@ -1,0 +1,157 @@
+"""A node's part of a run: its ranks are started as the parent orders, watched, and ended when the parent is gone."""
+
+import math
+import os
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from manyheads.launchers import horovodrun, mpirun, torchrun
+from manyheads.launchers.agent import run_agent
+from manyheads.launchers.background import in_background
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes import scratch
+from manyheads.launchers.nodes.errands import Errand, remote_shell
+from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.processes import gone_silently, supervise, tell_where
+from manyheads.launchers.stdout_relay import passed_on
+from manyheads.runner.machine import addresses
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import PLACE, Heartbeat
+from manyheads.runner.run.rank_env import without_place
+from manyheads.runner.run.run_folder import RunFolder
+
+STATUS_SECONDS = 0.2
+MEETS = {"torchrun": torchrun.exit_codes, "horovodrun": horovodrun.exit_codes, "mpirun": mpirun.exit_codes}
+
+
+class Over(RunFailed):
+    """The parent has ended the run, or is gone."""
+
+
+@dataclass(frozen=True)
+class Here(Job):
+    """This node's part of the run."""
+
+    link: Link = field(default=None)  # type: ignore[assignment]
+    attempt: int = 0
+
+    def check_timeout(self) -> None:
+        """Raises Over when the parent says so, or nothing. It counts the run's time itself."""
+        if self.link.is_over(self.attempt):
+            raise Over(Failure(type="Over", message=self.link.why))
+        if stop := self.link.stop_signal(self.attempt):
+            self.heartbeat.stop_signal = stop
+
+
+def attempt(order: Message, link: Link, signals: list[int]) -> Message:
+    """Start this node's ranks as the parent orders, and say how they ended."""
+    ranks = range(order["first"], order["first"] + order["count"])
+    folder = RunFolder(order["folder"])
+    codes: dict[int, int | None] = {}
+    heartbeat: Heartbeat | None = None
+    failure: Failure | None = None
+    mistake = None
+    try:
+        check_storage(folder, order)
+        with scratch.own_folder(Path(f"{order['scratch']}{ranks.start}")) as own:
+            heartbeat = Heartbeat.create(own / "heartbeat", ranks=order["ranks"])
+            common = folder, order["ranks"], order["environment"], heartbeat, signals
+            job = Here(*common, own=ranks, link=link, attempt=order["attempt"])
+            link.on_where = partial(tell_where, heartbeat)
+            with in_background(partial(speak, job), name="status"):
+                try:
+                    start(order, job, codes, own)
+                finally:
+                    link.on_where = None
+    except ConfigurationError as error:
+        mistake = str(error)
+    except Over as reason:
+        complain(str(reason.failure.message))
+    except RunFailed as error:
+        failure = error.failure
+    except Interrupted:
+        pass
+    except OSError as error:
+        failure = Failure.of(error)
+    told = {str(rank): code for rank, code in codes.items()}
+    words = {str(rank): heartbeat.read(rank) for rank in ranks} if heartbeat else {}
+    said = failure.to_json() if failure else None
+    return {"failure": said, "mistake": mistake, "codes": told, "words": words, "attempt": order["attempt"]}
+
+
+def check_storage(folder: RunFolder, order: Message) -> None:
+    """Raises ConfigurationError where this node sees another folder than the parent, or cannot write there."""
+    token, name = order["token"], order["name"]
+    try:
+        seen = (folder.logs / ".nodes").read_text()
+        (folder.logs / f".node-{order['first']}").write_text(token)
+    except OSError as error:
+        seen = error.strerror or str(error)
+    if seen != token:
+        said = "holds another run's files there" if len(seen) == len(token) else f"says: {seen}"
+        raise ConfigurationError(
+            f"{name} does not share the run folder {folder.path} with the parent: {said}. Put it on storage that all "
+            "nodes see and can write: hydra.run.dir."
+        )
+
+
+def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
+    """Start what the order says and watch it to its end. Raises as ``launchers.processes.supervise`` does."""
+    read = MEETS[order["engine"]]
+
+    def read_exit_codes(text: str) -> dict[int, int]:
+        found = read(text)
+        codes.update(found)
+        return found
+
+    variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
+    if order["command"] is None:
+        given = {**without_place(os.environ), **variables}
+        supervise(Errand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
+        return
+    with ExitStack() as stack:
+        if order["engine"] == "horovodrun":  # whose ranks else die without a word
+            addresses.resolved("launcher=horovodrun needs each machine's own name", socket.gethostname())
+        if order["engine"] == "torchrun":  # others pass it on to other machines
+            variables["MANYHEADS_PARENT"] = str(os.getpid())
+        else:
+            variables |= stack.enter_context(passed_on()) | stack.enter_context(remote_shell(own, job.link))
+        run_agent(
+            filled(order["command"], own, order["address"]),
+            job,
+            environment={**without_place(os.environ), **variables},
+            log=job.folder.logs / order["log"],
+            read_exit_codes=read_exit_codes,
+            stall_timeout=math.inf,  # which the parent sees, since others may wait for these ranks
+            quiet=order["quiet"],
+        )
+
+
+def filled(command: list[str], own: Path, address: str) -> list[str]:
+    """A command with what only this machine knows."""
+    known = {"{scratch}": str(own), "{python}": sys.executable, "{interface}": addresses.interface_of(address) or ""}
+    for name, value in known.items():
+        command = [part.replace(name, value) for part in command]
+    return command
+
+
+def interfaces(address: str) -> dict[str, str]:
+    """Variables by which ranks talk over the interface that has this address, wherever this machine's name leads to."""
+    name = addresses.interface_of(address)
+    if name is None:
+        return {}
+    return {each: os.environ.get(each, name) for each in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+
+
+def speak(job: Here, done: Event) -> None:
+    """Tell the parent again and again how the ranks are. Touches no disk, which may hang."""
+    while not done.wait(STATUS_SECONDS):
+        words = {str(rank): job.heartbeat.read(rank) for rank in job.watched if job.heartbeat.pid(rank)}
+        job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job)})

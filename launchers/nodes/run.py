@@ -1,0 +1,180 @@
+"""A run on several machines, in the parent: gather them, give each its ranks, watch, and begin again if asked to."""
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes import scratch
+from manyheads.launchers.nodes.gathering import Gathering, gathering
+from manyheads.launchers.nodes.meeting import Node
+from manyheads.launchers.nodes.ranks import NodeRanks
+from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.processes import supervise
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.rank_env import EXPORTED
+
+END_SECONDS = 8.0  # for the agents to end their ranks and say so
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one machine has of a run. ``address``: where the others reach it; ``port``: one that is free there."""
+
+    node: Node
+    ranks: range
+
+    @property
+    def address(self) -> str:
+        return self.node.address
+
+    @property
+    def port(self) -> int:
+        return self.node.port
+
+
+Order = Callable[[Job, list[Share], int], Message]
+
+
+class Grown(Exception):
+    """Ranks have stopped so that more can go on."""
+
+
+def run_on_nodes(settings: Settings, job: Job, order: Order, *, stall_timeout: float) -> None:
+    """Run the job on the machines that the settings name. Raises as ``launchers.processes.supervise`` does.
+
+    ``order``: what a machine shall start. Leaves no process on any of them.
+    """
+    restarts: list[dict[str, Any]] = []
+    failures = 0
+    with gathering(settings, job.folder) as machines:
+        while True:
+            shares = share_out(machines.gather(job), settings, job)
+            note(job, shares, restarts)
+            try:
+                attempt(machines, shares, job, order, number=len(restarts), stall_timeout=stall_timeout)
+                return
+            except RunFailed as error:
+                if failures >= settings.max_restarts or job.signals or error.failure.type == "TimedOut":
+                    raise
+                failures += 1
+                cause = str(error)
+            except Grown:
+                cause = "more machines came"
+            restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
+            print(f"beginning again from the last checkpoint: {cause}", flush=True)
+            job.folder.clear_attempt()
+
+
+def attempt(
+    machines: Gathering, shares: list[Share], job: Job, order: Order, *, number: int, stall_timeout: float
+) -> None:
+    """Start all ranks, and watch them to their end. Raises Grown where they stopped for more to come."""
+    count = shares[-1].ranks.stop
+    job = replace(job, ranks=count, heartbeat=Heartbeat(None, ranks=count))
+    silence = machines.settings.silence
+    ranks = Attempt(machines, job, {each.node: each.ranks for each in shares}, attempt=number, silence=silence)
+    job = replace(job, name_of=ranks.name_of)
+    with storage_token(job) as common:
+        base = f"{scratch.base()}/manyheads-{common['token']}-"
+        first = shares[0]
+        meeting = {"MASTER_ADDR": first.address, "MASTER_PORT": str(first.port)}
+        environment = {**exported(job.environment), **meeting}
+        for index, share in enumerate(shares):
+            own = {"first": share.ranks.start, "count": len(share.ranks), "ranks": count, "name": share.node.name}
+            place = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
+            start = {"do": "start", "attempt": number, "environment": environment, **common, **own, **place}
+            share.node.send({**start, **(ordered := order(job, shares, index))})
+            ranks.engine_is_alone = ordered["command"] is None
+        try:
+            supervise(ranks, job, stall_timeout=stall_timeout)
+        except Interrupted:
+            if ranks.is_growing and not job.signals:
+                raise Grown from None
+            raise
+        except RunFailed as error:
+            unheard = ranks.silent()
+            ranks.end(END_SECONDS)  # what agents say of it may be all that is known
+            raise RunFailed(explained(error.failure, ranks, unheard)) from error
+        finally:
+            machines.forget(ranks.end(END_SECONDS))
+
+
+class Attempt(NodeRanks):
+    """Which stops in an orderly way when machines have come that could take part."""
+
+    def __init__(self, machines: Gathering, job: Job, shares: dict[Node, range], **options: Any):
+        super().__init__(machines.meeting, job, shares, **options)
+        self._machines = machines
+        self.is_growing = False
+
+    def wait(self, seconds: float) -> None:
+        super().wait(seconds)
+        if not self.is_growing and self._machines.could_grow(self._job, len(self.shares)):
+            self.is_growing = True
+            self._job.heartbeat.stop_signal = signal.SIGTERM
+
+
+def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
+    """The ranks of each machine, as many as can share the batch. Raises ConfigurationError where none can."""
+    possible = settings.per_node * len(nodes)
+    count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
+    if not count:
+        raise ConfigurationError(f"data.batch_size can't be shared by any number of ranks up to {possible}.")
+    if count < possible:
+        print(f"{count} ranks of {possible}, among which the global batch can be divided", flush=True)
+    shares = []
+    for first, node in zip(range(0, count, settings.per_node), nodes, strict=False):
+        shares.append(Share(node, range(first, min(count, first + settings.per_node))))
+    return shares
+
+
+def note(job: Job, shares: list[Share], restarts: list[dict[str, Any]]) -> None:
+    """For result.json: where the ranks are, and what happened before."""
+    job.added["nodes"] = [{"node": str(each.node), "ranks": len(each.ranks)} for each in shares]
+    job.added["world_size"] = shares[-1].ranks.stop
+    if restarts:
+        job.added["restarts"] = restarts
+
+
+def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failure:
+    """A failure with the machine on which it was, or that it followed from."""
+    if failure.type == "NodeLost" or (unheard and failure.rank is None):
+        return failure
+    if unheard:  # the others' ranks waited for those there
+        names = " and ".join(map(str, unheard))
+        message = f"the run's parent does not hear it any more. What its ranks' peers said: {failure.message}"
+        return Failure(type="NodeLost", node=names, message=message)
+    said = ranks.said()
+    if failure.type == "ProcessDied" and failure.exit_code is None and said is not None:
+        failure = replace(said, node=None)
+    node = ranks.node_of(failure.rank)
+    return failure if node is None else replace(failure, node=str(node))
+
+
+def exported(environment: dict[str, str]) -> dict[str, str]:
+    """What ranks elsewhere need of this process's environment too; not its parent, which is none of theirs."""
+    here = {name: value for name, value in os.environ.items() if EXPORTED.fullmatch(name)}
+    return {name: value for name, value in {**here, **environment}.items() if name != "MANYHEADS_PARENT"}
+
+
+@contextmanager
+def storage_token(job: Job) -> Iterator[Message]:
+    """A word in the run folder, by which each machine sees that it is the same folder."""
+    token = secrets.token_hex(8)
+    (job.folder.logs / ".nodes").write_text(token)
+    try:
+        yield {"token": token}
+    finally:
+        for path in job.folder.logs.glob(".node*"):
+            path.unlink(missing_ok=True)
+        scratch.sweep(Path(scratch.base()))

@@ -1,0 +1,51 @@
+"""What a run's launcher says of its machines."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from manyheads.runner.run.layout import nodes, read_hosts
+
+DEFAULT_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}"
+KEYS = (
+    *("hosts", "hostfile", "nodes", "rendezvous", "remote_shell", "network_interface", "node_timeout"),
+    *("start_timeout", "max_restarts"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run on several machines.
+
+    ``hosts``: those to start agents on, [] where each is started by hand and all meet at ``rendezvous``; ``fewest``,
+    ``most``: how many machines; ``per_node``: ranks on each; ``shell``: the command line that runs another one on
+    ``{host}``; ``silence``: seconds without a word after which a machine is lost.
+    """
+
+    hosts: list[str]
+    rendezvous: str | None
+    fewest: int
+    most: int
+    per_node: int
+    shell: str
+    interface: str | None
+    silence: float
+    start_timeout: float
+    max_restarts: int
+
+    @classmethod
+    def of(cls, section: dict[str, Any]) -> "Settings | None":
+        """Of a launcher's section of the run config; None for this machine alone. Raises ConfigurationError."""
+        if (count := nodes(section)) is None:
+            return None
+        return cls(
+            hosts=list(read_hosts(section.get("hosts"), section.get("hostfile"))),
+            rendezvous=section.get("rendezvous"),
+            fewest=count[0],
+            most=count[1],
+            per_node=section["nproc_per_node"],
+            shell=section.get("remote_shell") or DEFAULT_SHELL,
+            interface=section.get("network_interface"),
+            silence=section["node_timeout"],
+            start_timeout=section["start_timeout"],
+            max_restarts=section.get("max_restarts", 0),
+        )

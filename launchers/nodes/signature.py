@@ -1,0 +1,41 @@
+"""What must be the same on all machines: versions, and the config that was typed, compared without being sent."""
+
+import hashlib
+import json
+from importlib import metadata
+from typing import Any
+
+from manyheads import __version__
+from manyheads.launchers.nodes.meeting import Node
+from manyheads.runner.run.flat import flatten
+
+OWN = ("launcher.threads_per_rank",)  # each machine's own
+
+
+def signature(config: dict[str, Any]) -> dict[str, str]:
+    """A digest of each key's value."""
+    return {
+        key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:16]
+        for key, value in flatten(config).items()
+        if key not in OWN
+    }
+
+
+def other_config(node: Node, own: dict[str, str]) -> str | None:
+    """Why a machine's config is not this run's; None where it is, or none was typed there."""
+    if (theirs := node.described.get("signature")) is None:
+        return None
+    keys = sorted(key for key in own.keys() | theirs.keys() if own.get(key) != theirs.get(key))
+    if not keys:
+        return None
+    shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+    return f"{node} was given another config than the run's parent: {shown}. Type the same command on all machines."
+
+
+def refused(node: Node) -> str | None:
+    """Why a machine can't take part."""
+    own = {"torch": metadata.version("torch"), "manyheads": __version__}
+    for name, version in own.items():
+        if (there := node.described.get(name)) != version:
+            return f"{node} has {name} {there}, the run's parent {version}. Install the same on all machines."
+    return None

@@ -1,0 +1,75 @@
+"""Agents are started: the parent's own as its child, those on other machines through the remote shell."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from manyheads.launchers.environment import PROJECT
+from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.processes import end
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.parent_death import die_with_parent
+
+AGENT = "manyheads.launchers.nodes.agent"
+
+
+class Started:
+    """The process that started one machine's agent: the agent itself, or the remote shell. ``log``: what it says."""
+
+    def __init__(self, name: str, command: list[str], log: Path, *, speaks: bool):
+        self.name, self.log = name, log
+        with open(log, "ab", opener=no_link) as file:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=None if speaks else file,  # rank 0 is there
+                stderr=file,
+                start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
+                preexec_fn=die_with_parent,
+            )
+
+    def failure(self) -> str | None:
+        """Why it will not come any more, in its own words; None while it may."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1].removeprefix("error: ") if lines else f"it ended with exit code {code}"
+
+    def close(self, seconds: float) -> None:
+        """Wait for its end, or end it."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        end([self.process.pid], patience=0)
+        self.process.poll()
+
+
+def agent_arguments(settings: Settings, *, address: str, port: int, key: Path | None, name: str) -> list[str]:
+    """What follows ``python -m`` on any machine."""
+    options = ["--address", address, "--port", str(port), "--name", name]
+    options += ["--silence", f"{settings.silence:g}", *([] if key is None else ["--key", str(key)])]
+    if settings.interface:
+        options += ["--interface", settings.interface]
+    return [AGENT, *options]
+
+
+def start_here(arguments: list[str], name: str, log: Path) -> Started:
+    """The agent of the parent's own machine, as its child."""
+    return Started(name, [sys.executable, "-m", *arguments, "--beside-parent"], log, speaks=True)
+
+
+def start_there(arguments: list[str], name: str, log: Path, *, shell: str, speaks: bool) -> Started:
+    """The agent of another machine, where this project is in the same place, or installed."""
+    variables = {"PYTHONPATH": os.pathsep.join([*PROJECT, *filter(None, [os.environ.get("PYTHONPATH")])])}
+    variables = {key: value for key, value in variables.items() if value} | {"PYTHONSAFEPATH": "1"}
+    assignments = [f"{key}={value}" for key, value in variables.items()]
+    command = shlex.join(["exec", "env", *assignments, sys.executable, "-m", *arguments])
+    typed = [part.replace("{host}", name) for part in shlex.split(shell)]
+    return Started(name, [*typed, f"cd {shlex.quote(os.getcwd())} && {command}"], log, speaks=speaks)
+
+
+Starter = Callable[[], Started]

@@ -1,0 +1,157 @@
+"""What a run's parent and the agents on its nodes say to each other: authenticated, bounded, plain JSON over TCP.
+
+Both sides hold one key of 32 bytes. A connection begins with a challenge each way: whoever comes proves first that he
+has the key, then who listens does. From then on every message carries a code over its content, its direction and its
+number, with a key of that connection alone, so that none can be forged, repeated, left out or sent back. Nothing is
+encrypted, and nothing is unpickled.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.seal import seal_of
+
+KEY_BYTES = 32
+MOST_BYTES = 1 << 20  # of one message
+HANDSHAKE_SECONDS = 10.0
+_MAGIC = b"manyheads nodes 1\n"
+_CODE = hashlib.sha256().digest_size
+
+Message = dict[str, Any]
+
+
+class Refused(ConnectionError):
+    """The other side has not proved that it has the key, or sent what nobody with it would send."""
+
+
+class Channel:
+    """One authenticated connection. ``send`` may be called by any thread, ``receive`` by one."""
+
+    def __init__(self, connection: socket.socket, key: bytes, *, own: bytes, other: bytes):
+        """``key``: of this connection; ``own``, ``other``: the names of the two directions."""
+        self._socket, self._key = connection, key
+        self._own, self._other = own, other
+        self._sent = self._received = 0
+        self._lock = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        """Raises OSError where the connection is gone, ValueError for a message that is too long."""
+        content = json.dumps(message).encode()
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"a message of {len(content)} bytes; the most is {MOST_BYTES}")
+        with self._lock:
+            code = _code(self._key, self._own, self._sent, content)
+            self._sent += 1
+            self._socket.sendall(struct.pack("!I", len(content)) + code + content)
+
+    def receive(self) -> Message:
+        """The next message. Raises ConnectionError or OSError at the end of the connection, or for a forged message."""
+        (length,) = struct.unpack("!I", _exactly(self._socket, 4))
+        if length > MOST_BYTES:
+            raise Refused(f"a message of {length} bytes; the most is {MOST_BYTES}")
+        code, content = _exactly(self._socket, _CODE), _exactly(self._socket, length)
+        if not hmac.compare_digest(code, _code(self._key, self._other, self._received, content)):
+            raise Refused("a message whose code is wrong")
+        self._received += 1
+        message = json.loads(content)
+        if not isinstance(message, dict):
+            raise Refused("a message that is no object")
+        return message
+
+    @property
+    def address(self) -> str:
+        """Of this end: the one by which the other end reaches this machine."""
+        return self._socket.getsockname()[0]
+
+    @property
+    def peer(self) -> str:
+        """The address of the other end."""
+        return self._socket.getpeername()[0]
+
+    def close(self) -> None:
+        """End the connection; a ``receive`` that waits ends too."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def greet(connection: socket.socket, key: bytes) -> Channel:
+    """The side that has connected. Raises ConnectionError or OSError."""
+    return _handshake(connection, key, own=b"agent", other=b"parent")
+
+
+def admit(connection: socket.socket, key: bytes) -> Channel:
+    """The side that listens; it says nothing of the key before the other has proved that it has it.
+
+    Raises ConnectionError or OSError.
+    """
+    return _handshake(connection, key, own=b"parent", other=b"agent")
+
+
+def _handshake(connection: socket.socket, key: bytes, *, own: bytes, other: bytes) -> Channel:
+    if len(key) != KEY_BYTES:
+        raise Refused(f"a key of {len(key)} bytes")
+    connection.settimeout(HANDSHAKE_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    mine = secrets.token_bytes(KEY_BYTES)
+    connection.sendall(_MAGIC + mine)
+    if _exactly(connection, len(_MAGIC)) != _MAGIC:
+        raise Refused("it speaks another protocol")
+    theirs = _exactly(connection, KEY_BYTES)
+    nonces = mine + theirs if own == b"agent" else theirs + mine
+    expected = _proof(key, other, nonces)
+    if own == b"agent":
+        connection.sendall(_proof(key, own, nonces))
+    if not hmac.compare_digest(_exactly(connection, _CODE), expected):
+        raise Refused("it has another key")
+    if own == b"parent":
+        connection.sendall(_proof(key, own, nonces))
+    connection.settimeout(None)
+    return Channel(connection, _proof(key, b"session", nonces), own=own, other=other)
+
+
+def _proof(key: bytes, who: bytes, nonces: bytes) -> bytes:
+    return hmac.new(key, _MAGIC + who + nonces, hashlib.sha256).digest()
+
+
+def _code(key: bytes, direction: bytes, number: int, content: bytes) -> bytes:
+    return hmac.new(key, direction + struct.pack("!Q", number) + content, hashlib.sha256).digest()
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    received = bytearray()
+    while len(received) < count:
+        part = connection.recv(min(65536, count - len(received)))
+        if not part:
+            raise ConnectionResetError("the connection has ended")
+        received += part
+    return bytes(received)
+
+
+def own_key() -> bytes:
+    """The same on all machines where this user's own key is. Raises ConfigurationError where there is none."""
+    if (code := seal_of("the nodes of a run")) is None:
+        raise ConfigurationError(
+            "there is no folder for your key, by which machines know each other: set XDG_STATE_HOME."
+        )
+    return bytes.fromhex(code)
+
+
+def new_key(path: str | os.PathLike) -> bytes:
+    """A key in a new file that its owner alone can read."""
+    key = os.urandom(KEY_BYTES)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with open(handle, "wb") as file:
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    return key

@@ -1,0 +1,121 @@
+"""Addresses and interfaces of this machine, and what users write of others."""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+from manyheads.runner.run.errors import ConfigurationError
+
+_ENDPOINT = re.compile(r"(?:\[([^\]\s]+)\]|([^\s:\[\]]+)):(\d+)")
+
+
+def parse_endpoint(key: str, text: str) -> tuple[str, int]:
+    """Host and port of ``node1:29400`` or ``[fd00::1]:29400``. Raises ConfigurationError."""
+    match = _ENDPOINT.fullmatch(text)
+    if not match or not 0 < int(match[3]) < 65536:
+        raise ConfigurationError(f"{key}={text} is not allowed. Allowed: name:port or [address]:port, as node1:29400.")
+    return match[1] or match[2], int(match[3])
+
+
+def resolved(key: str, host: str) -> str:
+    """A machine's address, as its name says. Raises ConfigurationError."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigurationError(
+            f"{key}: {host} has no address here: {reason}. Write its address, or put the name into /etc/hosts."
+        ) from None
+
+
+def is_met_elsewhere(launcher: Mapping[str, Any]) -> bool:
+    """Whether the rendezvous of a launcher's section is on another machine, whose run it then is.
+
+    Raises ConfigurationError.
+    """
+    if (rendezvous := launcher.get("rendezvous")) is None:
+        return False
+    host, _ = parse_endpoint("launcher.rendezvous", str(rendezvous))
+    return not is_own(resolved("launcher.rendezvous", host))
+
+
+def own_address(interface: str | None, *, towards: str | None = None) -> str:
+    """This machine's address on an interface, else the one from which ``towards`` is reached.
+
+    Raises ConfigurationError for an interface that is not there, or has no address.
+    """
+    if interface is not None:
+        found = of_interface(interface)
+        if found is None:
+            names = ", ".join(sorted(psutil.net_if_addrs()))
+            raise ConfigurationError(
+                f"launcher.network_interface={interface}: {socket.gethostname()} has no such interface with an "
+                f"address. Its interfaces: {names}."
+            )
+        return found
+    if towards is None:
+        return "127.0.0.1"
+    family = socket.AF_INET6 if ":" in towards else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # sends nothing
+        try:
+            probe.connect((towards, 9))
+        except OSError as error:
+            raise ConfigurationError(
+                f"{towards} can't be reached from {socket.gethostname()}: {error.strerror}. "
+                "Set launcher.network_interface, or correct the address."
+            ) from None
+        return str(probe.getsockname()[0])
+
+
+def of_interface(name: str) -> str | None:
+    """The first address of an interface; link-local ones, which need more than an address, are left out."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for entry in psutil.net_if_addrs().get(name, []):
+            if entry.family == family and not entry.address.startswith("fe80"):
+                return entry.address.partition("%")[0]
+    return None
+
+
+def interface_of(address: str) -> str | None:
+    """The interface that has this address."""
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address.partition("%")[0] == address for entry in entries):
+            return name
+    return None
+
+
+def is_own(address: str) -> bool:
+    """Whether this machine has the address."""
+    return is_loopback(address) or interface_of(address) is not None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it means this machine on every machine."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def free_port(address: str) -> int:
+    """A port that nothing listens on here and now."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as server:
+        return int(server.getsockname()[1])
+
+
+def bracketed(address: str) -> str:
+    """As it is written before a port."""
+    return f"[{address}]" if ":" in address else address
+
+
+def meeting_place(host: str) -> str:
+    """The address of the rendezvous, which is this machine. Raises ConfigurationError where no other can reach it."""
+    address = resolved("launcher.rendezvous", host)
+    if is_loopback(address):
+        raise ConfigurationError(
+            f"launcher.rendezvous: {host} is {address} here, where no other machine can come to. Write this machine's "
+            "address, or set launcher.network_interface."
+        )
+    return address

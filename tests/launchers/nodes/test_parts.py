@@ -1,0 +1,159 @@
+"""The small parts of a run on several machines, each without a network."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes import scratch
+from manyheads.launchers.nodes.run import share_out
+from manyheads.launchers.nodes.settings import DEFAULT_SHELL, Settings
+from manyheads.launchers.nodes.shell import parse
+from manyheads.launchers.nodes.signature import other_config, signature
+from manyheads.runner.config.complete import fits
+from manyheads.runner.machine import addresses
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.heartbeat import PLACE, Heartbeat
+from manyheads.runner.run.rank_env import Place
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import config
+
+
+class Machine:
+    """As much of a node as is asked here."""
+
+    def __init__(self, name: str, **described: object):
+        self.name, self.described = name, described
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def settings(**keys: object) -> Settings | None:
+    return Settings.of({"nproc_per_node": 2, "node_timeout": 10, "start_timeout": 120, **keys})
+
+
+def test_this_machine_alone_has_no_settings():
+    assert settings(hosts=["localhost:2"]) is None
+
+
+def test_settings_of_several_machines():
+    found = settings(hosts=["node1:2", "node2:2"], max_restarts=1)
+    assert found is not None
+    assert (found.hosts, found.fewest, found.most, found.per_node) == (["node1", "node2"], 2, 2, 2)
+    assert (found.shell, found.max_restarts) == (DEFAULT_SHELL, 1)
+
+
+@pytest.mark.parametrize(
+    ("batch", "machines", "ranks"),
+    [(48, 3, [2, 2, 2]), (48, 4, [2, 2, 2, 2]), (40, 3, [2, 2, 1]), (49, 3, [1]), (48, 1, [2])],
+)
+def test_as_many_ranks_as_can_share_the_batch(
+    tmp_path: Path, capsys, batch: int, machines: int, ranks: list[int]
+) -> None:
+    given = config("parallel=ddp", "launcher=torchrun", f"data.batch_size={batch}", "launcher.nproc_per_node=1")
+    job = Job(RunFolder(tmp_path), 8, {}, Heartbeat(None, ranks=8), [], fits=lambda count: fits(given, count))
+    found = settings(nodes=f"1:{machines}", rendezvous="node1:29400")
+    assert found is not None
+    nodes = [Machine(f"node{number}") for number in range(machines)]
+    shares = share_out(nodes, found, job)  # type: ignore[arg-type]
+    assert [len(share.ranks) for share in shares] == ranks
+    assert [rank for share in shares for rank in share.ranks] == list(range(sum(ranks)))
+    said = f"{sum(ranks)} ranks of {2 * machines}" if sum(ranks) < 2 * machines else ""
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_configs_are_compared_by_key():
+    own = signature({"optimizer": {"lr": 0.1, "momentum": 0.9}, "launcher": {"threads_per_rank": 4}, "seed": 1})
+    theirs = signature({"optimizer": {"lr": 0.2, "momentum": 0.9}, "launcher": {"threads_per_rank": 8}})
+    assert other_config(Machine("node2", signature=own), own) is None  # type: ignore[arg-type]
+    assert other_config(Machine("node2", signature=None), own) is None  # type: ignore[arg-type]
+    said = other_config(Machine("node2", signature=theirs), own)  # type: ignore[arg-type]
+    assert said == "node2 was given another config than the run's parent: optimizer.lr, seed. " + (
+        "Type the same command on all machines."
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["node1", "true"], ("node1", "true")),
+        (
+            ["-o", "PasswordAuthentication=no", "-o", "StrictHostKeyChecking=no", "10.0.0.1", "true"],
+            ("10.0.0.1", "true"),
+        ),
+        (
+            ["-x", "-T", "me@node1", "PATH=/x:$PATH", "orted", "-mca", "a", "b"],
+            ("node1", "PATH=/x:$PATH orted -mca a b"),
+        ),
+        (["-p2222", "node1", "-p", "22", "env"], ("node1", "env")),
+    ],
+)
+def test_what_is_typed_behind_ssh(typed, expected):
+    assert parse(typed) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("node1:29400", ("node1", 29400)), ("[fd77::1]:1", ("fd77::1", 1)), ("10.0.0.1:65535", ("10.0.0.1", 65535))],
+)
+def test_where_machines_meet(text, expected):
+    assert addresses.parse_endpoint("launcher.rendezvous", text) == expected
+
+
+@pytest.mark.parametrize("text", ["node1", "node1:0", "node1:65536", "fd77::1:29400", ":29400", "node1:port"])
+def test_where_none_can_meet(text):
+    with pytest.raises(ConfigurationError, match=r"^launcher\.rendezvous=.* Allowed: name:port or \[address\]:port"):
+        addresses.parse_endpoint("launcher.rendezvous", text)
+
+
+def test_names_and_interfaces_that_are_not_there():
+    with pytest.raises(ConfigurationError, match=r"^launcher\.hosts: no\.such\.machine\.invalid has no address here"):
+        addresses.resolved("launcher.hosts", "no.such.machine.invalid")
+    with pytest.raises(ConfigurationError, match=r"^launcher\.network_interface=eth99: .* Its interfaces: .*lo"):
+        addresses.own_address("eth99")
+    assert addresses.own_address("lo") == "127.0.0.1"
+    assert addresses.is_own("127.0.1.1")
+    assert addresses.is_loopback("::1")
+    assert not addresses.is_own("192.0.2.1")
+
+
+def test_a_rendezvous_elsewhere_is_another_machines_run():
+    assert addresses.is_met_elsewhere({"rendezvous": "192.0.2.1:29400"})
+    assert not addresses.is_met_elsewhere({"rendezvous": "127.0.0.1:29400"})
+    assert not addresses.is_met_elsewhere({})
+
+
+def test_the_folder_of_a_node_that_was_killed_is_swept(tmp_path: Path) -> None:
+    """And one whose agent lives is not."""
+    code = (
+        "import os, sys; from pathlib import Path; from manyheads.launchers.nodes.scratch import own_folder\n"
+        "with own_folder(Path(sys.argv[1])): print(flush=True); sys.stdin.read()\n"
+    )
+    dead, alive = (tmp_path / f"manyheads-{digit * 16}-0" for digit in "ab")
+    other = tmp_path / "manyheads-of-somebody-else"
+    other.mkdir()
+    command = [sys.executable, "-c", code, str(dead)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert dead.stat().st_mode & 0o777 == 0o700
+        process.kill()
+    with scratch.own_folder(alive):
+        assert not dead.exists()
+        scratch.sweep(tmp_path)
+        assert alive.exists()
+    assert [path.name for path in tmp_path.iterdir()] == [other.name]
+
+
+def test_ranks_of_a_node_share_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
+    """Found by the first rank of the node, so that one variable is right on all machines."""
+    monkeypatch.setenv(PLACE, f"{tmp_path}/manyheads-1-")
+    heartbeat = Heartbeat.create(tmp_path / "manyheads-1-4" / "heartbeat", ranks=8)
+    Heartbeat.of_rank(Place(5, 1, 8), tmp_path / "nowhere").enter()
+    assert [bool(heartbeat.pid(rank)) for rank in range(8)] == [rank == 5 for rank in range(8)]
+    parents = Heartbeat(None, ranks=8)
+    parents.write(5, heartbeat.read(5))
+    assert (parents.state(5), parents.pid(5)) == (heartbeat.state(5), 0)
