@@ -16,8 +16,9 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.every import EVERY
 from manyheads.runner.checkpoint.flight import Flight, Landed
+from manyheads.runner.checkpoint.retention import Retention
 from manyheads.runner.checkpoint.sharded.rank.read import Ranks, opened, real
-from manyheads.runner.checkpoint.sharded.rank.share import Lazy
+from manyheads.runner.checkpoint.sharded.rank.share import Lazy, each_of
 from manyheads.runner.checkpoint.sharded.rank.write import (
     Save,
     copy_folder,
@@ -46,20 +47,27 @@ PARTS_OF_BEST = (
 
 
 class Checkpoints:
-    """``every``: "1epoch", "2epochs", ..., a number of updates, or 0; ``keep``: how many earlier ones stay.
+    """``every``: "1epoch", "2epochs", ..., a number of updates, or 0; ``keep``: which earlier ones stay.
 
     ``format``: "single" for a file, "sharded" for a folder to which each rank writes its own part, "auto" for a file up
     to half of the memory of the first rank's machine. ``asynchronous``: files are written while training goes on.
     """
 
     def __init__(
-        self, folder: RunFolder, *, every: int | str, keep: int, format: str = "single", asynchronous: bool = False
+        self,
+        folder: RunFolder,
+        *,
+        every: int | str,
+        keep: int | Retention,
+        format: str = "single",
+        asynchronous: bool = False,
     ):
         epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
         self._every_epochs = int(epochs.group(1)) if epochs else 0
         self._every_steps = 0 if epochs else int(every)
         self.enabled = bool(self._every_epochs or self._every_steps)
-        self._folder, self._keep, self.format, self.asynchronous = folder, keep, format, asynchronous
+        self._folder, self.format, self.asynchronous = folder, format, asynchronous
+        self._keep = keep if isinstance(keep, Retention) else Retention(keep)
         self._flight: Flight | None = None
 
     @classmethod
@@ -68,7 +76,7 @@ class Checkpoints:
         return cls(
             folder,
             every=section["every"],
-            keep=section["keep"],
+            keep=Retention(section["keep"], section.get("keep_every", 0), section.get("keep_hours", 0)),
             format=section.get("format", "single"),
             asynchronous=section.get("asynchronous", False),
         )
@@ -102,9 +110,9 @@ class Checkpoints:
             torch.save(state, file)
         if best:
             self._save_best(state)
-        if self._keep:
+        if self._keep.keeps_any:
             also_named(folder / LAST, folder / f"step_{step:08}.pt")
-        self._remove_others(folder / LAST, self._keep, folder / BEST if best else None)
+        self._remove_others(folder / LAST, folder / BEST if best else None)
 
     def save_shares(self, state: dict[str, Any], ranks: Ranks, *, step: int, best: bool) -> None:
         """Write a folder with each rank's part of the state and, with ``best``, one of its weights; all ranks call it.
@@ -122,7 +130,7 @@ class Checkpoints:
             if ranks.rank == 0:
                 best_place = checkpoint_places.fresh(folder, "best", step) if best else None
                 save.finish(everyone, best=best_place)
-                self._remove_others(place, max(1, self._keep), best_place)
+                self._remove_others(place, best_place)
 
         self._begin(write, step=step)
 
@@ -177,11 +185,12 @@ class Checkpoints:
         with whole_file(self._folder.checkpoints / BEST) as file:
             torch.save({part: state[part] for part in PARTS_OF_BEST}, file)
 
-    def _remove_others(self, last: Path, keep: int, best: Path | None) -> None:
+    def _remove_others(self, last: Path, best: Path | None) -> None:
         """What the checkpoint ``last``, and ``best`` where there is a new one, make needless."""
         folder = self._folder.checkpoints
-        kept = [*checkpoint_places.by_step(folder).values()][-keep:] if keep else []
-        lasts = [folder / LAST, *checkpoint_places.folders(folder, "step"), *(folder.glob("step_*.pt") if keep else [])]
+        kept = self._keep.staying(checkpoint_places.by_step(folder))
+        files = folder.glob("step_*.pt") if self._keep.keeps_any else []
+        lasts = [folder / LAST, *files, *checkpoint_places.folders(folder, "step")]
         bests = [folder / BEST, *checkpoint_places.folders(folder, "best")] if best else []
         for path in [*lasts, *bests]:
             if path not in (last, best, *kept):
@@ -193,9 +202,7 @@ def kept(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):
-        found = copy.copy(value)  # with the versions that a model's state has
-        found.update({name: kept(each) for name, each in value.items()})
-        return found
+        return each_of(value, kept)
     if isinstance(value, (list, tuple)):
         return type(value)([kept(each) for each in value])
     return value
@@ -331,12 +338,13 @@ def _parts(weights: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
     if not any(isinstance(weight, Lazy) for weight in weights.values()):
         yield weights
         return
-    part: dict[str, Tensor] = {}
+    part = copy.copy(weights)
+    part.clear()
     for name, weight in weights.items():
         part[name] = real(weight)
         if sum(tensor.nbytes for tensor in part.values()) >= AT_ONCE:
             yield part
-            part = {}
+            part.clear()
     yield part
 
 

@@ -26,6 +26,8 @@ RULES: dict[str, Rule] = {
     ),
     "checkpoint.format": choice("auto", "single", "sharded"),
     "checkpoint.keep": whole(0),
+    "checkpoint.keep_every": whole(0),
+    "checkpoint.keep_hours": number(at_least=0),
     "checkpoint.load": TEXT,
     "checkpoint.resume": TEXT,
     "checkpoint.monitor": Rule(

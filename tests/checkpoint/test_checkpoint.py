@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from manyheads.runner.checkpoint import rank as checkpoint
 from manyheads.runner.checkpoint.rank import PARTS, Checkpoints, load, load_model, load_optimizer, weights_sha256
+from manyheads.runner.checkpoint.retention import Retention
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.model.small_cnn.rank import SmallCNN
 from manyheads.runner.publish.subject import files
@@ -53,6 +55,34 @@ def test_last_best_and_keep(folder):
     assert load(folder.best_checkpoint) == {"version": 1, "model": 3, "progress": WHOLE["progress"]}
     names = sorted(path.name for path in folder.checkpoints.iterdir())
     assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "stay"),
+    [
+        (Retention(last=2), [80, 90]),
+        (Retention(every=40), [40, 80]),
+        (Retention(last=1, every=30), [30, 60, 90]),
+        (Retention(hours=2), [10, 30, 50, 70, 90]),
+        (Retention(last=2, hours=3.5), [10, 50, 80, 90]),
+        (Retention(), []),
+    ],
+    ids=str,
+)
+def test_which_ones_stay(folder, monkeypatch, keep, stay):
+    """Nine checkpoints, one an hour; decided anew after each."""
+    checkpoints, hour = Checkpoints(folder, every=10, keep=keep), 3600
+    named = checkpoint.also_named
+
+    def an_hour_later(path, name):
+        os.utime(path, (0, int(name.stem[5:]) // 10 * hour))
+        named(path, name)
+
+    monkeypatch.setattr(checkpoint, "also_named", an_hour_later)
+    for step in range(10, 100, 10):
+        checkpoints.save({**WHOLE, "model": step}, step=step, best=False)
+    assert [*by_step(folder.checkpoints)] == stay
+    assert checkpoints.last()["model"] == 90
 
 
 def test_own_checkpoint_comes_before_another_run_s(folder, tmp_path):

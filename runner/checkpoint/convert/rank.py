@@ -12,7 +12,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank import load
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.rank.read import Stored
-from manyheads.runner.checkpoint.sharded.rank.share import NAMES, Lazy
+from manyheads.runner.checkpoint.sharded.rank.share import NAMES, Lazy, each_of
 from manyheads.runner.checkpoint.sharded.rank.write import Chosen, Save, write_file, written_by_all
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.errors import ConfigurationError
@@ -111,7 +111,7 @@ class _mapped:  # noqa: N801
         if isinstance(value, Stored):
             return self._placed(value)
         if isinstance(value, dict):
-            return {name: self._whole(each) for name, each in value.items()}
+            return each_of(value, self._whole)
         if isinstance(value, (list, tuple)):
             return type(value)([self._whole(each) for each in value])
         return value

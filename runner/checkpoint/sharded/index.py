@@ -18,7 +18,7 @@ from manyheads.runner.run.data_files import no_link, read_bytes
 NAME = "index.json"
 VERSION = 1
 MOST_BYTES = 2**29  # of an index: some hundred bytes for each piece
-CHUNK = 2**24
+CHUNK = 2**22
 
 
 class Piece(NamedTuple):
@@ -73,7 +73,8 @@ class Index:
 def read(folder: Path) -> Index:
     """The index in a folder. Raises ValueError where it is damaged, or by a newer version; OSError."""
     try:
-        content = json.loads(read_bytes(folder / NAME, most=MOST_BYTES))
+        most = min(MOST_BYTES, (folder / NAME).stat().st_size)  # so much is set aside for it
+        content = json.loads(read_bytes(folder / NAME, most=most))
         version, digest = content["version"], content.pop("sha256")
         if isinstance(version, int) and version > VERSION:
             raise ValueError("it was written by a newer version of manyheads. Update it")

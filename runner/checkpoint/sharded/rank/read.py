@@ -9,7 +9,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
-from manyheads.runner.checkpoint.sharded.rank.share import DTYPES, Lazy, from_json
+from manyheads.runner.checkpoint.sharded.rank.share import DTYPES, Lazy, each_of, from_json, with_versions
 from manyheads.runner.run.data_files import no_link
 
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read when they are used
@@ -79,7 +79,7 @@ def real(value: Any) -> Any:
     if isinstance(value, Lazy):
         return value.read()
     if isinstance(value, dict):
-        return {name: real(each) for name, each in value.items()}
+        return each_of(value, real)
     if isinstance(value, (list, tuple)):
         return type(value)([real(each) for each in value])
     return value
@@ -109,6 +109,8 @@ def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
         raise ValueError(f"{index_file.NAME} is no index of a checkpoint") from None
     if not isinstance(state, dict):
         raise ValueError(f"{index_file.NAME} is no index of a checkpoint")
+    if isinstance(versions := state.pop("versions", None), dict):
+        state["model"] = with_versions(state["model"], versions)
     return {name: value if name in LARGE else real(value) for name, value in state.items()}
 
 

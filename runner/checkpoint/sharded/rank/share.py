@@ -1,6 +1,8 @@
 """Of a checkpoint's tensors: what one rank has of each, before they are written."""
 
-from collections.abc import Iterator
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -89,6 +91,26 @@ def parted(value: Any, shares: dict[str, Share], key: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([parted(each, shares, f"{key}/{number}") for number, each in enumerate(value)])
     return value
+
+
+def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
+    """The mapping with other values; with the versions too that a model's state has, which some loading asks for."""
+    found = copy.copy(mapping)
+    found.update({name: change(value) for name, value in mapping.items()})
+    return found
+
+
+def versions_of(weights: Any) -> dict[str, int] | None:
+    """Of the modules by name, where the weights are a model's state_dict."""
+    found = getattr(weights, "_metadata", None)
+    return None if found is None else {name: about["version"] for name, about in found.items() if "version" in about}
+
+
+def with_versions(weights: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
+    """As a model's state_dict has them."""
+    found = OrderedDict(weights)
+    found._metadata = OrderedDict((name, {"version": version}) for name, version in versions.items())  # type: ignore
+    return found
 
 
 def held(key: str, share: Share) -> Held:

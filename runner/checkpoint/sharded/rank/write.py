@@ -18,13 +18,14 @@ from manyheads.runner.checkpoint.sharded import safetensors
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Entry, Index, Part, Piece
 from manyheads.runner.checkpoint.sharded.rank.read import Ranks, bytes_of, real
-from manyheads.runner.checkpoint.sharded.rank.share import Held, Share, held, merged, parted, to_json
+from manyheads.runner.checkpoint.sharded.rank.share import Held, Share, held, merged, parted, to_json, versions_of
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.data_files import no_link, open_entry
 from manyheads.runner.run.files import aside, remove_leftovers, sync_folder, take_name, write_whole
 
 MODEL = "model/"  # begins the keys of weights
 BEST = (MODEL, "progress/")  # what the best one needs, which has files of its own
+PARTS_OF_BEST = ("version", "versions", "model", "progress")
 POLL = 0.01  # seconds between two looks for a rank's note
 
 
@@ -62,6 +63,8 @@ class Save:
 
     def __init__(self, place: Path, state: dict[str, Any], ranks: Ranks, *, step: int):
         self.place, self.step, self.rank = place, step, ranks.rank
+        if (versions := versions_of(state.get("model"))) is not None:
+            state = {**state, "versions": versions}
         shares: dict[str, Share] = {}
         own = parted(state, shares)
         beside = place.name
@@ -244,7 +247,7 @@ def link_best(folder: Path, best: Path, index: Index) -> None:
     """The weights of a checkpoint, without its other parts, under a further name of the same files."""
     names = [name for name in index.files if name.startswith("model-")]
     tensors = {key: entry for key, entry in index.tensors.items() if key.startswith(BEST)}
-    state = {name: value for name, value in index.state.items() if name in ("version", "model", "progress")}
+    state = {name: value for name, value in index.state.items() if name in PARTS_OF_BEST}
     beside = best.with_name(aside(best))
     beside.mkdir()
     for name in names:

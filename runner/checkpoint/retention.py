@@ -1,0 +1,32 @@
+"""Which of a run's checkpoints stay when there is a new one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+HOUR = 3600
+
+
+class Retention(NamedTuple):
+    """``last``: so many; ``every``: those of its multiples; ``hours``: one of every so many hours; 0 for none."""
+
+    last: int = 0
+    every: int = 0
+    hours: float = 0
+
+    @property
+    def keeps_any(self) -> bool:
+        return any(self)
+
+    def staying(self, checkpoints: Mapping[int, Path]) -> set[Path]:
+        """Of those by their steps, in order."""
+        paths = [*checkpoints.values()]
+        kept = set(paths[-self.last :] if self.last else [])
+        kept |= {path for step, path in checkpoints.items() if self.every and step % self.every == 0}
+        since = float("-inf")
+        for path in paths if self.hours else []:
+            written = path.stat().st_mtime
+            if written >= since + self.hours * HOUR:
+                kept.add(path)
+                since = written
+        return kept
