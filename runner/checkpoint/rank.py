@@ -29,7 +29,7 @@ from manyheads.runner.checkpoint.sharded.rank.write import (
 from manyheads.runner.machine.memory import memory_bytes
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.files import also_named, remove, whole_file
+from manyheads.runner.run.files import also_named, remove, remove_leftovers, whole_file
 from manyheads.runner.run.run_folder import RunFolder
 
 VERSION = 1
@@ -126,11 +126,17 @@ class Checkpoints:
             save.copy()
 
         def write(is_wanted: Callable[[], bool]) -> None:
-            everyone = written_beside(save, ranks, is_wanted) if self.asynchronous else written_by_all(save, ranks)
-            if ranks.rank == 0:
-                best_place = checkpoint_places.fresh(folder, "best", step) if best else None
-                save.finish(everyone, best=best_place)
-                self._remove_others(place, best_place)
+            try:
+                everyone = written_beside(save, ranks, is_wanted) if self.asynchronous else written_by_all(save, ranks)
+                if ranks.rank == 0:
+                    best_place = checkpoint_places.fresh(folder, "best", step) if best else None
+                    save.finish(everyone, best=best_place)
+                    self._remove_others(place, best_place)
+            except OSError as error:
+                if ranks.rank == 0:
+                    remove_leftovers(folder)  # which would fill the disk for whatever is to be written of the failure
+                said = f"{error.strerror}, so that a checkpoint was not written; the one before it is whole"
+                raise OSError(error.errno, said, str(place)) from error
 
         self._begin(write, step=step)
 

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from manyheads.runner.machine import hardware
-from tests.benchmarks import growth, photos
+from tests.benchmarks import checkpoints, growth, photos
 from tests.benchmarks.bars import BARS, lines
 
 HEAD = "| what | candidate | against | ratio, smallest to largest | at most |\n|---|---|---|---|---|"
@@ -27,7 +27,7 @@ def main() -> None:
     for measure, comparison in found.items():
         for line in lines(comparison, BARS[measure]):
             print(line)
-    curves = [*photos.curves(found[photos.measure], found[photos.all_cores]), *growth.curves()]
+    curves = [*photos.curves(found[photos.measure], found[photos.all_cores]), *growth.curves(), checkpoints.measure()]
     for curve in curves:
         Console().print(curve.table())
     path = Path("outputs/benchmarks") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"

@@ -184,7 +184,8 @@ def test_a_disk_that_takes_no_more_on_one_rank_fails_them_all_and_leaves_the_one
     assert 1 in save(tmp_path, 2, 2, asynchronous=asynchronous, rank_1={"write_file": full})
     said = [path.read_text() for path in (tmp_path / "meeting" / "2").glob("error.*")]
     assert said
-    assert all("No space left on device" in text for text in said)
+    assert all("No space left on device, so that a checkpoint was not written; the one before" in text for text in said)
+    assert all("step_00000002" in text for text in said)
     assert RunFolder(tmp_path).last_checkpoint.name == "step_00000001"
     remove_leftovers(tmp_path)
     assert names(tmp_path) == ["best_00000001", "step_00000001"]
@@ -192,12 +193,15 @@ def test_a_disk_that_takes_no_more_on_one_rank_fails_them_all_and_leaves_the_one
 
 def test_a_limit_on_the_size_of_files_is_told(tmp_path):
     def work(rank: Rank) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         checkpoints = Checkpoints(RunFolder(tmp_path), every=1, keep=0, format="sharded")
-        checkpoints.save_shares(state(0, 1, 1), rank, step=1, best=False)
+        checkpoints.save_shares({"model": {"large": torch.zeros(20_000)}}, rank, step=1, best=False)
 
     (code,) = together(1, work, tmp_path / "meeting")
     assert code == 1
+    said = (tmp_path / "meeting" / "error.0").read_text()
+    assert "File too large, so that a checkpoint was not written; the one before it is whole" in said
+    assert names(tmp_path) == []
 
 
 # -- damage ------------------------------------------------------------------------------------------

@@ -143,8 +143,6 @@ def written_by_all(save: Save, ranks: Ranks) -> list[Written]:
     everyone = ranks.gather((failure, written))
     for failure, _ in everyone:
         if failure is not None:
-            if ranks.rank == 0:
-                remove_leftovers(save.place.parent)
             raise OSError(*failure)
     return [written for _, written in everyone]
 
