@@ -45,7 +45,10 @@ def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | 
         _stack(held, names, parts, {kind: (NAMES.get(kind, kind), color) for kind, color in HELD.items()})
         held.set_title(f"{unit} that the largest rank holds at most")
         if device is not None:
-            _line(held, device.memory / scale, readable(device.memory), most / scale)
+            limit = device.memory / scale
+            held.axvline(limit, color="#b00020", linewidth=1.6)
+            held.set_xlim(0, 1.06 * max(limit, most / scale))
+            held.set_title(f"{unit} that the largest rank holds at most; red: the device's {readable(device.memory)}")
         traffic = [
             {kind: each_kind.bytes / scale for kind, each_kind in (each.largest.traffic or {}).items()}
             for each in known
@@ -57,14 +60,6 @@ def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | 
         image = io.BytesIO()
         figure.savefig(image, format=form, dpi=120)
     return image.getvalue()
-
-
-def _line(axes: "Axes", at: float, name: str, most: float) -> None:
-    """The device's memory, where all bars are seen beside it."""
-    axes.axvline(at, color="#b00020", linewidth=1.6)
-    axes.set_xlim(0, 1.08 * max(at, most))
-    marks: Any = {"xycoords": ("data", "axes fraction"), "color": "#b00020", "fontsize": 9, "ha": "right"}
-    axes.annotate(f"device: {name}  ", (at, 1.01), va="bottom", **marks)
 
 
 def _stack(axes: "Axes", names: list[str], rows: list[dict[str, float]], kinds: dict[str, tuple[str, str]]) -> None:

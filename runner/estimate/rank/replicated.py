@@ -70,21 +70,21 @@ class Replicated(nn.Module):
         sizes = [dist._DEFAULT_FIRST_BUCKET_BYTES, self._cap]
         tensors: list[Tensor] = [*order]
         found, _ = dist._compute_bucket_assignment_by_size(tensors, sizes, [False] * len(order))
-        self._buckets = [_Bucket(index, len(found), [order[at] for at in each]) for index, each in enumerate(found)]
+        buckets = [_Bucket(index, len(found), [order[at] for at in each]) for index, each in enumerate(found)]
+        self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters()}
 
     def _arrived(self, parameter: nn.Parameter) -> None:
         if not self._did_exchange:
             return
         self._order.append(parameter)
-        if len(self._order) == len(self._parameters_to_train):
-            if self._looks_for_unused:
-                dist.all_reduce(torch.zeros(len(self._order), dtype=torch.int32))
-            for bucket in self._buckets:
-                bucket.fill(as_view=self._as_view)
-                if self._hook is None:
-                    dist.all_reduce(bucket.flat)
-                else:
-                    self._hook[1](self._hook[0], bucket)
+        bucket = self._bucket_of[parameter]
+        if bucket.fill(parameter, as_view=self._as_view):
+            if self._hook is None:
+                dist.all_reduce(bucket.flat)
+            else:
+                self._hook[1](self._hook[0], bucket)
+        if self._looks_for_unused and len(self._order) == len(self._parameters_to_train):
+            dist.all_reduce(torch.zeros(len(self._order), dtype=torch.int32))
 
     def _broadcast_buffers(self) -> None:
         buffers = [*self.module.buffers()]
@@ -98,16 +98,18 @@ class _Bucket:
 
     def __init__(self, index: int, count: int, parameters: list[nn.Parameter]):
         self._index, self._count, self._own = index, count, parameters
+        self._places, self._filled = {parameter: place for place, parameter in enumerate(parameters)}, 0
         first = parameters[0]
         self.flat = torch.empty(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
 
-    def fill(self, *, as_view: bool) -> None:
-        """Bring the gradients in; ``as_view``: where they stay."""
-        parts = self.flat.split([p.numel() for p in self._own])
-        for parameter, part in zip(self._own, parts, strict=True):
-            part.copy_(parameter.grad.reshape(-1))  # type: ignore[union-attr]
-            if as_view:
-                parameter.grad = part.view(parameter.shape)
+    def fill(self, parameter: nn.Parameter, *, as_view: bool) -> bool:
+        """Bring a gradient in, and say whether all are there; ``as_view``: it stays there."""
+        part = self.gradients()[self._places[parameter]]
+        part.copy_(parameter.grad)  # type: ignore[arg-type]
+        if as_view:
+            parameter.grad = part
+        self._filled = (self._filled + 1) % len(self._own)
+        return not self._filled
 
     def index(self) -> int:
         return self._index
