@@ -19,7 +19,7 @@ from tests.launchers.conftest import strategies as several
 from tests.tail import tailed
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
-TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "data.batch_size=16")
+TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "data.batch_size=48")
 GPT = ("model=gpt", "model.width=24", *TEXT, "trainer.grad_accumulation=4")
 SHORT = ("trainer.max_steps=2", "trainer.epochs=1", "logger=[]")
 HOW = {

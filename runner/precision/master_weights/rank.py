@@ -45,6 +45,8 @@ class MasterWeights:
 
     def give_to(self, optimizer: Optimizer) -> None:
         """Put the masters in the weights' place, in the lists that the optimizer has."""
+        if not self.masters:
+            return
         state = optimizer.state_dict()
         for weight, master in self.masters.items():
             master.data = torch.empty_like(weight.data, dtype=torch.float32).copy_(master.data)  # device, format
