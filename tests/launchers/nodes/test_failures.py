@@ -28,7 +28,7 @@ def kill_agent(running) -> None:
 
 
 def kill_rank(running) -> None:
-    running.find(2, "manyheads: rank 3").kill()
+    running.find(2, "manyheads: rank 1").kill()
 
 
 def kill_torchrun(running) -> None:
@@ -43,7 +43,7 @@ HOW = {
     cut: LOST + "it and the run's parent at 10.77.0.1 have not heard each other for ",
     kill_node: LOST + CLOSED,
     kill_agent: LOST + CLOSED,
-    kill_rank: "rank 3 on machine 10.77.0.2 (node2) failed first",
+    kill_rank: "rank 1 on machine 10.77.0.2 (node2) failed first",
     kill_torchrun: "on machine 10.77.0.2 (node2) failed first",
     stop_agent: LOST + "it and the run's parent at 10.77.0.1 have not heard each other for ",
 }
@@ -53,7 +53,7 @@ HOW = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", tailed(HOW, always=[cut]), ids=lambda how: how.__name__)
 def test_all_ends_and_the_machine_is_named(cluster, run_on, how) -> None:
-    running = run_on("run", *TRAINING, cluster.hosts(2))
+    running = run_on("run", *TRAINING, cluster.hosts(1))
     running.wait_for_step(6)
     how(running)
     hurt = time.monotonic()
@@ -72,7 +72,7 @@ def test_all_ends_and_the_machine_is_named(cluster, run_on, how) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("whole", [False, True], ids=["parent", "its machine"])
 def test_no_rank_outlives_the_parent(cluster, run_on, whole: bool) -> None:
-    running = run_on("run", *TRAINING, cluster.hosts(2))
+    running = run_on("run", *TRAINING, cluster.hosts(1))
     running.wait_for_step(6)
     if whole:
         cluster.kill(1)
@@ -85,7 +85,7 @@ def test_no_rank_outlives_the_parent(cluster, run_on, whole: bool) -> None:
 @pytest.mark.tail
 @pytest.mark.timeout(300)
 def test_a_signal_stops_all_machines_after_the_step(cluster, run_on) -> None:
-    running = run_on("run", *TRAINING, cluster.hosts(2))
+    running = run_on("run", *TRAINING, cluster.hosts(1))
     running.wait_for_step(6)
     os.kill(running.find(1, "run.py").pid, signal.SIGTERM)
     assert running.end(60) == 143, running.text()
