@@ -11,7 +11,7 @@ from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED
 
-SETTLE_SECONDS = 0.8  # within which all nodes have told what has just happened to their ranks
+SETTLE_SECONDS = 1.5  # within which all nodes have told what has just happened to their ranks
 
 
 class NodeRanks:
@@ -117,6 +117,9 @@ class NodeRanks:
             self._ended[node] = message
             node.port = message["port"]
             self._codes |= {int(rank): code for rank, code in message["codes"].items()}
+            failure = Failure.from_json(message["failure"])
+            if failure is not None and failure.rank is not None and failure.type == "ProcessDied":
+                self._codes.setdefault(failure.rank, failure.exit_code)  # with what had started it, and so unsaid
             if node is next(iter(self.shares)) and self.engine_is_alone:
                 self.tell({"do": "end", "attempt": self.attempt})  # the others have done what it asked for
             if message["mistake"]:

@@ -63,7 +63,8 @@ def test_all_ends_and_the_machine_is_named(cluster, run_on, how) -> None:
     assert HOW[how] in running.text()
     assert "2" in str(running.folder.read_result()["error"]["node"])
     if how is stop_agent:
-        running.find(2, "manyheads.launchers.nodes.agent").resume()
+        for process in cluster.processes(2):
+            process.resume()
     gone(cluster, 1, 2, seconds=15)
 
 

@@ -3,19 +3,23 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.nodes import scratch
+from manyheads.launchers.nodes.ranks import NodeRanks
 from manyheads.launchers.nodes.run import share_out
 from manyheads.launchers.nodes.settings import DEFAULT_SHELL, Settings
 from manyheads.launchers.nodes.shell import parse
 from manyheads.launchers.nodes.signature import other_config, signature
+from manyheads.launchers.processes import gone_silently
 from manyheads.runner.config.complete import fits
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.heartbeat import PLACE, Heartbeat
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
 from manyheads.runner.run.rank_env import Place
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
@@ -157,3 +161,17 @@ def test_ranks_of_a_node_share_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
     parents = Heartbeat(None, ranks=8)
     parents.write(5, heartbeat.read(5))
     assert (parents.state(5), parents.pid(5)) == (heartbeat.state(5), 0)
+
+
+def test_a_rank_that_went_with_what_had_started_it_is_named(tmp_path: Path) -> None:
+    """Its agent knows it when all there is over; the ranks elsewhere that miss it have reported by then."""
+    job = Job(RunFolder(tmp_path), 2, {}, Heartbeat(None, ranks=2), [])
+    first, second = (Machine(name) for name in ("node1", "node2"))
+    shares = {first: range(1), second: range(1, 2)}
+    ranks = NodeRanks(SimpleNamespace(), job, shares, attempt=0, silence=5)  # type: ignore[arg-type]
+    died = Failure(rank=1, type="ProcessDied", message="its process vanished without a word")
+    ended = {"is": "ended", "attempt": 0, "port": 1, "codes": {}, "mistake": None, "failure": died.to_json()}
+    ranks._take(first, {"is": "status", "words": {"0": [5, FAILED, 4242, 7]}, "gone": []})  # type: ignore[arg-type]
+    ranks._take(second, {**ended, "words": {"1": [5, RUNNING, 4243, 7]}})  # type: ignore[arg-type]
+    assert gone_silently(ranks.exit_codes(), job) == [1]
+    assert job.heartbeat.state(0) == FAILED
