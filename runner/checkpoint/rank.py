@@ -177,7 +177,8 @@ class Checkpoints:
             return False
         state = load(path)
         progress = state.get("progress")
-        if not isinstance(progress, dict) or progress.get("epoch") != best["epoch"]:
+        key = "step" if "step" in best else "epoch"  # one within an epoch, or at its end
+        if not isinstance(progress, dict) or progress.get(key) != best[key]:
             return False
         if copies:
             self._folder.checkpoints.mkdir(exist_ok=True)
@@ -366,14 +367,21 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Pa
             f"the checkpoint {source} is of another optimizer, one with {', '.join(sorted(saved)) or 'other settings'} "
             f"where this one has {', '.join(sorted(own)) or 'none'}. Set optimizer= to the one it was trained with."
         )
+    sizes, own_sizes = (
+        [len(group["params"]) for group in groups] for groups in (state["param_groups"], optimizer.param_groups)
+    )
+    if sizes != own_sizes:
+        was, has = (" + ".join(map(str, each)) for each in (sizes, own_sizes))
+        raise ConfigurationError(
+            f"the checkpoint {source} has {was} parameters to train in its groups, where this run has {has}. Set "
+            "parameters.* to what it was trained with, or begin with its weights alone by checkpoint.load."
+        )
     optimizer.load_state_dict({**state, "param_groups": _with_own_settings(optimizer, state["param_groups"])})
 
 
 def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Saved groups of parameters with this run's settings, such as its weight decay, but for what training changes."""
     names = set(getattr(optimizer, "defaults", {})) - {"lr"}  # which the schedule sets
-    if len(saved) != len(optimizer.param_groups):
-        return saved  # which torch refuses
     return [
         {name: own[name] if name in names & own.keys() else value for name, value in group.items()}
         for group, own in zip(saved, optimizer.param_groups, strict=True)

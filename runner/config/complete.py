@@ -4,6 +4,7 @@ Everything is found without torch, before any process starts. Errors name the ke
 refuses, it says itself (``option/base.py``).
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     _check_batch(config)  # after what is missing: a sweep skips such a job, whatever its batch
     _check_checkpoint(config)
     _check_graphs(config["trainer"])
+    _check_trainer(config)
     declared("data", config["data"]).complete(config)
     return config
 
@@ -144,6 +146,20 @@ def _check_graphs(trainer: dict[str, Any]) -> None:
             f"trainer.compile={mode}: its CUDA graphs write each micro-batch's gradients over those of the one before, "
             f"and trainer.grad_accumulation is {accumulation}. Set it to 1, or trainer.compile=default or "
             "max-autotune-no-cudagraphs."
+        )
+
+
+def _check_trainer(config: dict[str, Any]) -> None:
+    trainer, monitor = config["trainer"], config["checkpoint"]["monitor"]
+    if math.isfinite(trainer["clip_norm"]) and math.isfinite(trainer["clip_value"]):
+        raise ConfigurationError(
+            f"trainer.clip_norm={trainer['clip_norm']:g} and trainer.clip_value={trainer['clip_value']:g} are two ways "
+            "to clip gradients. Set one of them to inf."
+        )
+    if trainer["patience"] is not None and trainer["evaluate_every"] == 0:
+        raise ConfigurationError(
+            f"trainer.patience={trainer['patience']}: checkpoint.monitor={monitor} is never measured with "
+            "trainer.evaluate_every=0. Set that to 1."
         )
 
 

@@ -17,7 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-SECTIONS = ("loss", "trainer", "checkpoint")
+SECTIONS = ("loss", "parameters", "trainer", "checkpoint")
 ABOUT = ("name", "tags", "notes")  # what the user says of a run, and nothing is computed from
 NAMED = ("logger", "metrics", "callbacks")  # mappings from names to whatever has a _target_
 

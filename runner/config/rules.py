@@ -1,7 +1,21 @@
 """Which values the keys that every run has may take; those of an option stand with what it declares."""
 
-from manyheads.runner.checkpoint.every import EVERY
+from typing import Any
+
+from manyheads.runner.checkpoint.every import EVERY, steps_of
+from manyheads.runner.option.duration import DURATION
 from manyheads.runner.option.rules import AUTO, CLASS, TEXT, Rule, choice, either, is_whole, list_of, number, whole
+
+LIMIT = either(whole(1), number(above=0, below=1))
+
+
+def _is_group(value: Any) -> bool:
+    """Whether it is an entry of parameters.groups."""
+    if not (isinstance(value, dict) and len(value) > 1 and not {"lr", "lr_factor"} <= value.keys()):
+        return False
+    match = value.get("match")
+    return either(TEXT, list_of(TEXT)).accepts(match) and match != []
+
 
 RULES: dict[str, Rule] = {
     "seed": whole(0),
@@ -9,12 +23,26 @@ RULES: dict[str, Rule] = {
     "tags": list_of(TEXT),
     "notes": TEXT,
     "loss._target_": either(CLASS, AUTO),
+    "parameters.freeze": list_of(TEXT),
+    "parameters.norm_weight_decay": number(at_least=0),
+    "parameters.bias_weight_decay": number(at_least=0),
+    "parameters.layer_decay": Rule("a number above 0 and at most 1", lambda v: number(above=0).accepts(v) and v <= 1),
+    "parameters.groups": list_of(
+        Rule("match: a pattern or several, and with it lr or lr_factor, weight_decay or another setting", _is_group)
+    ),
     "trainer.epochs": whole(1),
     "trainer.max_steps": whole(1),
     "trainer.stop_after": whole(1),
-    "trainer.evaluate_every": whole(0),
+    "trainer.max_time": DURATION,
+    "trainer.patience": whole(1),
+    "trainer.min_delta": number(at_least=0),
+    "trainer.evaluate_every": either(whole(0), Rule("500steps", lambda v: steps_of(v) is not None)),
+    "trainer.limit_train": LIMIT,
+    "trainer.limit_val": LIMIT,
+    "trainer.overfit": whole(1),
     "trainer.grad_accumulation": whole(1),
     "trainer.clip_norm": number(above=0, infinite=True),
+    "trainer.clip_value": number(above=0, infinite=True),
     "trainer.log_every": whole(1),
     "trainer.label_smoothing": number(at_least=0, below=1),
     "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),

@@ -37,6 +37,9 @@ class Logger:
     def epoch(self, row: dict[str, Any]) -> None:
         """A row of epochs.csv, by column; None where nothing was measured."""
 
+    def evaluation(self, row: dict[str, Any]) -> None:
+        """A row of evaluations.csv, of an evaluation within an epoch, by column."""
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         """A picture, such as a confusion matrix after ``step`` updates, which the folder ``pictures`` has as well."""
 

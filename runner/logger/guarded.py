@@ -34,6 +34,9 @@ class Guarded(Logger):
     def epoch(self, row: dict[str, Any]) -> None:
         self._pass_on("epoch", row)
 
+    def evaluation(self, row: dict[str, Any]) -> None:
+        self._pass_on("evaluation", row)
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         self._pass_on("picture", name, png, step)
 

@@ -1,5 +1,6 @@
 """Assembly of a rank from the run config, in the one order that satisfies every backend."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from manyheads.runner.checkpoint.every import steps_of
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.rank.build import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance
 from manyheads.runner.loop.compile import compile_in_place
+from manyheads.runner.loop.ending import Ending
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.scores import Scores
@@ -18,8 +21,11 @@ from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.model.rank.build import Built, built_model
-from manyheads.runner.optimizer.rank import build_optimizer
+from manyheads.runner.optimizer.rank.build import build_optimizer
+from manyheads.runner.option.duration import seconds
 from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parameters.rank.freeze import freeze, frozen_norms
+from manyheads.runner.parameters.rank.groups import find_groups
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.random.rank.determinism import set_deterministic
 from manyheads.runner.random.rank.rng import seed_everything
@@ -72,6 +78,7 @@ def build(
         built = _built(config, data, precision.dtype)
         if on_model is not None:
             on_model(built.model)
+        freeze(built.model, config.get("parameters", {}).get("freeze", ()))
         parameters = sum(p.numel() for p in built.model.parameters())
         task, loaders = enter(config, parallel, data, precision.dtype)
         update, settings = assemble(config, parallel, precision, data, built.model, task=task, loaders=loaders)
@@ -135,9 +142,14 @@ def assemble(
     if config["trainer"]["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
     parallel.example = loaders.train.example
+    section = config.get("parameters", {})
+    groups = find_groups(model, section, lr=config["optimizer"]["lr"])  # patterns are of the whole model
     model = parallel.place(model)
     kind = locate("optimizer", config["optimizer"]["_target_"])
-    optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=config["data"]["batch_size"])
+    batch_size = config["data"]["batch_size"]
+    optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=batch_size, groups=groups)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    trained = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
     optimizer = parallel.wrap_optimizer(optimizer, model)
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
@@ -150,11 +162,14 @@ def assemble(
         model=model,
         scores=scores,
         optimizer=optimizer,
+        names=trained,
         schedule=build_schedule(config["scheduler"], optimizer, **updates),
         parallel=parallel,
         precision=precision,
         clip_norm=config["trainer"]["clip_norm"],
+        clip_value=config["trainer"].get("clip_value", math.inf),
         on_nan=config["trainer"]["on_nan"],
+        at_rest=frozen_norms(parallel.unwrap(model)) if section.get("freeze_batchnorm") else (),
     )
     return update, settings
 
@@ -163,11 +178,14 @@ def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
     """The loop's part of the config's trainer section."""
     total = trainer["epochs"] * updates_per_epoch
     total = min(total, trainer["max_steps"] or total)
+    steps = steps_of(trainer["evaluate_every"]) or 0
     return Settings(
         epochs=trainer["epochs"],
         total_steps=total,
         last_step=min(total, trainer["stop_after"] or total),
-        evaluate_every=trainer["evaluate_every"],
+        evaluate_every=0 if steps else trainer["evaluate_every"],
+        evaluate_steps=steps,
+        ending=Ending(seconds(trainer.get("max_time")), trainer.get("patience"), trainer.get("min_delta", 0.0)),
         grad_accumulation=trainer["grad_accumulation"],
         log_every=trainer["log_every"],
         warm_up=trainer["device"] == "cuda" or trainer["compile"] != "none",

@@ -20,6 +20,7 @@ def move_in(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -
             f"{source} is from the middle of epoch {progress.epoch + 1}, and {error}: the rest would be other samples. "
             "Set data.batch_size to what it was there, or checkpoint.resume to a checkpoint from an epoch's end."
         ) from None
+    progress.ended, progress.waited = None, 0
     waits_for_evaluation = progress.epoch_step == updates
     if progress.step >= trainer.settings.last_step and not waits_for_evaluation:
         key, value = _limit(trainer.settings, updates)

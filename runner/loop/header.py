@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from manyheads.runner.model.rank.build import Built
-from manyheads.runner.optimizer.rank import scaled_lr
+from manyheads.runner.optimizer.rank.build import scaled_lr
 from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.precision.base.rank import Precision

@@ -3,6 +3,7 @@
 from typing import Any
 
 from manyheads.runner.callbacks.base import Callback
+from manyheads.runner.checkpoint.every import steps_of
 from manyheads.runner.logger.base import LoggedRun, Logger
 from manyheads.runner.logger.csv.rank import Files, Recorder
 from manyheads.runner.logger.guarded import Guarded
@@ -33,7 +34,8 @@ def build_reporter(
             position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
             train, val = scores.names("train"), scores.names("val")
             loggers = build_loggers(config, LoggedRun(folder.path, config, step, [*train, *val]), display)
-            recorder = Files(folder, train=train, val=val, position=position, loggers=loggers)
+            within = steps_of(config["trainer"]["evaluate_every"]) is not None
+            recorder = Files(folder, train=train, val=val, position=position, within_epochs=within, loggers=loggers)
     epochs = config["trainer"]["epochs"]
     return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores)
 

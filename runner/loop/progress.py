@@ -29,6 +29,11 @@ class Progress:
     sums: Sums = field(default_factory=Sums)  # of the current epoch
     metrics: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] | None = None
+    evaluated: int = 0  # the update after which it was evaluated last
+    evaluation_seconds: float = 0.0  # of evaluations within the current epoch
+    record: float | None = None  # what the monitored metric has to surpass, and how often it has not
+    waited: int = 0
+    ended: str | None = None  # the key that ended the run before its last epoch
 
     def count(self, sums: Sums, lap: Lap) -> None:
         """A window of updates is over. ``sums``: of all ranks; ``lap``: this rank's times."""
@@ -44,7 +49,7 @@ class Progress:
     def end_epoch(self, seconds: float, *, evaluation: float) -> None:
         """``seconds``: of its training on the slowest rank."""
         self.spent = self.time(seconds, evaluation=evaluation)
-        self.checkpoint_seconds = 0.0
+        self.checkpoint_seconds = self.evaluation_seconds = 0.0
         self.train_seconds += seconds
         self.epoch += 1
         self.epoch_step = 0
@@ -61,6 +66,7 @@ class Progress:
 
     def time(self, seconds: float, *, evaluation: float = 0.0) -> dict[str, float]:
         """Seconds of each part in all epochs; in the current one training took ``seconds``."""
+        evaluation += self.evaluation_seconds
         now = parts(self.sums, seconds) | {"evaluation": evaluation, "checkpoint": self.checkpoint_seconds}
         return {part: self.spent.get(part, 0.0) + value for part, value in now.items()}
 

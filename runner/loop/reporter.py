@@ -2,6 +2,7 @@
 
 import logging
 import resource
+import time
 from typing import Any
 
 import torch
@@ -82,6 +83,16 @@ class Reporter:
         is_best = self.scores.is_better(row, progress.best)
         if is_best:
             progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
+        return row, is_best
+
+    def evaluation(self, progress: Progress, measured: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """A row of evaluations.csv, of one within an epoch, and whether it is the best so far."""
+        row = {"epoch": progress.epoch + 1, "step": progress.step, "time": round(time.time(), 3), **measured}
+        self.recorder.evaluation(row)
+        self.display.say(f"step {progress.step}: {self.scores.sentence(row)}")
+        is_best = self.scores.is_better(row, progress.best)
+        if is_best:
+            progress.best = {name: row[name] for name in ("epoch", "step", *self.scores.names("val"))}
         return row, is_best
 
     def close(self) -> None:

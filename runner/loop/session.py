@@ -239,6 +239,7 @@ class Session:
             "weights_sha256": weights_sha256(weights),
             "corrupt_samples": progress.corrupt,
             "skipped_steps": progress.skipped,
+            **({"ended": progress.ended} if progress.ended else {}),
             **self._digests(),
             **findings,
         }

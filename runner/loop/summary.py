@@ -17,7 +17,7 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     )
     rows = {}
     if result["best"]:
-        rows["best"] = f"epoch {result['best']['epoch']}: {_measured(scores, result['best'])}"
+        rows["best"] = f"{place(result['best'])}: {_measured(scores, result['best'])}"
     rows["last" if result["best"] else "metrics"] = _measured(scores, result["metrics"])
     if "test" in result:
         rows["test"] = _measured(scores, result["test"])
@@ -25,6 +25,8 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
         rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
     if any(result["time"].values()):
         rows["time"] = shares(result["time"])
+    if ended := result.get("ended"):
+        rows["ended"] = f"before its last epoch, by trainer.{ended}"
     rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
     if reserved := result.get("reserved_memory_mb"):
         rows["memory"] += f"; {' + '.join(f'{memory:,.0f}' for memory in reserved)} reserved"
@@ -39,6 +41,11 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     if result["status"] == "interrupted":
         rows["resume"] = called.command("resume", folder)
     return title, rows
+
+
+def place(best: dict[str, Any]) -> str:
+    """When that was."""
+    return f"step {best['step']}" if "step" in best else f"epoch {best['epoch']}"
 
 
 def shares(seconds: dict[str, float]) -> str:

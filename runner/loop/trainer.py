@@ -12,6 +12,7 @@ import torch
 from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.loop.ending import NEVER, Ending
 from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogWindows, Row, Window
@@ -30,7 +31,8 @@ class Settings:
     """The trainer section of the run config, as far as the loop needs it.
 
     total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up: whether the
-    first pass takes long, since it compiles the model or chooses a GPU's algorithms.
+    first pass takes long, since it compiles the model or chooses a GPU's algorithms. evaluate_every: epochs;
+    evaluate_steps: updates, 0 for epochs.
     """
 
     epochs: int
@@ -40,6 +42,8 @@ class Settings:
     grad_accumulation: int
     log_every: int
     warm_up: bool = False
+    evaluate_steps: int = 0
+    ending: Ending = NEVER
 
 
 class Trainer:
@@ -92,21 +96,25 @@ class Trainer:
     @property
     def done(self) -> bool:
         progress = self.progress
-        return self.is_cut or (progress.step >= self.settings.last_step and progress.epoch_step == 0)
+        is_over = progress.step >= self.settings.last_step or progress.ended is not None
+        return self.is_cut or (is_over and progress.epoch_step == 0)
 
     @property
     def is_cut(self) -> bool:
         """Whether the run ends here in the middle of an epoch, as if it had been interrupted."""
         progress, settings = self.progress, self.settings
         at_end = progress.step == settings.last_step < settings.total_steps
-        return at_end and 0 < progress.epoch_step < self.train.updates
+        return at_end and progress.ended is None and 0 < progress.epoch_step < self.train.updates
 
     def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
         """The rest of the current epoch, from where the progress says on."""
         progress, windows, last = self.progress, self.windows, self._last_step_of_epoch()
+        evaluates = self.settings.evaluate_steps
         progress.started = progress.started or time.time()
         self.reporter.phase(progress)
-        self.update.model.train()
+        if self._owes_evaluation and not self.evaluate_within(save):
+            return
+        self.update.enter_training()
         batches = self.updates(self.train.epoch(progress.epoch, progress.epoch_step))
         windows.clock.resume()
         self.update.breakdown.enter_epoch()
@@ -120,11 +128,16 @@ class Trainer:
                 windows.close()
             if windows.is_due or step == last:
                 self.collect(whole=step == last)
-            if due_after_step(step):
+            if evaluates and step % evaluates == 0 and step != last:
+                self.collect_all()
+                if self.stop.signal is None and progress.ended is None and self.evaluate_within(save):
+                    self.update.enter_training()
+                windows.clock.resume()
+            elif due_after_step(step):
                 self.collect_all()
                 save(best=False)
                 windows.clock.resume()
-            if self.stop.signal is not None:
+            if self.stop.signal is not None or progress.ended is not None:
                 self.collect_all()
                 return
 
@@ -150,19 +163,48 @@ class Trainer:
     def end_epoch(self, save: Callable[..., None]) -> None:
         """Evaluate when it is time, write the epoch's row, and leave a checkpoint."""
         progress, settings, parallel = self.progress, self.settings, self.update.parallel
-        is_last = progress.step >= settings.total_steps
-        wanted = settings.evaluate_every and ((progress.epoch + 1) % settings.evaluate_every == 0 or is_last)
+        is_last = progress.step >= settings.total_steps or progress.ended is not None
+        wanted = is_last and (settings.evaluate_every or settings.evaluate_steps)
+        if settings.evaluate_steps:
+            wanted = wanted or progress.step % settings.evaluate_steps == 0
+        elif settings.evaluate_every:
+            wanted = wanted or (progress.epoch + 1) % settings.evaluate_every == 0
         measured = self.evaluate() if wanted else {}
         if measured is None:
             return
         slowest = torch.tensor([progress.seconds], dtype=torch.float64, device=parallel.device)
         seconds = parallel.reduce(slowest, "max").item()
         row, is_best = self.reporter.epoch(progress, seconds, measured)
-        self.update.schedule.evaluated(row[self.update.scores.monitor], self.update.scores.direction)
+        self._judge(row)
         for callback in self.callbacks:
             callback.on_epoch(row)
         progress.end_epoch(seconds, evaluation=measured.get("val_seconds", 0.0))
         save(best=is_best)
+
+    def evaluate_within(self, save: Callable[..., None]) -> bool:
+        """Evaluate between two updates of an epoch, and leave a checkpoint; False when asked to stop meanwhile."""
+        progress, measured = self.progress, self.evaluate()
+        if measured is None:
+            return False
+        row, is_best = self.reporter.evaluation(progress, measured)
+        self._judge(row)
+        progress.evaluated = progress.step
+        progress.evaluation_seconds += measured["val_seconds"]
+        save(best=is_best)
+        return True
+
+    def _judge(self, row: dict[str, Any]) -> None:
+        """What follows from a monitored metric: learning rates, and maybe the end."""
+        score, direction = row[self.update.scores.monitor], self.update.scores.direction
+        self.update.schedule.evaluated(score, direction)
+        self.settings.ending.evaluated(score, direction, self.progress)
+
+    @property
+    def _owes_evaluation(self) -> bool:
+        """Whether a run that goes on was stopped right before an evaluation within its epoch."""
+        progress, every = self.progress, self.settings.evaluate_steps
+        is_within = 0 < progress.epoch_step < self.train.updates and progress.ended is None
+        return bool(every and is_within and progress.step % every == 0 and progress.evaluated != progress.step)
 
     def evaluate(self) -> dict[str, Any] | None:
         """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
@@ -205,8 +247,10 @@ class Trainer:
 
         ``whole``: with statistics, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
         """
-        windows, flags = self.windows.collect(self.stop.flags(), whole=whole)
+        ending = self.settings.ending
+        windows, flags = self.windows.collect(self.stop.flags() | ending.flags(self.progress), whole=whole)
         self.stop.hear(flags)
+        ending.hear(flags, self.progress)
         for window in windows:
             self._report(window)
         self.garbage.tick()
@@ -231,5 +275,5 @@ class Trainer:
             self.reporter.interval(self.progress, row)
 
     def _last_step_of_epoch(self) -> int:
-        rest = self.train.updates - self.progress.epoch_step
+        rest = self.train.updates - self.progress.epoch_step if self.progress.ended is None else 0
         return min(self.progress.step + rest, self.settings.last_step)

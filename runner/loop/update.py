@@ -1,12 +1,13 @@
 """One update: forward and backward of its micro-batches, the exchange of gradients, clipping, the optimizer's step."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_value_
 from torch.optim import Optimizer
 
 from manyheads.runner.data.rank.batches import Batch
@@ -35,8 +36,10 @@ class Made(NamedTuple):
 class Update:
     """Changes one rank's model. Knows no backend: what differs hides behind ``parallel`` and ``precision``.
 
-    ``scores``: the task, and what is measured of it. ``clip_norm``: the largest norm that gradients may have, or inf.
-    ``on_nan``: "error", or "skip" to leave out updates whose gradients are not finite.
+    ``scores``: the task, and what is measured of it. ``names``: of the parameters that the optimizer has on this rank.
+    ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
+    "error", or "skip" to leave out updates whose gradients are not finite. ``at_rest``: modules that stay in evaluation
+    mode.
     """
 
     def __init__(
@@ -45,15 +48,19 @@ class Update:
         model: nn.Module,
         scores: Scores,
         optimizer: Optimizer,
+        names: Sequence[str],
         schedule: Schedule,
         parallel: Parallel,
         precision: Precision,
         clip_norm: float,
+        clip_value: float = math.inf,
         on_nan: str,
+        at_rest: Sequence[nn.Module] = (),
     ):
         self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
-        self.clip_norm, self.skips = clip_norm, on_nan == "skip"
+        self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
+        self.names, self.at_rest = names, at_rest
         self.parameters = precision.parameters(optimizer)
         self.is_mean, self.counts_samples = scores.task.reduction == "mean", scores.task.counts_samples
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
@@ -120,7 +127,7 @@ class Update:
         def throw_away() -> None:
             nonlocal passes
             passes += 1
-            self.model.train()
+            self.enter_training()
             batches = [example()]
             self.parallel.compute_gradients(batches, MicroSteps(self, batches, used=False))
             self.precision.zero_grad(self.optimizer)
@@ -131,6 +138,12 @@ class Update:
         self._restore_buffers(buffers)
         set_state(state)
 
+    def enter_training(self) -> None:
+        """Set the model to training mode, but for what is at rest."""
+        self.model.train()
+        for module in self.at_rest:
+            module.eval()
+
     def gradient_norm(self) -> Tensor:
         """Over all gradients, which are clipped on the way where there is a limit."""
         return self.parallel.gradient_norm(self.parameters, limit=self.clip_norm)
@@ -138,6 +151,8 @@ class Update:
     def _step(self, buffers: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
         """The gradients' norm, and whether the update was left out. ``buffers``: the model's before the update."""
         norm = self.gradient_norm() if wants_norm or self.skips or math.isfinite(self.clip_norm) else 0.0
+        if self.clip_value < math.inf:
+            clip_grad_value_(self.parameters, self.clip_value)
         is_skipped = self.skips and not bool(torch.isfinite(torch.as_tensor(norm)))
         if is_skipped:
             self._restore_buffers(buffers)

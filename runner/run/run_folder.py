@@ -44,6 +44,7 @@ class RunFolder:
         self.heartbeat = self.logs / "heartbeat"
         self.steps = self.path / "steps.csv"
         self.epochs = self.path / "epochs.csv"
+        self.evaluations = self.path / "evaluations.csv"  # those within epochs, where there are any
         self.gpu = self.path / "gpu.csv"
         self.host = self.path / "host.csv"
         self.tensorboard = self.path / "tensorboard"
@@ -183,5 +184,5 @@ class RunFolder:
 
     def digests(self) -> dict[str, str]:
         """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
-        paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs]
+        paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs, self.evaluations]
         return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths if p.exists()}

@@ -71,7 +71,11 @@ def _asks_for_more(config: dict[str, Any], result: dict[str, Any], typed: list[s
     if any(override.startswith("data.") for override in typed):
         return True
     limits = [limit for key in ("max_steps", "stop_after") if isinstance(limit := trainer.get(key), int)]
+    if result.get("ended") and trainer.get(result["ended"]) != config["trainer"].get(result["ended"]):
+        return True
     if limits:
         return min(limits) > result.get("steps", 0)
-    was_cut = any(config["trainer"].get(key) is not None for key in ("max_steps", "stop_after"))
+    was_cut = bool(result.get("ended")) or any(
+        config["trainer"].get(key) is not None for key in ("max_steps", "stop_after")
+    )
     return not isinstance(trainer["epochs"], int) or trainer["epochs"] > result.get("epochs", 0) - was_cut

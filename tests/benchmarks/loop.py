@@ -105,6 +105,7 @@ def ours(
         model=parallel.wrap_model(net),
         scores=scores,
         optimizer=optimizer,
+        names=[name for name, _ in net.named_parameters()],
         schedule=Constant(optimizer, updates_per_epoch=data.updates, total_updates=data.updates, warmup_epochs=0),
         parallel=parallel,
         precision=FP32(parallel),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.optimizer.rank import build_optimizer, scaled_lr
+from manyheads.runner.optimizer.rank.build import build_optimizer, scaled_lr
 from manyheads.runner.precision.amp import rank as amp
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import locate

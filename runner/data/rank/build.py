@@ -64,6 +64,8 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
         accumulation=config["trainer"]["grad_accumulation"],
         seed=seed,
         drop_last=section["drop_last"],
+        limit=config["trainer"].get("limit_train"),
+        overfit=config["trainer"].get("overfit"),
         **share,
     )
     if not order.updates:
@@ -74,7 +76,8 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     # Images in memory are never corrupt, so that their options have no such key.
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
     place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": section["num_workers"]}
-    in_orders = [EvaluationSampler(len(each), fill=parallel.evaluates_together, **share) for each in evaluated]
+    share |= {"fill": parallel.evaluates_together, "limit": config["trainer"].get("limit_val")}
+    in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]
     evaluation = [
         Loader(Batches(each, replace_corrupt=False, fill=in_order.fill, **loading), in_order, **place)
         for each, in_order in zip(evaluated, in_orders, strict=True)

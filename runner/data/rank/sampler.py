@@ -22,18 +22,34 @@ class Request(NamedTuple):
 
 
 class TrainingSampler:
-    """Shuffled samples in global batches; each is cut into micro-batches, each of these into the ranks' shares."""
+    """Shuffled samples in global batches; each is cut into micro-batches, each of these into the ranks' shares.
+
+    ``limit``: updates of an epoch, or the share of them that there are. ``overfit``: so many updates, of the same
+    batches in each epoch.
+    """
 
     def __init__(
-        self, size: int, *, batch_size: int, rank: int, world_size: int, accumulation: int, seed: int, drop_last: bool
+        self,
+        size: int,
+        *,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        accumulation: int,
+        seed: int,
+        drop_last: bool,
+        limit: float | None = None,
+        overfit: int | None = None,
     ):
         self.size, self.batch_size = size, batch_size
         self.rank, self.world_size, self.accumulation = rank, world_size, accumulation
-        self.seed = seed
-        self.updates = size // batch_size if drop_last else -(-size // batch_size)
+        self.seed, self.repeats = seed, overfit is not None
+        updates = size // batch_size if drop_last else -(-size // batch_size)
+        self.updates = limited(limited(updates, limit), overfit)
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
         """``accumulation`` requests for each update from ``first_update`` on."""
+        epoch = 0 if self.repeats else epoch
         order = permutation(self.size, seed=self.seed, epoch=epoch)
         for update in range(first_update, self.updates):
             batch = order[update * self.batch_size : (update + 1) * self.batch_size]
@@ -48,13 +64,31 @@ class TrainingSampler:
         return Request(epoch, share, len(share), len(share) * self.world_size / len(batch))
 
 
+def limited(count: int, limit: float | None) -> int:
+    """How many of ``count`` a limit leaves: a number of them, or a share below 1; None for all."""
+    if limit is None:
+        return count
+    return min(count, int(limit) if limit >= 1 else max(1, round(count * limit)))
+
+
 class EvaluationSampler:
     """Every sample once, in order; all ranks have the same number of batches, of which some may be empty.
 
-    ``fill``: instead of being empty, such a batch has a sample that does not count.
+    ``fill``: instead of being empty, such a batch has a sample that does not count. ``limit``: batches, or a share of
+    them.
     """
 
-    def __init__(self, size: int, *, batch_size: int, rank: int, world_size: int, fill: bool = False):
+    def __init__(
+        self,
+        size: int,
+        *,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        fill: bool = False,
+        limit: float | None = None,
+    ):
+        size = min(size, limited(-(-size // batch_size), limit) * batch_size)
         self.size, self.batch_size, self.rank, self.world_size = size, batch_size, rank, world_size
         self.fill = fill
         self.updates = -(-size // batch_size)

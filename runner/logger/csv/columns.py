@@ -16,3 +16,8 @@ def epoch_columns(train: Sequence[str], val: Sequence[str]) -> tuple[str, ...]:
         *("val_seconds", *val, "val_samples", "samples_per_second", "peak_memory_mb"),
         *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")),
     )
+
+
+def evaluation_columns(val: Sequence[str]) -> tuple[str, ...]:
+    """Those of evaluations.csv, which a run has that is evaluated within its epochs."""
+    return ("epoch", "step", "time", "val_seconds", *val, "val_samples")

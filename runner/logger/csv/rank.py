@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.logger.base import Logger
-from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
+from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns, evaluation_columns
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.run_folder import RunFolder
@@ -24,6 +24,9 @@ class Recorder:
 
     def epoch(self, row: dict[str, Any]) -> None:
         """One row of epochs.csv."""
+
+    def evaluation(self, row: dict[str, Any]) -> None:
+        """One row of evaluations.csv."""
 
     def picture(self, name: str, png: bytes, step: int) -> None:
         """A picture that a metric or a callback drew of the run after ``step`` updates; the last of a name stays."""
@@ -41,7 +44,8 @@ class Recorder:
 class Files(Recorder):
     """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
 
-    ``position``: where a checkpoint left the tables; rows after it are cut.
+    ``position``: where a checkpoint left the tables; rows after it are cut. ``within_epochs``: whether there will be
+    evaluations there.
 
     Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
     """
@@ -53,10 +57,14 @@ class Files(Recorder):
         train: Sequence[str],
         val: Sequence[str],
         position: dict[str, int],
+        within_epochs: bool = False,
         loggers: Sequence[Logger] = (),
     ):
         self._steps = Table(folder.steps, STEP_COLUMNS, position.get("steps", 0))
         self._epochs = Table(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
+        self._evaluations: Table | None = None
+        if within_epochs:
+            self._evaluations = Table(folder.evaluations, evaluation_columns(val), position.get("evaluations", 0))
         self._pictures, self._loggers = folder.pictures, loggers
         self._flushed = -FLUSH_SECONDS
 
@@ -73,6 +81,13 @@ class Files(Recorder):
             logger.epoch(row)
         self._flush()
 
+    def evaluation(self, row: dict[str, Any]) -> None:
+        assert self._evaluations is not None
+        self._evaluations.append(row)
+        for logger in self._loggers:
+            logger.evaluation(row)
+        self._flush()
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         self._pictures.mkdir(exist_ok=True)
         write_whole(self._pictures / f"{name}.png", png)
@@ -81,7 +96,8 @@ class Files(Recorder):
 
     def position(self) -> dict[str, int]:
         self._flush()
-        return {"steps": self._steps.size(), "epochs": self._epochs.size()}
+        sizes = {"steps": self._steps.size(), "epochs": self._epochs.size()}
+        return sizes if self._evaluations is None else {**sizes, "evaluations": self._evaluations.size()}
 
     def end(self, result: dict[str, Any]) -> None:
         self._flush()
@@ -89,13 +105,16 @@ class Files(Recorder):
             logger.end(result)
 
     def close(self) -> None:
-        for table in (self._steps, self._epochs):
+        for table in self._tables():
             table.close()
         for logger in self._loggers:
             logger.close()
 
+    def _tables(self) -> list["Table"]:
+        return [table for table in (self._steps, self._epochs, self._evaluations) if table is not None]
+
     def _flush(self) -> None:
-        for table in (self._steps, self._epochs):
+        for table in self._tables():
             table.flush()
         for logger in self._loggers:
             logger.flush()

@@ -55,6 +55,9 @@ class TensorBoard(Logger):
         tags = self._epoch_tags.items()
         self._board.add({tag: row[name] for name, tag in tags if row.get(name) is not None}, row["step"])
 
+    def evaluation(self, row: dict[str, Any]) -> None:
+        self.epoch(row)
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         self._board.write(image(name, png), step)
 

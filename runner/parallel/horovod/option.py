@@ -140,6 +140,8 @@ class HorovodOption(ParallelOption):
             yield f"parallel.num_groups={groups}: parallel.op=adasum has no groups. Set it to 0."
         if math.isfinite(trainer["clip_norm"]):
             yield f"trainer.clip_norm={trainer['clip_norm']:g}: parallel.op=adasum can't clip. Set it to inf."
+        if math.isfinite(trainer["clip_value"]):
+            yield f"trainer.clip_value={trainer['clip_value']:g}: parallel.op=adasum can't clip. Set it to inf."
         if trainer["on_nan"] == "skip":
             yield "trainer.on_nan=skip: parallel.op=adasum can't tell. Set trainer.on_nan=error."
         precision = config["precision"]

@@ -50,7 +50,8 @@ class SharedOut(ZeroRedundancyOptimizer):
         kind = type(optimizer)
         accepted = inspect.signature(kind).parameters  # a base's settings may be among the defaults
         settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
-        super().__init__([p for group in optimizer.param_groups for p in group["params"]], kind, **settings)
+        groups = [{key: group[key] for key in ("params", *settings)} for group in optimizer.param_groups]
+        super().__init__(groups, kind, **settings)
         self.defaults = optimizer.defaults
 
     def sizes(self) -> list[int]:

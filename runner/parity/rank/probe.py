@@ -78,16 +78,15 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken
     """
     trainer, update = session.trainer, session.update
     model = session.parallel.unwrap(update.model)
-    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     gradients: dict[str, Tensor | None] = {}
 
     def look() -> None:
-        owned = dict(zip(names, update.precision.parameters(update.optimizer), strict=True))
+        owned = dict(zip(update.names, update.precision.parameters(update.optimizer), strict=True))
         whole = session.parallel.gather_tensors({n: p.grad for n, p in owned.items() if p.grad is not None})
         known = whole if session.parallel.shares_model else owned
         gradients.update((name, _copy(whole[name]) if name in whole else None) for name in known)
 
-    update.model.train()
+    update.enter_training()
     made = update(batches, number=trainer.progress.step, wants_norm=False, on_gradients=look)
     trainer.count(batches, made)
     trainer.windows.close()

@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyheads.runner.parallel.model_parallel.rank.units import find_units
+from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.run.errors import ConfigurationError
 
 

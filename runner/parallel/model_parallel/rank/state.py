@@ -67,12 +67,22 @@ class WholeState:
         self.names = list(model.state_dict())
         self.trainable = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
         self.cuts: dict[str, Cut] = {}
+        self._groups = self._own_groups = [self.trainable]
         self.follow(model)
 
     def follow(self, model: nn.Module) -> None:
         """The model as it is now that it has been cut."""
         self._model, self._own = model, model.state_dict(keep_vars=True)
         self._parameters = {name for name, _ in model.named_parameters()}
+
+    def group(self, own: list[list[str]]) -> None:
+        """Names of this rank's parameters in the optimizer's groups, in its order. All ranks call it."""
+        number = {name: index for index, name in enumerate(self.trainable)}
+        everywhere = zip(*self._ranks.gather(own), strict=True)
+        self._groups = [
+            sorted({name for names in group for name in names}, key=number.__getitem__) for group in everywhere
+        ]
+        self._own_groups = own
 
     # -- tensors by name -----------------------------------------------------------------------------
 
@@ -100,7 +110,8 @@ class WholeState:
         tensors: dict[tuple[str, str], Tensor] = {}
         plain: dict[str, dict[str, Any]] = {}
         own = dict(self._trained())
-        for index, (name, parameter) in enumerate(own.items()):
+        for index, name in enumerate(_flat(self._own_groups)):
+            parameter = own[name]
             for key, value in state["state"].get(index, {}).items():
                 if _is_like(value, local(parameter), name):
                     tensors[name, key] = value
@@ -110,13 +121,12 @@ class WholeState:
         plain = {name: values for rank in reversed(self._ranks.gather(plain)) for name, values in rank.items()}
         found: dict[int, dict[str, Any]] = {}
         if self._ranks.rank == 0:
-            number = {name: index for index, name in enumerate(self.trainable)}
+            number = {name: index for index, name in enumerate(_flat(self._groups))}
             for (name, key), tensor in whole.items():
                 found.setdefault(number[name], {})[key] = tensor
             for name, values in plain.items():
                 found[number[name]] = {**values, **found.get(number[name], {})}
-        (group,) = state["param_groups"]
-        groups = [{**group, "params": list(range(len(self.trainable)))}]
+        groups = _numbered(state["param_groups"], self._groups)
         return {**state, "state": dict(sorted(found.items())), "param_groups": groups}
 
     # -- without putting anything together -----------------------------------------------------------
@@ -146,24 +156,20 @@ class WholeState:
 
     def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         """This rank's part of a plain optimizer's state_dict. Raises ConfigurationError for another model's."""
-        groups = state["param_groups"]
-        if len(groups) != 1 or len(groups[0]["params"]) != len(self.trainable):
+        groups, own = state["param_groups"], dict(self._trained())
+        if [len(group["params"]) for group in groups] != [len(names) for names in self._groups]:
             return state  # of another model, as loading it will say
-        number = {name: index for index, name in enumerate(self.trainable)}
+        number = {name: index for index, name in enumerate(_flat(self._groups))}
         found = {}
-        for index, (name, parameter) in enumerate(self._trained()):
+        for index, name in enumerate(_flat(self._own_groups)):
             if (whole := state["state"].get(number[name])) is not None:
                 found[index] = {
-                    key: local(real(self._part(name, value, parameter)))
+                    key: local(real(self._part(name, value, own[name])))
                     if isinstance(value, (Tensor, Stored)) and value.ndim
                     else value
                     for key, value in whole.items()
                 }
-        return {
-            **state,
-            "state": found,
-            "param_groups": [{**groups[0], "params": list(range(len(list(self._trained()))))}],
-        }
+        return {**state, "state": found, "param_groups": _numbered(groups, self._own_groups)}
 
     # -- one tensor ----------------------------------------------------------------------------------
 
@@ -243,6 +249,16 @@ class WholeState:
         if (cut := self.cuts.get(name)) is not None:
             shape[cut.dim] *= self._ranks.tensor_size
         return tuple(shape)
+
+
+def _flat(groups: list[list[str]]) -> list[str]:
+    return [name for names in groups for name in names]
+
+
+def _numbered(groups: list[dict[str, Any]], names: list[list[str]]) -> list[dict[str, Any]]:
+    """An optimizer's groups with the numbers that as many parameters have in its order."""
+    number = iter(range(len(_flat(names))))
+    return [{**group, "params": [next(number) for _ in own]} for group, own in zip(groups, names, strict=True)]
 
 
 def _is_like(value: Any, parameter: Tensor, name: str) -> bool:

@@ -134,10 +134,10 @@ class ModelParallel(ProcessGroup):
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         if self.mesh is not None:
             refuse_what_wants_whole_weights(optimizer, what=f"parallel={self.name}")
+            whose = {parameter: name for name, parameter in model.named_parameters()}
+            self.state.group([[whose[weight] for weight in group["params"]] for group in optimizer.param_groups])
             self.parts = OwnParts(optimizer)
-            named = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-            pairs = zip(named, self.parts.parameters, strict=True)
-            self._names = {part: name for name, (_, part) in pairs}
+            self._names = {part: whose[weight] for weight, part in self.parts.parameters}
             self._plain = {part: None for weight, part in self.parts.parameters if weight is part}
         return optimizer
 

@@ -6,7 +6,7 @@ from torchvision.models import resnet18, swin_t, vit_b_16
 
 from manyheads.runner.model.gpt.rank import GPT
 from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.parallel.model_parallel.rank.units import find_units
+from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.run.errors import ConfigurationError
 
 

@@ -1,11 +1,13 @@
 """The optimizer of a run, with its learning rate fitted to the global batch."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
+from manyheads.runner.parameters.rank.groups import Group, refuse_unknown
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import arguments_of
 
@@ -21,20 +23,42 @@ def scaled_lr(section: dict[str, Any], batch_size: int) -> float:
     return section["lr"] * SCALING[section["lr_scaling"]](batch_size / section["base_batch_size"])
 
 
-def build_optimizer(kind: type, section: dict[str, Any], model: nn.Module, *, batch_size: int) -> Optimizer:
-    """An optimizer of class ``kind`` over the parameters that are to be trained."""
+def build_optimizer(
+    kind: type, section: dict[str, Any], model: nn.Module, *, batch_size: int, groups: Sequence[Group] = ()
+) -> Optimizer:
+    """An optimizer of class ``kind`` over the parameters that are to be trained.
+
+    groups: of the whole model, of which ``model`` may be a part; none for one with the optimizer's own settings. Raises
+    ConfigurationError.
+    """
     options = arguments_of("optimizer", section, without=("name", "lr", "lr_scaling", "base_batch_size"))
     if not options.get("fused"):  # given as false it would switch torch's own choice off, several at once on GPUs
         options.pop("fused", None)
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    lr = scaled_lr(section, batch_size)
     try:
-        optimizer = kind(parameters, lr=scaled_lr(section, batch_size), **options)
+        optimizer = kind(_parameters(model, groups, lr=lr), lr=lr, **options)
     except (TypeError, ValueError, RuntimeError) as error:
         if "fused" in options and "fused" in str(error):
             raise ConfigurationError(
                 f"optimizer.fused=true: {section['_target_']} can't be fused here ({error}). Set it to false."
             ) from None
         raise ConfigurationError(f"optimizer._target_={section['_target_']} refuses its arguments: {error}.") from None
+    refuse_unknown(groups, optimizer.defaults, section["_target_"])
     return optimizer
+
+
+def _parameters(model: nn.Module, groups: Sequence[Group], *, lr: float) -> list[Any]:
+    """What the optimizer is made of: parameters, or groups of them in the same order on every rank."""
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if len(groups) <= 1 and not any(group.settings for group in groups):
+        return list(trained.values())
+    return [
+        {
+            "params": [trained[name] for name in group.names if name in trained],
+            **{key: value for key, value in group.settings.items() if key != "lr_factor"},
+            "lr": lr * group.settings.get("lr_factor", 1),
+        }
+        for group in groups
+    ]

@@ -1,4 +1,4 @@
-"""Which modules of a model are sharded, put together and recomputed as one."""
+"""Which modules of a model count as one: are sharded, recomputed, or a layer of their own."""
 
 import fnmatch
 from collections import Counter

@@ -1,0 +1,22 @@
+"""parameters.freeze: parts of a model that stay as they are."""
+
+from collections.abc import Sequence
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from manyheads.runner.parameters.rank.names import matching
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
+    """Leave out of training what the patterns name. Raises ConfigurationError where one names nothing."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for pattern in patterns:
+        for name in matching(pattern, parameters, key="parameters.freeze"):
+            parameters[name].requires_grad_(False)
+
+
+def frozen_norms(model: nn.Module) -> list[nn.Module]:
+    """Each BatchNorm whose scale and shift are not trained, so that its statistics can stay as they are as well."""
+    norms = (module for module in model.modules() if isinstance(module, _BatchNorm) and module.affine)
+    return [norm for norm in norms if not any(parameter.requires_grad for parameter in norm.parameters())]

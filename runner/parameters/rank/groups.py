@@ -1,0 +1,96 @@
+"""Groups of parameters with settings of their own: weight decay, learning rates by layer, and whatever is named.
+
+Sources: no decay of norms and biases, He et al. 2018 (https://arxiv.org/abs/1812.01187); learning rates that fall from
+layer to layer, Clark et al. 2020 (https://arxiv.org/abs/2003.10555), Bao et al. 2021 (https://arxiv.org/abs/2106.08254).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from manyheads.runner.parameters.rank.layers import heights
+from manyheads.runner.parameters.rank.names import matching
+from manyheads.runner.run.errors import ConfigurationError
+
+NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+Settings = tuple[tuple[str, Any], ...]  # in which a group differs from the optimizer's own, sorted
+
+
+class Group(NamedTuple):
+    """Names of parameters, and the settings in which they differ; ``lr`` among them as a factor, ``lr_factor``."""
+
+    settings: dict[str, Any]
+    names: list[str]
+
+
+def find_groups(model: nn.Module, section: Mapping[str, Any], *, lr: float) -> list[Group]:
+    """The groups that the config's section ``parameters`` makes of a whole model, the optimizer's own settings first.
+
+    lr: ``optimizer.lr``. Of several entries of ``groups`` that name a parameter the first counts; it goes before the
+    keys for norms, biases and layers. Raises ConfigurationError.
+    """
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    own: dict[str, dict[str, Any]] = {name: {} for name in trained}
+    if (decay := section.get("bias_weight_decay")) is not None:
+        for name in trained:
+            if name.rpartition(".")[2] == "bias":
+                own[name]["weight_decay"] = decay
+    if (decay := section.get("norm_weight_decay")) is not None:
+        for name in _of_norms(model) & own.keys():
+            own[name]["weight_decay"] = decay
+    if (decay := section.get("layer_decay")) is not None:
+        above = heights(model)
+        for name in trained:
+            own[name]["lr_factor"] = decay ** above[name]
+    for name, settings in _named(section.get("groups") or [], trained, lr=lr).items():
+        own[name] |= settings
+    return _grouped(own)
+
+
+def _of_norms(model: nn.Module) -> set[str]:
+    """The parameters that a normalisation owns itself."""
+    found = ((path, module) for path, module in model.named_modules() if _is_norm(module))
+    return {
+        f"{path}.{name}".lstrip(".") for path, module in found for name, _ in module.named_parameters(recurse=False)
+    }
+
+
+def _is_norm(module: nn.Module) -> bool:
+    return isinstance(module, NORMS) or type(module).__name__.endswith("Norm")
+
+
+def _named(entries: Iterable[Mapping[str, Any]], names: list[str], *, lr: float) -> dict[str, dict[str, Any]]:
+    """The settings of each parameter that an entry of ``parameters.groups`` names."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, entry in enumerate(entries):
+        settings = {key: value for key, value in entry.items() if key != "match"}
+        if "lr" in settings:
+            settings["lr_factor"] = settings.pop("lr") / lr
+        patterns = [entry["match"]] if isinstance(entry["match"], str) else entry["match"]
+        for pattern in patterns:
+            for name in matching(pattern, names, key=f"parameters.groups.{number}.match"):
+                found.setdefault(name, settings)
+    return found
+
+
+def _grouped(own: dict[str, dict[str, Any]]) -> list[Group]:
+    groups: dict[Settings, list[str]] = {}
+    for name, settings in own.items():
+        kept = {key: value for key, value in settings.items() if (key, value) != ("lr_factor", 1)}
+        groups.setdefault(tuple(sorted(kept.items())), []).append(name)
+    # What is written as the learning rate is the first group's.
+    ordered = sorted(groups.items(), key=lambda item: (dict(item[0]).get("lr_factor", 1) != 1, len(item[0])))
+    return [Group(dict(settings), names) for settings, names in ordered]
+
+
+def refuse_unknown(groups: Iterable[Group], known: Iterable[str], target: str) -> None:
+    """Raises ConfigurationError for a setting that the optimizer has not."""
+    allowed = {*known, "lr_factor"}
+    for group in groups:
+        if unknown := sorted(group.settings.keys() - allowed):
+            raise ConfigurationError(
+                f"parameters: optimizer._target_={target} has no setting {unknown[0]}. Allowed in groups: match, "
+                f"lr_factor, {', '.join(sorted(known))}."
+            )

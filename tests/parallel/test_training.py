@@ -1,0 +1,87 @@
+"""What training adds to the plain loop gives the numbers of one process on two ranks: in fp64, in everything.
+
+All cases share their ranks; of a feature each strategy that treats it in its own way has one.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import small, train
+from tests.parallel.test_equal_results import assert_equal, overrides
+from tests.parallel.together import train_together
+from tests.tail import tailed
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+HALF = 10  # updates after which a resumed run was stopped
+FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_results, and what is laid over it
+    "groups": (
+        "gpt",
+        (
+            "parameters.norm_weight_decay=0",
+            "parameters.layer_decay=0.7",
+            "parameters.groups=[{match: blocks.1, weight_decay: 0.3}]",
+            "parameters.freeze=[blocks.0.*.weight]",
+        ),
+    ),
+}
+CASES = [
+    *(f"{strategy}-groups" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
+]
+ALWAYS = ["fsdp-groups", "pipeline-groups"]
+RESUMED = ["fsdp-groups"]
+
+
+@pytest.fixture(scope="module")
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunFolder]:
+    """The run of a strategy with a feature on two ranks, or that which resumes it from the middle."""
+    path = tmp_path_factory.mktemp("two")
+    asked = {item.callspec.params["case"] for item in request.session.items if item.module.__name__ == __name__}
+
+    def given(case: str, *more: str) -> tuple[str, ...]:
+        strategy, feature = case.split("-")
+        model, own = FEATURES[feature]
+        return (f"parallel={strategy}", *without(overrides(model), own), *own, *more)
+
+    def resumed(case: str) -> tuple[str, ...]:
+        return given(case, f"checkpoint.resume={path}/{case}/checkpoints/step_{HALF:08}.pt")
+
+    @cache
+    def together() -> Path:
+        cases = {case: partial(given, case) for case in CASES if case in asked}
+        more = {f"{case}-resumed": partial(resumed, case) for case in RESUMED if case in asked}
+        train_together(path, 2, cases | more)
+        return path
+
+    return lambda case, what="": RunFolder(together() / (case + what))
+
+
+def without(kept: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+    taken = {each.partition("=")[0].lstrip("+") for each in own}
+    return tuple(each for each in kept if each.partition("=")[0].lstrip("+") not in taken)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunFolder]:
+    """The same in one process."""
+
+    @cache
+    def run(feature: str) -> RunFolder:
+        path, (model, own) = tmp_path_factory.mktemp("alone"), FEATURES[feature]
+        train(path, small(*without(overrides(model), own), *own))
+        return RunFolder(path)
+
+    return run
+
+
+@pytest.mark.parametrize("case", tailed(CASES, always=ALWAYS))
+def test_it_gives_the_numbers_of_one_process(case, trained, alone):
+    assert_equal(alone(case.split("-")[1]), trained(case))
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_it_is_resumed_to_the_bit(case, trained):
+    assert trained(case, "-resumed").read_result()["weights_sha256"] == trained(case).read_result()["weights_sha256"]
