@@ -98,18 +98,20 @@ class Checkpoints:
             return None
         return f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory"
 
-    def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
-        """Write last.pt and, with ``best``, its weights to best.pt as well."""
+    def save(self, state: dict[str, Any], *, step: int, best: bool, evaluated: dict[str, Tensor] | None = None) -> None:
+        """Write last.pt and, with ``best``, the weights that were evaluated to best.pt, if others its own."""
         state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
-        self._begin(lambda _: self._write(state, step=step, best=best), step=step)
+        if evaluated is not None and self.asynchronous:
+            evaluated = kept(evaluated)
+        self._begin(lambda _: self._write(state, evaluated, step=step, best=best), step=step)
 
-    def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
+    def _write(self, state: dict[str, Any], evaluated: dict[str, Tensor] | None, *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
         folder.mkdir(exist_ok=True)
         with whole_file(folder / LAST) as file:
             torch.save(state, file)
         if best:
-            self._save_best(state)
+            self._save_best(state if evaluated is None else {**state, "model": evaluated})
         if self._keep.keeps_any:
             also_named(folder / LAST, folder / f"step_{step:08}.pt")
         self._remove_others(folder / LAST, folder / BEST if best else None)

@@ -161,6 +161,20 @@ def _check_trainer(config: dict[str, Any]) -> None:
             f"trainer.patience={trainer['patience']}: checkpoint.monitor={monitor} is never measured with "
             "trainer.evaluate_every=0. Set that to 1."
         )
+    if (trainer["ema_decay"], trainer["swa_start"]) == (None, None):
+        return
+    key = "ema_decay" if trainer["ema_decay"] is not None else "swa_start"
+    if trainer["swa_start"] is not None and trainer["ema_decay"] is not None:
+        raise ConfigurationError("trainer.ema_decay and trainer.swa_start are two averages. Set one of them to null.")
+    if not declared("parallel", config["parallel"]).is_exact:
+        raise ConfigurationError(
+            f"trainer.{key}={trainer[key]}: ranks of parallel={config['parallel']['name']} have weights of their own, "
+            "so that an average of one says nothing of the others. Set parallel=ddp."
+        )
+    if trainer["swa_start"] is not None and trainer["swa_start"] > trainer["epochs"]:
+        raise ConfigurationError(
+            f"trainer.swa_start={trainer['swa_start']} is after the last of {trainer['epochs']} epochs. Lower it."
+        )
 
 
 def _check_checkpoint(config: dict[str, Any]) -> None:

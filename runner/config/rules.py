@@ -6,6 +6,7 @@ from manyheads.runner.checkpoint.every import EVERY, steps_of
 from manyheads.runner.option.duration import DURATION
 from manyheads.runner.option.rules import AUTO, CLASS, TEXT, Rule, choice, either, is_whole, list_of, number, whole
 
+SHARE = Rule("a number from 0 to 1", lambda v: number(at_least=0).accepts(v) and v <= 1)
 LIMIT = either(whole(1), number(above=0, below=1))
 
 
@@ -45,6 +46,14 @@ RULES: dict[str, Rule] = {
     "trainer.clip_value": number(above=0, infinite=True),
     "trainer.log_every": whole(1),
     "trainer.label_smoothing": number(at_least=0, below=1),
+    "trainer.mixup_alpha": number(at_least=0),
+    "trainer.cutmix_alpha": number(at_least=0),
+    "trainer.mix_prob": SHARE,
+    "trainer.mix_switch_prob": SHARE,
+    "trainer.aug_repeats": whole(1),
+    "trainer.ema_decay": number(at_least=0, below=1),
+    "trainer.ema_every": whole(1),
+    "trainer.swa_start": whole(1),
     "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
     "trainer.on_nan": choice("error", "skip"),
     "trainer.device": choice("auto", "cuda", "cpu"),

@@ -12,6 +12,7 @@ from manyheads.runner.checkpoint.every import steps_of
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.rank.build import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance
+from manyheads.runner.loop.average import build_average
 from manyheads.runner.loop.compile import compile_in_place
 from manyheads.runner.loop.ending import Ending
 from manyheads.runner.loop.header import header, weights
@@ -106,6 +107,7 @@ def build(
         heartbeat=heartbeat,
         describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
+        average=None if config["trainer"]["evaluate_only"] else build_average(config["trainer"], update),
     )
 
 

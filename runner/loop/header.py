@@ -45,8 +45,17 @@ def header(
             [f"{batch_size} = {counted(shares, of)}", f"{batch_size // (shares * accumulation)} samples", micro_batches]
         ),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
+        **averaging(config["trainer"]),
         **left_on_the_table(config),
     }
+
+
+def averaging(trainer: dict[str, Any]) -> dict[str, str]:
+    """Which average of the weights there is, and what it is for; nothing without."""
+    if (decay := trainer.get("ema_decay")) is not None:
+        return {"averaging": f"EMA of {decay:g}; val_ columns and best.pt are of it"}
+    start = trainer.get("swa_start")
+    return {} if start is None else {"averaging": f"SWA from epoch {start}; the weights at the end are it"}
 
 
 def left_on_the_table(config: dict[str, Any]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.runner.callbacks.base import RunContext
-from manyheads.runner.checkpoint.rank import Checkpoints, load_model, load_optimizer, weights_sha256
+from manyheads.runner.checkpoint.rank import Checkpoints, load_optimizer, weights_sha256
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
@@ -94,6 +94,8 @@ class Session:
         self.load(state)
         trainer.progress = Progress.from_state(state["progress"])
         self.update.schedule.load_state_dict(state["scheduler"])
+        if (average := trainer.average) is not None:
+            average.load_state_dict(real(state["average"])) if "average" in state else average.begin()
         if len(state["rng"]) == self.parallel.world_size:
             set_state(real(state["rng"][self.parallel.rank]))
             if own := state.get("parallel"):
@@ -112,13 +114,7 @@ class Session:
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
         """Weights of the whole model into this rank's part of it."""
-        self.put_own(self.parallel.split_tensors(whole), source)
-
-    def put_own(self, weights: dict[str, Tensor], source: Any) -> None:
-        """This rank's part of the weights into its part of the model."""
-        model = self.parallel.unwrap(self.update.model)
-        load_model(model, weights, source)
-        self.update.precision.weights_loaded(model, weights)
+        self.update.put_own(self.parallel.split_tensors(whole), source)
 
     def learned(self) -> dict[str, Any]:
         """All that updates have changed, but for how far they have come; of the whole model, complete on rank 0."""
@@ -133,13 +129,23 @@ class Session:
         state = {**self.learned(), "rng": self.parallel.gather(get_state())}
         if self.parallel.has_own_state:
             state["parallel"] = self.parallel.gather(self.parallel.own_state())
+        if (average := self.trainer.average) is not None:
+            state["average"] = average.state_dict()
         return state
+
+    def evaluated(self, state: dict[str, Any]) -> dict[str, Tensor] | None:
+        """The weights that evaluations are of where these are not the model's own, of what ``whole`` gave on rank 0."""
+        average = self.trainer.average
+        if average is None or not average.is_evaluated:
+            return None
+        means = state["average"]["weights"]
+        return {name: means.get(name, weight).to(weight.dtype) for name, weight in state["model"].items()}
 
     def shares(self) -> dict[str, Any]:
         """All that a checkpoint holds, of which each rank has a part, as Shares of tensors."""
         update, rank = self.update, self.parallel.rank
         state = {
-            "model": self.parallel.share_tensors(self.own_weights()),
+            "model": self.parallel.share_tensors(self.update.own_weights()),
             "optimizer": self.parallel.share_optimizer(update.optimizer),
             "precision": update.precision.state_dict(),
             "rng": {rank: get_state()},
@@ -176,7 +182,8 @@ class Session:
         else:
             state = self.whole()
             if self.parallel.rank == 0:
-                self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best)
+                evaluated = self.evaluated(state)
+                self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best, evaluated=evaluated)
         if not self.checkpoints.asynchronous:
             self.tell_of_checkpoint()
         trainer.heartbeat.beat()
@@ -219,7 +226,8 @@ class Session:
         self, weights: dict[str, Tensor], memory: list[list[tuple[float, float | None]]], **findings: Any
     ) -> dict[str, Any]:
         """What rank 0 knows of result.json. ``memory``: by rank and device, most of tensors, and most reserved."""
-        progress, stopped, scores = self.trainer.progress, self.trainer.stop.signal, self.update.scores
+        trainer, scores = self.trainer, self.update.scores
+        progress, stopped = trainer.progress, trainer.stop.signal
         return {
             "status": "completed" if stopped is None else "interrupted",
             "signal": stopped,
@@ -239,6 +247,7 @@ class Session:
             "weights_sha256": weights_sha256(weights),
             "corrupt_samples": progress.corrupt,
             "skipped_steps": progress.skipped,
+            **({"evaluated": "ema"} if trainer.average is not None and trainer.average.is_evaluated else {}),
             **({"ended": progress.ended} if progress.ended else {}),
             **self._digests(),
             **findings,
@@ -265,11 +274,7 @@ class Session:
 
     def weights(self) -> dict[str, Tensor]:
         """What was trained, of the whole model, complete on rank 0, under the user's own names."""
-        return self.parallel.gather_tensors(self.own_weights())
-
-    def own_weights(self) -> dict[str, Tensor]:
-        """This rank's part of them."""
-        return self.update.precision.weights(self.parallel.unwrap(self.update.model))
+        return self.parallel.gather_tensors(self.update.own_weights())
 
     def objective(self) -> float | None:
         """The monitored metric of the best epoch, or of the evaluation."""

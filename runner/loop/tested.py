@@ -19,12 +19,12 @@ def tested(session: "Session") -> dict[str, Any]:
     session.parallel.gather("rank 0 has written best.pt")
     best = session.folder.best_checkpoint
     has_best = best.exists()
-    last = {name: weight.clone() for name, weight in session.own_weights().items()} if has_best else {}
+    last = {name: weight.clone() for name, weight in session.update.own_weights().items()} if has_best else {}
     if has_best:
         session.put(load(best, session.parallel)["model"], best)
     found = trainer.test.run("test")
     if has_best:
-        session.put_own(last, best)
+        session.update.put_own(last, best)
     if found is None:
         return {}
     columns, corrupt = found

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.loop.average import Average
 from manyheads.runner.loop.ending import NEVER, Ending
 from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
@@ -49,7 +51,7 @@ class Settings:
 class Trainer:
     """Trains one rank's model. ``stop``: says whether, and by which signal, the run was ended early.
 
-    ``describe``: says what model.json will, once batches have come.
+    ``describe``: says what model.json will, once batches have come; ``average``: of the weights, where there is one.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class Trainer:
         heartbeat: Heartbeat,
         describe: Callable[[], Description],
         callbacks: Sequence[Callback] = (),
+        average: Average | None = None,
     ):
         self.update, self.train, self.settings = update, train, settings
         self.describe = describe
         self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
         self.on_first_gradients: Callable[[], None] | None = None  # called once, in the session's first update
+        self.average = average
         self.progress = Progress()
         self.stop = Stop(heartbeat)
         self.garbage = Garbage()
@@ -152,6 +156,8 @@ class Trainer:
         )
         self.on_first_gradients = None
         self.count(batches, made)
+        if self.average is not None and not made.is_skipped:
+            self.average.updated(self.progress.step)
         if is_sampled:
             breakdown.end()
         self.heartbeat.beat()
@@ -169,6 +175,8 @@ class Trainer:
             wanted = wanted or progress.step % settings.evaluate_steps == 0
         elif settings.evaluate_every:
             wanted = wanted or (progress.epoch + 1) % settings.evaluate_every == 0
+        if self.average is not None:
+            self.average.epoch_ended(progress.epoch, is_last=is_last, train=self.train)
         measured = self.evaluate() if wanted else {}
         if measured is None:
             return
@@ -209,7 +217,8 @@ class Trainer:
     def evaluate(self) -> dict[str, Any] | None:
         """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
         self.reporter.phase(self.progress, evaluates=True)
-        measured = self.evaluation.run()
+        with self.average.in_place() if self.average is not None and self.average.is_evaluated else nullcontext():
+            measured = self.evaluation.run()
         if measured is None:
             return None
         columns, corrupt = measured

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_value_
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank import load_model
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.scores import Scores
@@ -144,6 +145,16 @@ class Update:
         for module in self.at_rest:
             module.eval()
 
+    def own_weights(self) -> dict[str, Tensor]:
+        """This rank's part of what is trained, under the user's own names."""
+        return self.precision.weights(self.parallel.unwrap(self.model))
+
+    def put_own(self, weights: dict[str, Tensor], source: Any) -> None:
+        """This rank's part of the weights into its part of the model."""
+        model = self.parallel.unwrap(self.model)
+        load_model(model, weights, source)
+        self.precision.weights_loaded(model, weights)
+
     def gradient_norm(self) -> Tensor:
         """Over all gradients, which are clipped on the way where there is a limit."""
         return self.parallel.gradient_norm(self.parameters, limit=self.clip_norm)
@@ -200,6 +211,9 @@ class MicroSteps:
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
         loss = self._update.scores.task.loss(outputs, batch.content)
+        if (partners := batch.partners) is not None:
+            other = self._update.scores.task.loss(outputs, partners.content)
+            loss = loss * partners.share + other * (1 - partners.share)
         passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
         if self._total is not None and not batch.counted and self._update.is_mean:
             loss = nothing(outputs)

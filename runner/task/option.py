@@ -11,12 +11,14 @@ class TaskOption(Option):
 
     ``measures``: the names of its loss and metrics; None where only the ranks can tell, which then check the monitor.
     ``loss``: the class that loss._target_=auto stands for; None where the model computes the loss, so that there is
-    nothing to choose.
+    nothing to choose. ``mixes``: whether samples can be mixed with one another: batches are (inputs, targets), and the
+    loss is over samples.
     """
 
     has_own_class = True
     measures: ClassVar[tuple[str, ...] | None] = None
     loss: ClassVar[str | None] = "torch.nn.CrossEntropyLoss"
+    mixes: ClassVar[bool] = False
 
     def complete(self, config: dict[str, Any]) -> None:
         if config["loss"]["_target_"] == "auto":
@@ -30,6 +32,12 @@ class TaskOption(Option):
             raise ConfigurationError(
                 f"trainer.label_smoothing={config['trainer']['label_smoothing']}: with task={self.section['name']} the "
                 "model computes its own loss. Set it to 0."
+            )
+        trainer = config["trainer"]
+        if not self.mixes and (key := next((k for k in ("mixup_alpha", "cutmix_alpha") if trainer[k]), None)):
+            raise ConfigurationError(
+                f"trainer.{key}={trainer[key]}: samples of task={self.section['name']} cannot be mixed. Set it to 0; "
+                "task=classification and task=multilabel can."
             )
         monitor = config["checkpoint"]["monitor"]
         if self.measures is None or monitor == "auto":

@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
@@ -27,12 +28,21 @@ FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_
             "parameters.freeze=[blocks.0.*.weight]",
         ),
     ),
+    "ema": ("gpt", ("trainer.ema_decay=0.8",)),
+    "swa": ("gpt", ("trainer.swa_start=1",)),  # of a single epoch: what is put into each rank's part
+    "mixed": (
+        "vit",
+        ("trainer.mixup_alpha=0.4", "trainer.cutmix_alpha=1.0", "trainer.clip_norm=inf", "trainer.clip_value=0.01"),
+    ),
 }
 CASES = [
     *(f"{strategy}-groups" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
+    *(f"{strategy}-ema" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
+    *(f"{strategy}-swa" for strategy in ("ddp", "fsdp")),
+    *(f"{strategy}-mixed" for strategy in ("ddp", "fsdp", "pipeline")),
 ]
-ALWAYS = ["fsdp-groups", "pipeline-groups"]
-RESUMED = ["fsdp-groups"]
+ALWAYS = ["fsdp-groups", "pipeline-groups", "fsdp-ema", "fsdp-swa", "ddp-mixed"]
+RESUMED = ["fsdp-groups", "fsdp-ema"]
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +89,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunFolder
 
 @pytest.mark.parametrize("case", tailed(CASES, always=ALWAYS))
 def test_it_gives_the_numbers_of_one_process(case, trained, alone):
-    assert_equal(alone(case.split("-")[1]), trained(case))
+    one, other = alone(case.split("-")[1]), trained(case)
+    assert_equal(one, other)
+    for name, weight in average(one).items():
+        torch.testing.assert_close(average(other)[name], weight, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", RESUMED)
 def test_it_is_resumed_to_the_bit(case, trained):
-    assert trained(case, "-resumed").read_result()["weights_sha256"] == trained(case).read_result()["weights_sha256"]
+    resumed, whole = trained(case, "-resumed"), trained(case)
+    assert resumed.read_result()["weights_sha256"] == whole.read_result()["weights_sha256"]
+    for name, weight in average(whole).items():
+        assert torch.equal(average(resumed)[name], weight)
+
+
+def average(folder: RunFolder) -> dict[str, torch.Tensor]:
+    """What a run keeps of that; nothing in one without."""
+    return torch.load(folder.last_checkpoint, weights_only=True).get("average", {}).get("weights", {})

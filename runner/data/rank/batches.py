@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from manyheads.runner.data.base.option import CorruptSample, Dataset
+from manyheads.runner.data.rank.mixing import Mix, Partners
 from manyheads.runner.data.rank.sampler import Request
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
-from manyheads.runner.random.rank.rng import get_state, sample_keys, seed_sample, set_state
+from manyheads.runner.random.rank.rng import copy_keys, get_state, sample_keys, seed_sample, set_state
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -23,7 +24,8 @@ class Batch:
     ``ids``: indices of its samples in the data set; of one that was replaced, its own.
 
     ``content``: what the data set's collation gave, None where there is no sample; ``inputs``: what the model is called
-    with. ``counted``: what the task's loss is over, such as tokens. The loader adds the last two, on the device.
+    with. ``counted``: what the task's loss is over, such as tokens. ``mix``: how its samples are mixed; ``partners``:
+    with whom. The loader mixes, and adds ``inputs``, ``counted`` and ``partners``, on the device.
     """
 
     content: Any
@@ -33,6 +35,8 @@ class Batch:
     inputs: Any = None
     counted: float = 0
     ids: Sequence[int] = ()
+    mix: Mix | None = None
+    partners: Partners | None = None
 
     def pin_memory(self) -> "Batch":
         self.content = map_tensors(partial(unrepeated, Tensor.pin_memory), self.content)
@@ -54,9 +58,11 @@ class Batches:
     def __getitem__(self, request: Request) -> Batch | ConfigurationError:
         """The batch; a configuration error is returned, since raising it in a loader process would garble it."""
         keys = sample_keys(self.seed, request.epoch, request.indices)
+        if request.copies is not None:
+            keys = copy_keys(keys, request.copies)
         if hasattr(self.dataset, "batch"):
             content = self.dataset.batch(request.indices, keys)
-            return Batch(content, request.count, request.weight, ids=request.indices.tolist())
+            return Batch(content, request.count, request.weight, ids=request.indices.tolist(), mix=request.mix)
         try:
             return self._collect(request, keys)
         except ConfigurationError as error:
@@ -89,7 +95,7 @@ class Batches:
         if not samples:
             return Batch(None, 0, 0.0, corrupt)
         count = min(request.count, len(samples))
-        return Batch(self.collate(samples), count, request.weight, corrupt, ids=ids)
+        return Batch(self.collate(samples), count, request.weight, corrupt, ids=ids, mix=request.mix)
 
     def _read(self, index: int, key: int, corrupt: list[str]) -> Any | None:
         seed_sample(key)

@@ -8,6 +8,7 @@ from manyheads.runner.data.base.partition import KEYS
 from manyheads.runner.data.custom.option import Custom
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.mixing import Mixing, build_mixing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
 from manyheads.runner.parallel.base.rank import Parallel
@@ -66,6 +67,8 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
         drop_last=section["drop_last"],
         limit=config["trainer"].get("limit_train"),
         overfit=config["trainer"].get("overfit"),
+        mixing=_mixing(config, task),
+        repeats=config["trainer"].get("aug_repeats", 1),
         **share,
     )
     if not order.updates:
@@ -83,6 +86,16 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
         for each, in_order in zip(evaluated, in_orders, strict=True)
     ]
     return Loaders(Loader(Batches(train, replace_corrupt=True, **loading), order, **place), *evaluation)
+
+
+def _mixing(config: dict[str, Any], task: Task) -> Mixing | None:
+    mixing = build_mixing(config)
+    if mixing is not None and not task.counts_samples:
+        raise ConfigurationError(
+            "trainer.mixup_alpha, trainer.cutmix_alpha: the loss leaves out or weights classes, so that a mixed sample "
+            "would count for something between. Set them to 0, or the loss without loss.ignore_index and loss.weight."
+        )
+    return mixing
 
 
 def _missing(target: str, error: FileNotFoundError) -> str:

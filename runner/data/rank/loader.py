@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from manyheads.runner.data.rank.batches import Batch, Batches
+from manyheads.runner.data.rank.mixing import mixed
 from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
 from manyheads.runner.machine.shared_memory import too_small
@@ -119,6 +120,8 @@ class Loader:
         if self.sample is None and isinstance(inputs, Tensor):
             self.sample = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
         batch.inputs = map_tensors(self.entrance.prepare, inputs)
+        if batch.mix is not None:
+            batch.inputs, batch.content, batch.partners = mixed(batch.mix, batch.inputs, batch.content)
         return batch
 
     def _move(self, tensor: Tensor) -> Tensor:

@@ -41,6 +41,6 @@ def side_stream(device: torch.device) -> torch.cuda.Stream:
 def _arrived(batch: Batch, event: torch.cuda.Event, current: torch.cuda.Stream) -> Batch:
     """The batch, for the current stream: its memory is not used again before that has done with it."""
     current.wait_event(event)
-    for tensor in tensors_in((batch.content, batch.inputs)):
+    for tensor in tensors_in((batch.content, batch.inputs, batch.partners)):
         tensor.record_stream(current)
     return batch

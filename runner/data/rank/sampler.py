@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manyheads.runner.data.rank.mixing import Mix, Mixing, share_with_partners
 from manyheads.runner.random.rank.rng import permutation
 
 
@@ -12,20 +13,26 @@ class Request(NamedTuple):
     """One micro-batch of one rank.
 
     ``count``: how many of the indices count; 0 where the rank has none and only keeps step with the others.
-    ``weight``: the factor of its mean loss that makes the ranks' averaged gradients those of the global batch.
+    ``weight``: the factor of its mean loss that makes the ranks' averaged gradients those of the global batch. ``mix``:
+    how samples are mixed, which may take more than those that count; ``copies``: of samples that come several times
+    in a batch which one each is, from 0.
     """
 
     epoch: int
     indices: np.ndarray
     count: int  # type: ignore[assignment]  # tuple.count is of no use here
     weight: float
+    mix: Mix | None = None
+    copies: np.ndarray | None = None
 
 
 class TrainingSampler:
     """Shuffled samples in global batches; each is cut into micro-batches, each of these into the ranks' shares.
 
     ``limit``: updates of an epoch, or the share of them that there are. ``overfit``: so many updates, of the same
-    batches in each epoch.
+    batches in each epoch. ``mixing``: draws how a batch's samples are mixed. ``repeats``: how often a sample comes in a
+    batch; an epoch has as many updates as without, and so the fewer samples. Source of that: Hoffer et al. 2019
+    (https://arxiv.org/abs/1901.09335), as Berman et al. 2019 (https://arxiv.org/abs/1902.05509) do it.
     """
 
     def __init__(
@@ -40,28 +47,44 @@ class TrainingSampler:
         drop_last: bool,
         limit: float | None = None,
         overfit: int | None = None,
+        mixing: Mixing | None = None,
+        repeats: int = 1,
     ):
         self.size, self.batch_size = size, batch_size
         self.rank, self.world_size, self.accumulation = rank, world_size, accumulation
-        self.seed, self.repeats = seed, overfit is not None
+        self.seed, self.overfits, self.mixing, self.repeats = seed, overfit is not None, mixing, repeats
         updates = size // batch_size if drop_last else -(-size // batch_size)
         self.updates = limited(limited(updates, limit), overfit)
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
         """``accumulation`` requests for each update from ``first_update`` on."""
-        epoch = 0 if self.repeats else epoch
+        epoch = 0 if self.overfits else epoch
         order = permutation(self.size, seed=self.seed, epoch=epoch)
         for update in range(first_update, self.updates):
-            batch = order[update * self.batch_size : (update + 1) * self.batch_size]
+            batch, copies = self._batch(order, update)
+            mix = None if self.mixing is None else self.mixing.draw(epoch, update)
             for micro in range(self.accumulation):
-                yield self._share(epoch, batch, micro)
+                yield self._share(epoch, batch, copies, mix, micro)
 
-    def _share(self, epoch: int, batch: np.ndarray, micro: int) -> Request:
+    def _batch(self, order: np.ndarray, update: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """A global batch, and of repeated samples which copy each is; copies are far apart, so that none is a pair."""
+        if self.repeats == 1:
+            return order[update * self.batch_size : (update + 1) * self.batch_size], None
+        distinct = -(-self.batch_size // self.repeats)
+        samples = order[update * distinct : (update + 1) * distinct]
+        size = min(self.batch_size, self.size - update * self.batch_size)
+        return np.tile(samples, self.repeats)[:size], np.repeat(np.arange(self.repeats), len(samples))[:size]
+
+    def _share(self, epoch: int, batch: np.ndarray, copies: np.ndarray | None, mix: Mix | None, micro: int) -> Request:
         part, parts = micro * self.world_size + self.rank, self.accumulation * self.world_size
-        share = batch[len(batch) * part // parts : len(batch) * (part + 1) // parts]
-        if len(share) == 0:  # the rank still takes part in the exchange of gradients, with weight 0
+        low, high = len(batch) * part // parts, len(batch) * (part + 1) // parts
+        if low == high:  # the rank still takes part in the exchange of gradients, with weight 0
             return Request(epoch, batch[:1], 0, 0.0)
-        return Request(epoch, share, len(share), len(share) * self.world_size / len(batch))
+        begin, end = low, high
+        if mix is not None:
+            begin, end, mix = share_with_partners(low, high, len(batch), mix)
+        own = None if copies is None else copies[begin:end]
+        return Request(epoch, batch[begin:end], high - low, (high - low) * self.world_size / len(batch), mix, own)
 
 
 def limited(count: int, limit: float | None) -> int:

@@ -188,6 +188,10 @@ class Parallel:
         """This rank's part of the whole model's tensors, which may be Lazy; the inverse of ``gather_tensors``."""
         return tensors
 
+    def own_part(self, tensor: Tensor) -> Tensor:
+        """What this rank holds of a weight of its model, as a plain tensor in the same memory."""
+        return tensor
+
     def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         """The state_dict of an optimizer of the whole model, from that of each rank's; complete on rank 0."""
         return state

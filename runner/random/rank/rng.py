@@ -22,6 +22,12 @@ def sample_keys(seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
         return _splitmix(key ^ indices.astype(np.uint64))
 
 
+def copy_keys(keys: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    """Other keys for further copies of samples, (N,) uint64; the first one, 0, keeps its own."""
+    with np.errstate(over="ignore"):
+        return np.where(copies == 0, keys, _splitmix(keys ^ copies.astype(np.uint64)))
+
+
 def _splitmix(value: Any) -> Any:
     value = value + _GOLDEN
     value = (value ^ (value >> np.uint64(30))) * _MIX_1

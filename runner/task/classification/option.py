@@ -10,4 +10,5 @@ class ClassificationOption(TaskOption):
     """Losses of (logits, class numbers), and accuracies."""
 
     rules: ClassVar = {"reduction": choice("auto", "mean", "sum")}
+    mixes = True
     measures = ("loss", "acc1", "acc5")

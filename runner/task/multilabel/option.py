@@ -10,5 +10,6 @@ class MultilabelOption(TaskOption):
     """Losses of (logits, 0 or 1 for each class), and mean average precision."""
 
     rules: ClassVar = {"reduction": choice("auto", "mean", "sum")}
+    mixes = True
     measures = ("loss", "acc", "map")
     loss = "torch.nn.BCEWithLogitsLoss"

@@ -137,15 +137,14 @@ class WholeState:
 
     def share_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         """The same of a plain optimizer's state_dict."""
-        number = {name: index for index, name in enumerate(self.trainable)}
-        shares = {}
-        for index, (name, parameter) in enumerate(self._trained()):
+        number = {name: index for index, name in enumerate(_flat(self._groups))}
+        shares, own = {}, dict(self._trained())
+        for index, name in enumerate(_flat(self._own_groups)):
             shares[number[name]] = {
-                key: self._share(name, value) if _is_like(value, local(parameter), name) else value
+                key: self._share(name, value) if _is_like(value, local(own[name]), name) else value
                 for key, value in state["state"].get(index, {}).items()
             }
-        (group,) = state["param_groups"]
-        groups = [{**group, "params": list(range(len(self.trainable)))}]
+        groups = _numbered(state["param_groups"], self._groups)
         return {**state, "state": {key: value for key, value in shares.items() if value}, "param_groups": groups}
 
     def _share(self, name: str, part: Tensor) -> Share:

@@ -207,6 +207,9 @@ class ModelParallel(ProcessGroup):
     def split_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         return self.state.split(tensors)
 
+    def own_part(self, tensor: Tensor) -> Tensor:
+        return local(tensor)
+
     def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         return self.state.gather_optimizer(state)
 

@@ -1,0 +1,166 @@
+"""Averages of the weights over training, which often do better than the last ones: EMA and SWA."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from manyheads.runner.loop.update import Update
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.rank.loader import Loader
+
+
+class Average:
+    """An average of what the optimizer trains on this rank, number by number, in fp32 or better.
+
+    Buffers are not averaged: those of the model go with it. ``count``: how often weights have been taken into it;
+    ``is_evaluated``: whether evaluations, and so best.pt, are of it.
+    """
+
+    is_evaluated = False
+
+    def __init__(self, update: Update):
+        self._update = update
+        self.begin()
+
+    def begin(self) -> None:
+        """Start anew from the weights as they are."""
+        self.count = 0
+        self.tensors = [
+            parameter.detach().to(torch.promote_types(parameter.dtype, torch.float32), copy=True)
+            for parameter in self._update.parameters
+        ]
+
+    def updated(self, step: int) -> None:
+        """Update ``step``, counted from 1, was made."""
+
+    def epoch_ended(self, epoch: int, *, is_last: bool, train: "Loader") -> None:
+        """All updates of epoch ``epoch``, counted from 0, were made, and it is about to be evaluated.
+
+        ``train``: what it was trained on.
+        """
+
+    @torch.no_grad()
+    def take(self, share: float) -> None:
+        """Move the average by ``share`` of the way to the weights."""
+        pairs = zip(self._update.parameters, self.tensors, strict=True)
+        torch._foreach_lerp_(self.tensors, [p.detach().to(mean.dtype) for p, mean in pairs], share)
+        self.count += 1
+
+    @torch.no_grad()
+    def put(self) -> None:
+        """Give the model the average for its weights."""
+        update = self._update
+        averaged = {name: weight.clone() for name, weight in update.own_weights().items()}
+        for name, mean in zip(update.names, self.tensors, strict=True):
+            update.parallel.own_part(averaged[name]).copy_(mean)
+        update.put_own(averaged, "the average of the weights")
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The model has the average for its weights meanwhile."""
+        last = {name: weight.clone() for name, weight in self._update.own_weights().items()}
+        self.put()
+        try:
+            yield
+        finally:
+            self._update.put_own(last, "the weights before")
+
+    # -- checkpoints ---------------------------------------------------------------------------------
+
+    def whole(self) -> dict[str, Tensor]:
+        """The average of the whole model's weights, by name, complete on rank 0; all ranks call it."""
+        return self._update.parallel.gather_tensors(dict(zip(self._update.names, self.tensors, strict=True)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold, complete on rank 0; all ranks call it."""
+        return {"weights": self.whole(), "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Bring back what ``state_dict`` gave, to any strategy."""
+        parallel = self._update.parallel
+        parts = parallel.split_tensors(state["weights"])
+        for name, mean in zip(self._update.names, self.tensors, strict=True):
+            mean.copy_(parallel.own_part(parts[name]))
+        self.count = state["count"]
+
+
+class EMA(Average):
+    """The exponential moving average: after every ``every`` updates ``decay`` of it stays.
+
+    ``warmup``: at first less stays, (1 + n) / (10 + n) of it after n times. Sources: Polyak and Juditsky 1992
+    (https://doi.org/10.1137/0330046); Tan and Le 2019 (https://arxiv.org/abs/1905.11946) for such decays.
+    """
+
+    is_evaluated = True
+
+    def __init__(self, update: Update, *, decay: float, every: int, warmup: bool):
+        super().__init__(update)
+        self.decay, self.every, self.warmup = decay, every, warmup
+
+    def updated(self, step: int) -> None:
+        if step % self.every == 0:
+            stays = min(self.decay, (1 + self.count) / (10 + self.count)) if self.warmup else self.decay
+            self.take(1 - stays)
+
+
+class SWA(Average):
+    """The mean of the weights at the ends of epochs from epoch ``start`` on, counted from 1.
+
+    At the end of the last one the model gets it for good, with statistics of BatchNorm for it, from one more pass over
+    that epoch's samples. Source: Izmailov et al. 2018
+    (https://arxiv.org/abs/1803.05407).
+    """
+
+    def __init__(self, update: Update, *, start: int):
+        super().__init__(update)
+        self.start, self.epoch, self.is_put = start, 0, False
+
+    def epoch_ended(self, epoch: int, *, is_last: bool, train: "Loader") -> None:
+        if epoch + 1 >= self.start and epoch >= self.epoch:  # else this epoch's evaluation was interrupted
+            self.take(1 / (self.count + 1))
+            self.epoch = epoch + 1
+        if is_last and self.count and not self.is_put:
+            self.put()
+            self._learn_statistics(train.epoch(epoch))
+            self.is_put = True
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"epoch": self.epoch, "is_put": self.is_put}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.epoch, self.is_put = state["epoch"], state["is_put"]
+
+    @torch.no_grad()
+    def _learn_statistics(self, batches: Iterator[Any]) -> None:
+        """Means over this rank's batches, in the place of the running ones; rank 0's count, as always."""
+        update, parallel = self._update, self._update.parallel
+        model = parallel.evaluated(update.model).eval()  # nothing is dropped, so that nothing is drawn
+        norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]
+        norms = [norm for norm in norms if not any(norm is still for still in update.at_rest)]
+        if not norms:
+            return
+        momenta = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a mean over all
+            norm.train()
+        for batch in batches:
+            if batch.count or parallel.evaluates_together:
+                with update.precision.autocast():
+                    parallel.evaluate(model, batch.inputs)
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+
+def build_average(trainer: dict[str, Any], update: Update) -> Average | None:
+    """What the config's trainer section asks for; None for nothing."""
+    if (decay := trainer.get("ema_decay")) is not None:
+        return EMA(update, decay=decay, every=trainer["ema_every"], warmup=trainer["ema_warmup"])
+    start = trainer.get("swa_start")
+    return None if start is None else SWA(update, start=start)

@@ -1,0 +1,28 @@
+"""Losses that torch has not, by their names in ``loss._target_``."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+
+
+class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
+    """Each class judged by itself, of class numbers too: the mean over samples and classes, or their sum.
+
+    Of class numbers the smoothing is that of torch's cross-entropy: a share of ``label_smoothing`` goes to all classes
+    alike; of labels 0 and 1, (samples, classes), it goes half to each. ``sum_classes``: the sum over classes instead of
+    their mean. Source: Wightman et al. 2021 (https://arxiv.org/abs/2110.00476).
+    """
+
+    def __init__(self, *, label_smoothing: float = 0.0, sum_classes: bool = False):
+        super().__init__()
+        self.label_smoothing, self.sum_classes = label_smoothing, sum_classes
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """logits: (samples, classes); targets: (samples,) class numbers, or (samples, classes) from 0 to 1."""
+        classes, smoothing = logits.shape[1], self.label_smoothing
+        if targets.ndim == 1:
+            wanted = one_hot(targets, classes).to(logits.dtype) * (1 - smoothing) + smoothing / classes
+        else:
+            wanted = targets.to(logits.dtype) * (1 - smoothing) + smoothing / 2
+        loss = binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        return torch.mean(loss.sum(1)) if self.sum_classes else loss.mean()
