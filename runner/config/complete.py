@@ -161,6 +161,17 @@ def _check_trainer(config: dict[str, Any]) -> None:
             f"trainer.patience={trainer['patience']}: checkpoint.monitor={monitor} is never measured with "
             "trainer.evaluate_every=0. Set that to 1."
         )
+    if trainer["recompute"] and declared("parallel", config["parallel"]).mixes_communication:
+        raise ConfigurationError(
+            f"trainer.recompute: with parallel={config['parallel']['name']} ranks communicate within modules. Set it "
+            "to [], and with parallel=fsdp or mesh parallel.recompute=true instead."
+        )
+    if trainer["recompute"] and trainer["compile"] != "none":
+        raise ConfigurationError(
+            "trainer.recompute: torch.compile does not see its hooks. Set it to [], or trainer.compile=none."
+        )
+    if trainer["sam_rho"] is not None:
+        _check_sam(config)
     if (trainer["ema_decay"], trainer["swa_start"]) == (None, None):
         return
     key = "ema_decay" if trainer["ema_decay"] is not None else "swa_start"
@@ -174,6 +185,20 @@ def _check_trainer(config: dict[str, Any]) -> None:
     if trainer["swa_start"] is not None and trainer["swa_start"] > trainer["epochs"]:
         raise ConfigurationError(
             f"trainer.swa_start={trainer['swa_start']} is after the last of {trainer['epochs']} epochs. Lower it."
+        )
+
+
+def _check_sam(config: dict[str, Any]) -> None:
+    precision, on_gpus = config["precision"], config["trainer"]["device"] != "cpu"
+    option, rho = declared("precision", precision), config["trainer"]["sam_rho"]
+    if option.scales_gradients(on_gpus=on_gpus) or option.half_weights(on_gpus=on_gpus) or option.reloads_optimizer():
+        raise ConfigurationError(
+            f"trainer.sam_rho={rho}: its second pass needs gradients in their true size, and weights that are the "
+            f"model's own; precision={precision['name']} has other ones here. Set precision=bf16 or fp32."
+        )
+    if config["parallel"].get("op") == "adasum":
+        raise ConfigurationError(
+            f"trainer.sam_rho={rho}: parallel.op=adasum has no gradients of all ranks. Set average."
         )
 
 

@@ -18,6 +18,7 @@ from manyheads.runner.loop.ending import Ending
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.rank.build import build_metrics
@@ -25,6 +26,8 @@ from manyheads.runner.model.rank.build import Built, built_model
 from manyheads.runner.optimizer.rank.build import build_optimizer
 from manyheads.runner.option.duration import seconds
 from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.recompute import recompute
+from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.parameters.rank.freeze import freeze, frozen_norms
 from manyheads.runner.parameters.rank.groups import find_groups
 from manyheads.runner.precision.base.rank import Precision
@@ -147,6 +150,9 @@ def assemble(
     section = config.get("parameters", {})
     groups = find_groups(model, section, lr=config["optimizer"]["lr"])  # patterns are of the whole model
     model = parallel.place(model)
+    if patterns := config["trainer"].get("recompute"):
+        units = find_units(model, "auto" if patterns == ["auto"] else patterns, key="trainer.recompute")
+        recompute(units, key="trainer.recompute")
     kind = locate("optimizer", config["optimizer"]["_target_"])
     batch_size = config["data"]["batch_size"]
     optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=batch_size, groups=groups)
@@ -160,6 +166,8 @@ def assemble(
     scores = Scores(task, added, monitor=config["checkpoint"]["monitor"])
     settings = build_settings(config["trainer"], loaders.train.updates)
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
+    rho = config["trainer"].get("sam_rho")
+    sharpness = None if rho is None else Sharpness(rho, config["trainer"]["sam_every"])
     update = Update(
         model=model,
         scores=scores,
@@ -171,6 +179,7 @@ def assemble(
         clip_norm=config["trainer"]["clip_norm"],
         clip_value=config["trainer"].get("clip_value", math.inf),
         on_nan=config["trainer"]["on_nan"],
+        sharpness=sharpness,
         at_rest=frozen_norms(parallel.unwrap(model)) if section.get("freeze_batchnorm") else (),
     )
     return update, settings

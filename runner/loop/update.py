@@ -14,6 +14,7 @@ from manyheads.runner.checkpoint.rank import load_model
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.parallel.base.rank import Parallel, Passed, call
 from manyheads.runner.parallel.rank.structure import tensors_in
 from manyheads.runner.precision.base.rank import Precision
@@ -40,7 +41,7 @@ class Update:
     ``scores``: the task, and what is measured of it. ``names``: of the parameters that the optimizer has on this rank.
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
     "error", or "skip" to leave out updates whose gradients are not finite. ``at_rest``: modules that stay in evaluation
-    mode.
+    mode. ``sharpness``: of a second pass per update, if there is one.
     """
 
     def __init__(
@@ -57,11 +58,12 @@ class Update:
         clip_value: float = math.inf,
         on_nan: str,
         at_rest: Sequence[nn.Module] = (),
+        sharpness: Sharpness | None = None,
     ):
         self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
-        self.names, self.at_rest = names, at_rest
+        self.names, self.at_rest, self.sharpness = names, at_rest, sharpness
         self.parameters = precision.parameters(optimizer)
         self.is_mean, self.counts_samples = scores.task.reduction == "mean", scores.task.counts_samples
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
@@ -81,7 +83,9 @@ class Update:
         """
         self.schedule.set(number)
         buffers = [b.clone() for b in self.model.buffers()] if self.skips else []  # BatchNorm learns from bad data too
-        passes = self.parallel.compute_gradients(batches, MicroSteps(self, batches))
+        passes = self.compute_gradients(batches)
+        if self.sharpness is not None and number % self.sharpness.every == 0:
+            self.sharpness.look_uphill(self, batches)
         self.breakdown.mark("exchanged")
         self.precision.unscale(self.optimizer)
         if on_gradients is not None:
@@ -89,6 +93,10 @@ class Update:
         norm, is_skipped = self._step(buffers, wants_norm=wants_norm)
         self.breakdown.mark("stepped")
         return Made(passes, norm, is_skipped)
+
+    def compute_gradients(self, batches: list[Batch]) -> list[Passed]:
+        """Forward and backward of these micro-batches, after which gradients are exchanged."""
+        return self.parallel.compute_gradients(batches, MicroSteps(self, batches))
 
     def evaluate(
         self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None
@@ -136,7 +144,7 @@ class Update:
         self.parallel.prime(throw_away)
         if warm_up and not passes and not self.parallel.backward_steps:
             throw_away()
-        self._restore_buffers(buffers)
+        self.restore_buffers(buffers)
         set_state(state)
 
     def enter_training(self) -> None:
@@ -166,14 +174,15 @@ class Update:
             clip_grad_value_(self.parameters, self.clip_value)
         is_skipped = self.skips and not bool(torch.isfinite(torch.as_tensor(norm)))
         if is_skipped:
-            self._restore_buffers(buffers)
+            self.restore_buffers(buffers)
         if not is_skipped or self.precision.skips_overflow:
             with self.parallel.stepping(self.optimizer):
                 self.precision.step(self.optimizer)
         self.precision.zero_grad(self.optimizer)
         return norm, is_skipped
 
-    def _restore_buffers(self, before: list[Tensor]) -> None:
+    def restore_buffers(self, before: list[Tensor]) -> None:
+        """Give the model's buffers these values again."""
         with torch.no_grad():
             for buffer, value in zip(self.model.buffers(), before, strict=True):
                 buffer.copy_(value)

@@ -170,3 +170,15 @@ def test_downloaded_weights_are_used_from_then_on(monkeypatch, tmp_path):
 def test_unknown_weights_are_refused_with_those_that_there_are():
     with pytest.raises(ConfigurationError, match=r"neither a local file nor .* Allowed: IMAGENET1K_V1, IMAGENET1K_V2"):
         torchvision_model(name="resnet50", num_classes=3, image_size=32, weights="IMAGENET22K")
+
+
+def test_stochastic_depth_is_torchvision_s_own_where_it_has_it():
+    def depths(name: str, probability: float | None) -> list[float]:
+        with OnMeta(torch.device("meta")):
+            model = torchvision_model(name=name, num_classes=7, image_size=32, stochastic_depth_prob=probability)
+        return [module.p for module in model.modules() if type(module).__name__ == "StochasticDepth"]
+
+    assert max(depths("convnext_tiny", 0.3)) == pytest.approx(0.3)
+    assert max(depths("convnext_tiny", None)) == pytest.approx(0.1)  # its own
+    with pytest.raises(ConfigurationError, match=r"model\.stochastic_depth_prob: torchvision's resnet18 has no such"):
+        depths("resnet18", 0.3)

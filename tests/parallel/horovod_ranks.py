@@ -30,6 +30,7 @@ SHARED: dict[str, tuple[str, ...]] = {
     "adamw": (*PLAIN, "optimizer=adamw"),
     "groups": (*PLAIN, "parameters.bias_weight_decay=0.1", "parameters.freeze=[features.0]"),
     "mixed and averaged": (*PLAIN, "trainer.mixup_alpha=0.4", "trainer.cutmix_alpha=1.0", "trainer.ema_decay=0.9"),
+    "uphill": (*PLAIN, "trainer.sam_rho=0.1", "trainer.grad_accumulation=2"),
     "left out": (*NOISE, "trainer.on_nan=skip"),
     "scaled": (*FP16, "precision.init_scale=1.0e+9", "trainer.grad_accumulation=2", "trainer.clip_norm=0.5"),
     "master weights": (*FP16, "precision.level=O2", "trainer.clip_norm=0.5"),

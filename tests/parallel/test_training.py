@@ -30,6 +30,7 @@ FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_
     ),
     "ema": ("gpt", ("trainer.ema_decay=0.8",)),
     "swa": ("gpt", ("trainer.swa_start=1",)),  # of a single epoch: what is put into each rank's part
+    "sam": ("gpt", ("trainer.sam_rho=0.1", "trainer.sam_every=3", "trainer.grad_accumulation=2")),
     "mixed": (
         "vit",
         ("trainer.mixup_alpha=0.4", "trainer.cutmix_alpha=1.0", "trainer.clip_norm=inf", "trainer.clip_value=0.01"),
@@ -39,9 +40,10 @@ CASES = [
     *(f"{strategy}-groups" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-ema" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-swa" for strategy in ("ddp", "fsdp")),
+    *(f"{strategy}-sam" for strategy in ("ddp", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-mixed" for strategy in ("ddp", "fsdp", "pipeline")),
 ]
-ALWAYS = ["fsdp-groups", "pipeline-groups", "fsdp-ema", "fsdp-swa", "ddp-mixed"]
+ALWAYS = ["fsdp-groups", "pipeline-groups", "fsdp-ema", "fsdp-swa", "fsdp-sam", "ddp-mixed"]
 RESUMED = ["fsdp-groups", "fsdp-ema"]
 
 

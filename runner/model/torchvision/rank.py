@@ -38,12 +38,19 @@ def segmentation_names() -> list[str]:
 
 
 def torchvision_model(
-    *, name: str, num_classes: int, image_size: int | None, weights: str | None = None, is_filled: bool = False
+    *,
+    name: str,
+    num_classes: int,
+    image_size: int | None,
+    weights: str | None = None,
+    is_filled: bool = False,
+    **options: Any,
 ) -> nn.Module:
     """A model of torchvision's own module of that name, for images of ``image_size`` pixels a side.
 
     ``weights``: None for random ones, or an entry of its weights enum, whose full name becomes the model's attribute
-    ``began_with``. ``is_filled``: it is built for these weights, but gets others. Raises ConfigurationError.
+    ``began_with``. ``is_filled``: it is built for these weights, but gets others. ``options``: arguments of its class,
+    such as ``stochastic_depth_prob``; None for its own. Raises ConfigurationError.
     """
     if name in segmentation_names():
         return _segmentation_model(name, num_classes, weights, is_filled=is_filled)
@@ -52,14 +59,21 @@ def torchvision_model(
             f"model.name={name}: torchvision {torchvision.__version__} has no such model."
             f"{nearest(name, [*names(), *segmentation_names()])} `{called.command('doctor')} --models` lists them."
         )
-    options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
+    given = {key: value for key, value in options.items() if value is not None}
+    options = dict(AUXILIARY.get(name, {}))
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
     if options and entry is not None:  # these two's weights were trained on images normalised in another way
         options["transform_input"] = True
     if image_size is not None:
         options |= _size_options(name, image_size)
     try:
-        model = models.get_model(name, weights=None, num_classes=num_classes, **options)
+        model = models.get_model(name, weights=None, num_classes=num_classes, **options, **given)
+    except TypeError as error:
+        if not given:
+            raise
+        raise ConfigurationError(
+            f"model.{next(iter(given))}: torchvision's {name} has no such argument ({error})."
+        ) from None
     except (ValueError, AssertionError) as error:
         raise ConfigurationError(
             f"model.name={name} cannot be built for data.image_size={image_size}: {error}"

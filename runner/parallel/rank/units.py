@@ -11,18 +11,19 @@ from manyheads.runner.run.errors import ConfigurationError
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-def find_units(model: nn.Module, wanted: str | Sequence[str]) -> dict[str, nn.Module]:
+def find_units(model: nn.Module, wanted: str | Sequence[str], *, key: str = "parallel.units") -> dict[str, nn.Module]:
     """The units by name, those inside of others first.
 
     ``wanted``: names of modules or classes, names with wildcards ("blocks.*"); or "auto": the classes that the model
-    itself names in ``_no_split_modules``, as Hugging Face's do, else its repeated blocks. Raises ConfigurationError.
+    itself names in ``_no_split_modules``, as Hugging Face's do, else its repeated blocks. ``key``: of the run config,
+    for errors. Raises ConfigurationError.
     """
     if isinstance(wanted, str):
         own = getattr(model, "_no_split_modules", None)
         found = _of_classes(model, own) if own else _repeated(model)
     else:
-        found = {name: module for pattern in wanted for name, module in _named(model, pattern).items()}
-    _refuse_shared_weights(found)
+        found = {name: module for pattern in wanted for name, module in _named(model, pattern, key).items()}
+    _refuse_shared_weights(found, key)
     return dict(sorted(found.items(), key=lambda item: -item[0].count(".")))
 
 
@@ -46,7 +47,7 @@ def _of_classes(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
     return {name: module for name, module in model.named_modules() if name and type(module).__name__ in names}
 
 
-def _named(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
+def _named(model: nn.Module, pattern: str, key: str) -> dict[str, nn.Module]:
     modules = {name: module for name, module in model.named_modules() if name}
     found = {name: module for name, module in modules.items() if fnmatch.fnmatchcase(name, pattern)}
     found = {name: module for name, module in found.items() if name.count(".") == pattern.count(".")}
@@ -54,23 +55,23 @@ def _named(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
     if not found:
         kinds = sorted({type(module).__name__ for module in modules.values()})
         raise ConfigurationError(
-            f"parallel.units: the model has no module or class named {pattern}. It has modules such as "
+            f"{key}: the model has no module or class named {pattern}. It has modules such as "
             f"{', '.join([*modules][:8])}, and classes {', '.join(kinds[:12])}."
         )
     if containers := [name for name, module in found.items() if isinstance(module, (nn.ModuleList, nn.ModuleDict))]:
         raise ConfigurationError(
-            f"parallel.units: {containers[0]} is a mere list of modules. Name what is in it: {containers[0]}.*"
+            f"{key}: {containers[0]} is a mere list of modules. Name what is in it: {containers[0]}.*"
         )
     return found
 
 
-def _refuse_shared_weights(units: dict[str, nn.Module]) -> None:
+def _refuse_shared_weights(units: dict[str, nn.Module], key: str) -> None:
     owners: dict[int, str] = {}
     for unit, module in units.items():
         for parameter in module.parameters():
             other = owners.setdefault(id(parameter), unit)
             if other != unit and not unit.startswith(f"{other}.") and not other.startswith(f"{unit}."):
                 raise ConfigurationError(
-                    f"parallel.units: {other} and {unit} share a weight, so that they can't be two units. Name a "
+                    f"{key}: {other} and {unit} share a weight, so that they can't be two units. Name a "
                     "module that has both in it, or leave one of them out."
                 )

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed._composable import checkpoint
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyheads.runner.parallel.rank.recompute import recompute
 from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -69,15 +69,8 @@ class Sharding:
             self._prefetch([module for name, module in model.named_modules() if name in units])
 
     def apply_recompute(self, units: dict[str, nn.Module]) -> None:
-        if not self.recompute:
-            return
-        for name, unit in units.items():
-            if any(isinstance(module, _BatchNorm) for module in unit.modules()):
-                raise ConfigurationError(
-                    f"parallel.recompute=true: {name} has BatchNorm, whose statistics would count each batch twice. "
-                    "Set parallel.recompute=false, or parallel.units to modules without it."
-                )
-            checkpoint(unit)
+        if self.recompute:
+            recompute(units, key="parallel.recompute=true")
 
     def _policy(self, *, is_root: bool) -> MixedPrecisionPolicy:
         param, reduce = (

@@ -1,0 +1,16 @@
+"""What optimizer=muon declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.optimizer.option import OptimizerOption
+from manyheads.runner.option.rules import choice, number, whole
+
+
+class MuonOption(OptimizerOption):
+    """Keys of the iteration, besides AdamW's."""
+
+    rules: ClassVar = {
+        "momentum": number(at_least=0, below=1),
+        "ns_steps": whole(1),
+        "method": choice("muon", "adamw"),
+    }
