@@ -51,7 +51,9 @@ def header(
 
 
 def averaging(trainer: dict[str, Any]) -> dict[str, str]:
-    """Which average of the weights there is, and what it is for; nothing without."""
+    """Which average of the weights there is, and what it is for; nothing without, and where nothing is trained."""
+    if trainer["evaluate_only"]:
+        return {}
     if (decay := trainer.get("ema_decay")) is not None:
         return {"averaging": f"EMA of {decay:g}; val_ columns and best.pt are of it"}
     start = trainer.get("swa_start")

@@ -52,8 +52,10 @@ def go_on(folder: RunFolder, overrides: list[str]) -> int:
 
 
 def command(folder: RunFolder, config: dict[str, Any]) -> str:
-    """The command that trains twice as long, to be pasted into a shell."""
+    """The command that trains twice as long, or to the last epoch, to be pasted into a shell."""
     trainer = config.get("trainer", {})
+    if ended := (folder.read_result() or {}).get("ended"):
+        return called.command("resume", folder, f"trainer.{ended}=null")
     key = next((key for key in ("stop_after", "max_steps") if trainer.get(key) is not None), "epochs")
     value = trainer.get(key)
     more = 2 * value if isinstance(value, int) else 30

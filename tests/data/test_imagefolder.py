@@ -143,3 +143,13 @@ def test_what_the_parent_refuses(own_photos):
         check(own_photos / "nowhere")
     with pytest.raises(ConfigurationError, match=r"data\.root is not set"):
         config("data=imagefolder")
+
+
+def test_training_and_evaluation_may_have_sizes_of_their_own(photos):
+    data = ImageFolder(root=str(photos), image_size=48, train_image_size=32, val_resize=50)
+    train, val = (build_dataset(data, train=train) for train in (True, False))
+    assert (train[0][0].shape, val[0][0].shape) == ((3, 32, 32), (3, 48, 48))
+    assert val.preprocess == {"mode": "RGB", "resize": "shorter_side", "size": 50, "crop": 48}
+    with Image.open(val.paths[0]) as file:
+        classic = v2.Compose([v2.Resize(50), v2.CenterCrop(48), v2.PILToTensor()])(file.convert("RGB"))
+    assert (val[0][0].int() - classic.int()).abs().double().mean() <= 2

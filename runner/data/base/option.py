@@ -54,7 +54,8 @@ class ImageFiles:
     """Image files, each decoded when its turn comes and cropped to a square of ``image_size`` pixels.
 
     ``targets``: the class number of each path. ``train``: crops are random, and mirrored half the time. ``classes``:
-    their names.
+    their names. ``train_size``: of the square where that is another one in training; ``resize``: of the shorter side of
+    which an evaluation sees the middle, None for 256/224 of the square.
     """
 
     paths: Sequence[str]
@@ -62,6 +63,8 @@ class ImageFiles:
     image_size: int
     train: bool
     classes: Sequence[str] | None = None
+    train_size: int | None = None
+    resize: int | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class DataOption(Option):
     rules: ClassVar = {
         "root": TEXT,
         "image_size": whole(1),
+        "train_image_size": whole(1),
+        "val_resize": whole(1),
         "num_classes": whole(1),
         "augment": choice("none", "crop_flip"),
         "batch_size": whole(1),

@@ -21,6 +21,11 @@ class ImageFolderOption(DataOption):
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
+        if (resize := self.section.get("val_resize")) is not None and resize < self.section["image_size"]:
+            raise ConfigurationError(
+                f"data.val_resize={resize} is less than data.image_size={self.section['image_size']}, which is cut "
+                "from its middle. Raise it, or set it to null."
+            )
         root = Path(self.section["root"])
         train = class_names(root / "train")
         is_drawn = Partition.of(self.section) is not None
@@ -50,8 +55,11 @@ class ImageFolder(Data):
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
 
-    def __init__(self, *, root: str, image_size: int):
+    def __init__(
+        self, *, root: str, image_size: int, train_image_size: int | None = None, val_resize: int | None = None
+    ):
         self.root, self.image_size = Path(root), image_size
+        self.train_size, self.resize = train_image_size, val_resize
         self.classes = class_names(self.root / "train")
         self.num_classes = len(self.classes)
 
@@ -66,7 +74,8 @@ class ImageFolder(Data):
         listing = listed(folder, self.classes)
         targets = listing.targets()
         paths = Paths(folder, self.classes, listing, targets)
-        return ImageFiles(paths, targets, self.image_size, train, self.classes)
+        sizes = {"train_size": self.train_size, "resize": self.resize}
+        return ImageFiles(paths, targets, self.image_size, train, self.classes, **sizes)
 
 
 def class_names(folder: Path) -> list[str]:

@@ -35,9 +35,9 @@ def training_view(height: int, width: int, size: int) -> View:
     return crop_view(box, size)._replace(is_mirrored=random.random() < 0.5)
 
 
-def evaluation_view(height: int, width: int, size: int) -> View:
-    """Resize of the shorter side to size x 256/224; its middle is CenterCrop. Of every pixel that there is."""
-    return View((0, 0, height, width), scaled_to(height, width, shorter_side(size)), at_least=1.0)
+def evaluation_view(height: int, width: int, size: int, *, short: int | None = None) -> View:
+    """Resize of the shorter side to ``short``, or size x 256/224; its middle is CenterCrop. Of every pixel there is."""
+    return View((0, 0, height, width), scaled_to(height, width, short or shorter_side(size)), at_least=1.0)
 
 
 def shorter_side(size: int) -> int:

@@ -24,7 +24,7 @@ from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, s
 class Photos:
     """Item i is ((3, size, size) uint8, class number). ``train``: a random crop, mirrored half the time.
 
-    ``classes``: their names.
+    ``classes``: their names. ``resize``: of the shorter side in an evaluation, None for 256/224 of ``image_size``.
     """
 
     def __init__(
@@ -35,10 +35,11 @@ class Photos:
         image_size: int,
         train: bool,
         classes: Sequence[str] | None = None,
+        resize: int | None = None,
     ):
         self.paths, self.targets, self.classes = paths, targets, classes
         self.image_size, self.train = image_size, train
-        self._view = training_view if train else evaluation_view
+        self.short = resize or shorter_side(image_size)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -47,16 +48,20 @@ class Photos:
     def preprocess(self) -> dict[str, Any]:
         """How any photo becomes a sample of an evaluation."""
         size = self.image_size
-        return {"mode": "RGB", "resize": "shorter_side", "size": shorter_side(size), "crop": size}
+        return {"mode": "RGB", "resize": "shorter_side", "size": self.short, "crop": size}
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path = self.paths[index]
         try:
             picture = Picture(path)
-            view = self._view(picture.height, picture.width, self.image_size)
-            return shown(picture, view, self.image_size), self.targets[index]
+            return shown(picture, self._view(picture.height, picture.width), self.image_size), self.targets[index]
         except Exception as error:  # each image format has errors of its own
             raise CorruptSample(path, error) from None
+
+    def _view(self, height: int, width: int) -> View:
+        if self.train:
+            return training_view(height, width, self.image_size)
+        return evaluation_view(height, width, self.image_size, short=self.short)
 
 
 def for_evaluation(pixels: Tensor, short: int, size: int | None) -> Tensor:

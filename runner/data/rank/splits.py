@@ -58,9 +58,10 @@ def as_dataset(samples: Samples) -> Dataset:
         return Photos(
             samples.paths,
             samples.targets,
-            image_size=samples.image_size,
+            image_size=(samples.train_size if samples.train else None) or samples.image_size,
             train=samples.train,
             classes=samples.classes,
+            resize=samples.resize,
         )
     if isinstance(samples, Table):
         return Rows(samples)
