@@ -180,5 +180,7 @@ def test_stochastic_depth_is_torchvision_s_own_where_it_has_it():
 
     assert max(depths("convnext_tiny", 0.3)) == pytest.approx(0.3)
     assert max(depths("convnext_tiny", None)) == pytest.approx(0.1)  # its own
-    with pytest.raises(ConfigurationError, match=r"model\.stochastic_depth_prob: torchvision's resnet18 has no such"):
+    with pytest.raises(
+        ConfigurationError, match=r"model\.stochastic_depth_prob=0.3: torchvision's resnet18 has no such"
+    ):
         depths("resnet18", 0.3)

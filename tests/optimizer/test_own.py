@@ -81,7 +81,7 @@ def test_muon_is_adamw_for_what_is_no_matrix_or_is_said_to_be():
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has it from 2.9 on")
 def test_muon_is_torch_s_own_but_for_its_bfloat16():
-    options = {"lr": LR, "weight_decay": DECAY, "momentum": 0.95, "nesterov": True}
+    options = {"lr": LR, "weight_decay": DECAY, "momentum": 0.95}
     found, _ = stepped(lambda p: Muon(p[:1], **options))
     theirs, _ = stepped(lambda p: torch.optim.Muon(p[:1], adjust_lr_fn="match_rms_adamw", **options))
     way, their_way = found[0] - begun()[0], theirs[0] - begun()[0]

@@ -44,23 +44,25 @@ def torchvision_model(
     image_size: int | None,
     weights: str | None = None,
     is_filled: bool = False,
-    **options: Any,
+    stochastic_depth_prob: float | None = None,
 ) -> nn.Module:
     """A model of torchvision's own module of that name, for images of ``image_size`` pixels a side.
 
     ``weights``: None for random ones, or an entry of its weights enum, whose full name becomes the model's attribute
-    ``began_with``. ``is_filled``: it is built for these weights, but gets others. ``options``: arguments of its class,
-    such as ``stochastic_depth_prob``; None for its own. Raises ConfigurationError.
+    ``began_with``. ``is_filled``: it is built for these weights, but gets others. ``stochastic_depth_prob``: None for
+    its own. Raises ConfigurationError.
     """
     if name in segmentation_names():
+        if stochastic_depth_prob is not None:
+            raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob))
         return _segmentation_model(name, num_classes, weights, is_filled=is_filled)
     if name not in names():
         raise ConfigurationError(
             f"model.name={name}: torchvision {torchvision.__version__} has no such model."
             f"{nearest(name, [*names(), *segmentation_names()])} `{called.command('doctor')} --models` lists them."
         )
-    given = {key: value for key, value in options.items() if value is not None}
-    options = dict(AUXILIARY.get(name, {}))
+    given = {} if stochastic_depth_prob is None else {"stochastic_depth_prob": stochastic_depth_prob}
+    options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
     if options and entry is not None:  # these two's weights were trained on images normalised in another way
         options["transform_input"] = True
@@ -71,9 +73,7 @@ def torchvision_model(
     except TypeError as error:
         if not given:
             raise
-        raise ConfigurationError(
-            f"model.{next(iter(given))}: torchvision's {name} has no such argument ({error})."
-        ) from None
+        raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob)) from error
     except (ValueError, AssertionError) as error:
         raise ConfigurationError(
             f"model.name={name} cannot be built for data.image_size={image_size}: {error}"
@@ -82,6 +82,10 @@ def torchvision_model(
         load_weights(model, _state(entry, weights), str(weights))
         model.began_with = str(entry)
     return model
+
+
+def _unknown_depth(name: str, probability: float | None) -> str:
+    return f"model.stochastic_depth_prob={probability}: torchvision's {name} has no such argument. Set it to null."
 
 
 def _segmentation_model(name: str, num_classes: int, weights: str | None, *, is_filled: bool) -> nn.Module:

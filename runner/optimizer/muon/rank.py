@@ -17,7 +17,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # steep at 0; brings singular values to bet
 class Muon(AdamW):
     """``method``: "muon", or "adamw" for groups of embeddings and heads, say; what has one dimension always gets AdamW.
 
-    ``momentum``, ``nesterov``: of the matrices; ``ns_steps``: of the Newton-Schulz iteration. On GPUs it computes in
+    ``momentum``: of the matrices, after Nesterov; ``ns_steps``: of the Newton-Schulz iteration. On GPUs it computes in
     bfloat16, else as the weights.
     """
 
@@ -27,7 +27,6 @@ class Muon(AdamW):
         *,
         lr: float,
         momentum: float = 0.95,
-        nesterov: bool = True,
         ns_steps: int = 5,
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
@@ -35,7 +34,7 @@ class Muon(AdamW):
         method: str = "muon",
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        own = {"momentum": momentum, "nesterov": nesterov, "ns_steps": ns_steps, "method": method}
+        own = {"momentum": momentum, "ns_steps": ns_steps, "method": method}
         self.defaults |= own
         for group in self.param_groups:
             for key, value in own.items():
@@ -63,7 +62,7 @@ class Muon(AdamW):
             state |= {"step": torch.tensor(0.0), "momentum_buffer": torch.zeros_like(parameter)}  # AdamW counts too
         state["step"] += 1
         buffer = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
-        direction = gradient.lerp(buffer, group["momentum"]) if group["nesterov"] else buffer
+        direction = gradient.lerp(buffer, group["momentum"])
         step = orthogonal(direction.flatten(1), steps=group["ns_steps"]).view_as(parameter)
         scale = 0.2 * max(parameter.shape[0], parameter[0].numel()) ** 0.5  # AdamW's usual root mean square
         parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(step, alpha=-group["lr"] * scale)
