@@ -98,20 +98,18 @@ class Checkpoints:
             return None
         return f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory"
 
-    def save(self, state: dict[str, Any], *, step: int, best: bool, evaluated: dict[str, Tensor] | None = None) -> None:
-        """Write last.pt and, with ``best``, the weights that were evaluated to best.pt, if others its own."""
+    def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
+        """Write last.pt and, with ``best``, the weights that were evaluated to best.pt as well."""
         state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
-        if evaluated is not None and self.asynchronous:
-            evaluated = kept(evaluated)
-        self._begin(lambda _: self._write(state, evaluated, step=step, best=best), step=step)
+        self._begin(lambda _: self._write(state, step=step, best=best), step=step)
 
-    def _write(self, state: dict[str, Any], evaluated: dict[str, Tensor] | None, *, step: int, best: bool) -> None:
+    def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
         folder.mkdir(exist_ok=True)
         with whole_file(folder / LAST) as file:
             torch.save(state, file)
         if best:
-            self._save_best(state if evaluated is None else {**state, "model": evaluated})
+            self._save_best(state)
         if self._keep.keeps_any:
             also_named(folder / LAST, folder / f"step_{step:08}.pt")
         self._remove_others(folder / LAST, folder / BEST if best else None)
@@ -191,8 +189,9 @@ class Checkpoints:
         return True
 
     def _save_best(self, state: dict[str, Any]) -> None:
+        content = {part: state[part] for part in PARTS_OF_BEST} | {"model": evaluated(state)}
         with whole_file(self._folder.checkpoints / BEST) as file:
-            torch.save({part: state[part] for part in PARTS_OF_BEST}, file)
+            torch.save(content, file)
 
     def _remove_others(self, last: Path, best: Path | None) -> None:
         """What the checkpoint ``last``, and ``best`` where there is a new one, make needless."""
@@ -204,6 +203,14 @@ class Checkpoints:
         for path in [*lasts, *bests]:
             if path not in (last, best, *kept):
                 remove(path)
+
+
+def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights that evaluations are of: those that are trained, or their average."""
+    weights, average = state["model"], state.get("average", {})
+    if not average.get("is_evaluated"):
+        return weights
+    return {name: average["weights"].get(name, weight).to(weight.dtype) for name, weight in weights.items()}
 
 
 def kept(value: Any) -> Any:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.loop.update import Update
 
 if TYPE_CHECKING:
@@ -78,12 +79,21 @@ class Average:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold, complete on rank 0; all ranks call it."""
-        return {"weights": self.whole(), "count": self.count}
+        return {"weights": self.whole(), **self.about()}
+
+    def shares(self) -> dict[str, Any]:
+        """The same, of which each rank has a part."""
+        own = dict(zip(self._update.names, self.tensors, strict=True))
+        return {"weights": self._update.parallel.share_tensors(own), **self.about()}
+
+    def about(self) -> dict[str, Any]:
+        """What belongs to the weights of the average, alike on all ranks."""
+        return {"count": self.count, "is_evaluated": self.is_evaluated}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Bring back what ``state_dict`` gave, to any strategy."""
         parallel = self._update.parallel
-        parts = parallel.split_tensors(state["weights"])
+        parts = real(parallel.split_tensors(state["weights"]))
         for name, mean in zip(self._update.names, self.tensors, strict=True):
             mean.copy_(parallel.own_part(parts[name]))
         self.count = state["count"]
@@ -129,8 +139,8 @@ class SWA(Average):
             self._learn_statistics(train.epoch(epoch))
             self.is_put = True
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"epoch": self.epoch, "is_put": self.is_put}
+    def about(self) -> dict[str, Any]:
+        return super().about() | {"epoch": self.epoch, "is_put": self.is_put}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

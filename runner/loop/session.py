@@ -133,23 +133,17 @@ class Session:
             state["average"] = average.state_dict()
         return state
 
-    def evaluated(self, state: dict[str, Any]) -> dict[str, Tensor] | None:
-        """The weights that evaluations are of where these are not the model's own, of what ``whole`` gave on rank 0."""
-        average = self.trainer.average
-        if average is None or not average.is_evaluated:
-            return None
-        means = state["average"]["weights"]
-        return {name: means.get(name, weight).to(weight.dtype) for name, weight in state["model"].items()}
-
     def shares(self) -> dict[str, Any]:
         """All that a checkpoint holds, of which each rank has a part, as Shares of tensors."""
         update, rank = self.update, self.parallel.rank
         state = {
-            "model": self.parallel.share_tensors(self.update.own_weights()),
+            "model": self.parallel.share_tensors(update.own_weights()),
             "optimizer": self.parallel.share_optimizer(update.optimizer),
             "precision": update.precision.state_dict(),
             "rng": {rank: get_state()},
         }
+        if (average := self.trainer.average) is not None:
+            state["average"] = average.shares()
         if self.parallel.has_own_state:
             state["parallel"] = {rank: self.parallel.own_state()}
         return {**state, **(self.reached() if rank == 0 else {})}
@@ -182,8 +176,7 @@ class Session:
         else:
             state = self.whole()
             if self.parallel.rank == 0:
-                evaluated = self.evaluated(state)
-                self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best, evaluated=evaluated)
+                self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best)
         if not self.checkpoints.asynchronous:
             self.tell_of_checkpoint()
         trainer.heartbeat.beat()

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.config.complete import complete
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, composed, rows, small, train, weights
@@ -74,17 +75,19 @@ def test_it_is_evaluated_and_is_the_best_and_leaves_the_training_as_it_was(avera
         assert again.folder.read_result()["metrics"][name] == result["best"][name]
 
 
-@pytest.mark.parametrize("dies", [9, 22])
-def test_it_is_resumed_to_the_bit(averaged, tmp_path, dies):
-    config = small(*EMA, "checkpoint.every=7")
+@pytest.mark.parametrize(("dies", "format"), [(9, "single"), (22, "single"), (22, "sharded")])
+def test_it_is_resumed_to_the_bit(averaged, tmp_path, dies, format):
+    config = small(*EMA, "checkpoint.every=7", f"checkpoint.format={format}")
     run = attempt(tmp_path, config)
     die_after(run, dies)
     with pytest.raises(Killed):
         run.train(seed=1, state=None)
     resumed = train(tmp_path, config)
     assert tables(resumed) == tables(averaged)
-    one, other = (load(each.folder.last_checkpoint)["average"] for each in (resumed, averaged))
+    one, other = (real(load(each.folder.last_checkpoint)["average"]) for each in (resumed, averaged))
     assert one["count"] == other["count"] == 40
+    bests = [real(load(each.folder.best_checkpoint)["model"]) for each in (resumed, averaged)]
+    assert all(torch.equal(bests[0][name], weight) for name, weight in bests[1].items())
     assert all(torch.equal(tensor, other["weights"][name]) for name, tensor in one["weights"].items())
 
 

@@ -10,24 +10,25 @@ from pathlib import Path
 import pytest
 import torch
 
+from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
 from tests.parallel.test_equal_results import assert_equal, overrides
 from tests.parallel.together import train_together
-from tests.tail import tailed
+from tests.tail import tail, tailed
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 HALF = 10  # updates after which a resumed run was stopped
+GROUPS = (
+    "parameters.norm_weight_decay=0",
+    "parameters.layer_decay=0.7",
+    "parameters.groups=[{match: blocks.1, weight_decay: 0.3}]",
+    "parameters.freeze=[blocks.0.*.weight]",
+)
 FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_results, and what is laid over it
-    "groups": (
-        "gpt",
-        (
-            "parameters.norm_weight_decay=0",
-            "parameters.layer_decay=0.7",
-            "parameters.groups=[{match: blocks.1, weight_decay: 0.3}]",
-            "parameters.freeze=[blocks.0.*.weight]",
-        ),
-    ),
+    "groups": ("gpt", GROUPS),
+    "sharded": ("gpt", (*GROUPS, "trainer.ema_decay=0.8", "checkpoint.format=sharded")),
     "ema": ("gpt", ("trainer.ema_decay=0.8",)),
     "swa": ("gpt", ("trainer.swa_start=1",)),  # of a single epoch: what is put into each rank's part
     "sam": ("gpt", ("trainer.sam_rho=0.1", "trainer.sam_every=3", "trainer.grad_accumulation=2")),
@@ -39,12 +40,13 @@ FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_
 CASES = [
     *(f"{strategy}-groups" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-ema" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
+    *(f"{strategy}-sharded" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-swa" for strategy in ("ddp", "fsdp")),
     *(f"{strategy}-sam" for strategy in ("ddp", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-mixed" for strategy in ("ddp", "fsdp", "pipeline")),
 ]
 ALWAYS = ["fsdp-groups", "pipeline-groups", "fsdp-ema", "fsdp-swa", "fsdp-sam", "ddp-mixed"]
-RESUMED = ["fsdp-groups", "fsdp-ema"]
+RESUMED = ["fsdp-groups", "fsdp-ema", *(tail(case) for case in CASES if case.endswith("sharded"))]
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +61,14 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return (f"parallel={strategy}", *without(overrides(model), own), *own, *more)
 
     def resumed(case: str) -> tuple[str, ...]:
-        return given(case, f"checkpoint.resume={path}/{case}/checkpoints/step_{HALF:08}.pt")
+        file = f"step_{HALF:08}{'' if case.endswith('sharded') else '.pt'}"
+        return given(case, f"checkpoint.resume={path}/{case}/checkpoints/{file}")
 
     @cache
     def together() -> Path:
         cases = {case: partial(given, case) for case in CASES if case in asked}
-        more = {f"{case}-resumed": partial(resumed, case) for case in RESUMED if case in asked}
+        known = [case if isinstance(case, str) else case.values[0] for case in RESUMED]
+        more = {f"{case}-resumed": partial(resumed, case) for case in known if case in asked}
         train_together(path, 2, cases | more)
         return path
 
@@ -107,4 +111,4 @@ def test_it_is_resumed_to_the_bit(case, trained):
 
 def average(folder: RunFolder) -> dict[str, torch.Tensor]:
     """What a run keeps of that; nothing in one without."""
-    return torch.load(folder.last_checkpoint, weights_only=True).get("average", {}).get("weights", {})
+    return real(load(folder.last_checkpoint).get("average", {}).get("weights", {}))

@@ -2,7 +2,7 @@
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -133,6 +133,14 @@ def merged(states: list[Any]) -> Any:
     if all(isinstance(name, int) for name in names):
         names.sort()
     return {name: merged([state[name] for state in mappings if name in state]) for name in names}
+
+
+def without_absent(value: Any, keys: Collection[str]) -> Any:
+    """The same without the tensors that no rank has."""
+    if isinstance(value, dict):
+        there = {name: each for name, each in value.items() if not isinstance(each, Key) or each in keys}
+        return {name: without_absent(each, keys) for name, each in there.items()}
+    return value
 
 
 def to_json(value: Any, key: str = "") -> Any:

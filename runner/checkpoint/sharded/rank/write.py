@@ -18,13 +18,23 @@ from manyheads.runner.checkpoint.sharded import safetensors
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Entry, Index, Part, Piece
 from manyheads.runner.checkpoint.sharded.rank.read import Ranks, bytes_of, real
-from manyheads.runner.checkpoint.sharded.rank.share import Held, Share, held, merged, parted, to_json, versions_of
+from manyheads.runner.checkpoint.sharded.rank.share import (
+    Held,
+    Share,
+    held,
+    merged,
+    parted,
+    to_json,
+    versions_of,
+    without_absent,
+)
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.data_files import no_link, open_entry
 from manyheads.runner.run.files import aside, remove_leftovers, sync_folder, take_name, write_whole
 
 MODEL = "model/"  # begins the keys of weights
 BEST = (MODEL, "progress/")  # what the best one needs, which has files of its own
+AVERAGE = "average/weights/"  # what it has for the weights where evaluations are of their average
 PARTS_OF_BEST = ("version", "versions", "model", "progress")
 POLL = 0.01  # seconds between two looks for a rank's note
 
@@ -75,9 +85,9 @@ class Save:
             (place.parent / beside).mkdir()
         said = ranks.gather((beside, own, {key: held(key, share) for key, share in shares.items()}))
         self.beside = place.with_name(said[0][0])  # which is there by now
-        self.state = to_json(merged([left for _, left, _ in said]))
         listed = [found for _, _, found in said]
         self.kinds = kinds(listed)
+        self.state = to_json(without_absent(merged([left for _, left, _ in said]), self.kinds))
         writers = _writers(listed)
         self.chosen = [
             Chosen(key, self.kinds[key], box, tensor)
@@ -98,8 +108,8 @@ class Save:
     def write(self) -> Written:
         """This rank's files. Raises OSError."""
         written = Written({}, [])
-        for name in ("model", "state"):
-            of_name = [each for each in self.chosen if each.key.startswith(BEST) == (name == "model")]
+        for name in ("model", "average", "state"):
+            of_name = [each for each in self.chosen if _file_of(each.key) == name]
             if of_name:
                 file = f"{name}-{self.rank:05}{safetensors.SUFFIX}"
                 about = {"generation": self.generation, "step": str(self.step)}
@@ -123,6 +133,12 @@ class Save:
         if best is not None:
             link_best(self.beside, best, index)
         take_name(self.beside, self.place)
+
+
+def _file_of(key: str) -> str:
+    if key.startswith(BEST):
+        return "model"
+    return "average" if key.startswith(AVERAGE) else "state"
 
 
 def whole_size(state: dict[str, Any], ranks: Ranks) -> int:
@@ -243,8 +259,10 @@ def write_index(folder: Path, index: Index) -> None:
 
 def link_best(folder: Path, best: Path, index: Index) -> None:
     """The weights of a checkpoint, without its other parts, under a further name of the same files."""
-    names = [name for name in index.files if name.startswith("model-")]
     tensors = {key: entry for key, entry in index.tensors.items() if key.startswith(BEST)}
+    if index.state.get("average", {}).get("is_evaluated"):
+        tensors = {key: index.tensors.get(AVERAGE + key.removeprefix(MODEL), entry) for key, entry in tensors.items()}
+    names = sorted({piece.file for entry in tensors.values() for piece in entry.pieces})
     state = {name: value for name, value in index.state.items() if name in PARTS_OF_BEST}
     beside = best.with_name(aside(best))
     beside.mkdir()
