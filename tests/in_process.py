@@ -10,7 +10,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.logger.csv.columns import TRAINING

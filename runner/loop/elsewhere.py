@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.run.errors import ConfigurationError
 

@@ -7,7 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.runner.callbacks.base import RunContext
-from manyheads.runner.checkpoint.rank import Checkpoints, load_optimizer, weights_sha256
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.digest import weights_sha256
+from manyheads.runner.checkpoint.rank.fit import load_optimizer
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 
 if TYPE_CHECKING:
     from manyheads.runner.loop.session import Session

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_value_
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.rank import load_model
+from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.scores import Scores

@@ -4,7 +4,8 @@ import math
 
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank import largest_entry, load
+from manyheads.runner.checkpoint.rank.digest import largest_entry
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.report.rounding import FLOOR, relative
 from manyheads.runner.run.run_folder import RunFolder

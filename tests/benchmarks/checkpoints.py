@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 from manyheads.runner.checkpoint.convert.rank import Alone
-from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.rank.share import Share
 from manyheads.runner.run.run_folder import RunFolder

@@ -9,8 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint import rank as checkpoint
-from manyheads.runner.checkpoint.rank import PARTS, Checkpoints, load, load_model, load_optimizer, weights_sha256
+from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.digest import weights_sha256
+from manyheads.runner.checkpoint.rank.fit import load_model, load_optimizer
+from manyheads.runner.checkpoint.rank.load import PARTS, load
 from manyheads.runner.checkpoint.retention import Retention
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.model.small_cnn.rank import SmallCNN
@@ -214,7 +217,7 @@ def test_a_failure_beside_training_fails_the_run(tmp_path, monkeypatch):
 
 def test_auto_is_a_single_file_up_to_half_of_the_memory(tmp_path, monkeypatch):
     assert train(tmp_path / "one", small()).folder.last_checkpoint.name == "last.pt"
-    monkeypatch.setattr("manyheads.runner.checkpoint.rank.memory_bytes", lambda: 10_000)
+    monkeypatch.setattr("manyheads.runner.checkpoint.rank.checkpoints.memory_bytes", lambda: 10_000)
     folder = train(tmp_path / "other", small()).folder
     assert folder.last_checkpoint.name == "step_00000040"
     assert not (folder.checkpoints / "last.pt").exists()

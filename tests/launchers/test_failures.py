@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.checkpoint.rank import complete
+from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute

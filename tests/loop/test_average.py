@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.config.complete import complete
 from manyheads.runner.run.errors import ConfigurationError

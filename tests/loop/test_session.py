@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.loop.session import Session
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder

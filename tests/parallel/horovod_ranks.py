@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint.rank import weights_sha256
+from manyheads.runner.checkpoint.rank.digest import weights_sha256
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.rank_env import place

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.declared import declared

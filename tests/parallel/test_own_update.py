@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train

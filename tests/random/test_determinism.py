@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.launchers.environment import file_rendezvous, variables_set
-from manyheads.runner.checkpoint.rank import complete, weights_sha256
+from manyheads.runner.checkpoint.rank.digest import weights_sha256
+from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.config.lookup import options
 from manyheads.runner.loop import build, session
 from manyheads.runner.provenance.record import WITHOUT_EFFECT

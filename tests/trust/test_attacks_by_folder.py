@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.run import data_files, files
 from manyheads.runner.run.data_files import no_link, read_json
 from manyheads.runner.run.errors import ConfigurationError
@@ -227,7 +227,7 @@ class TestCheckpoints:
             load(tmp_path / "a.pt")
 
     def test_names_in_it_do_not_steer_the_terminal(self, tmp_path, capsys):
-        from manyheads.runner.checkpoint.rank import load_model
+        from manyheads.runner.checkpoint.rank.fit import load_model
         from manyheads.runner.run.errors import report
 
         with pytest.raises(ConfigurationError) as caught:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.rank.read import Stored
 from manyheads.runner.checkpoint.sharded.rank.share import NAMES, Lazy, each_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.runner.checkpoint.convert.rank import tensors
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.rank.share import NAMES
 from manyheads.runner.run.data_files import no_link

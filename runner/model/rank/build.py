@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint.rank import Unfit, load, load_model
+from manyheads.runner.checkpoint.rank.fit import Unfit, load_model
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.pretrained import load_file
 from manyheads.runner.run.errors import ConfigurationError

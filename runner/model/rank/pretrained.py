@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.rank import load
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.run.errors import ConfigurationError
 
 

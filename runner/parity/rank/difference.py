@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.rank import largest_entry, weights_sha256
+from manyheads.runner.checkpoint.rank.digest import largest_entry, weights_sha256
 from manyheads.runner.report.rounding import FLOOR, relative
 
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.rank import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop import main as worker
 from manyheads.runner.loop.build import build

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank import load, weights_sha256
+from manyheads.runner.checkpoint.rank.digest import weights_sha256
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parity.rank.cut import whole_and_parts
 from manyheads.runner.parity.rank.difference import differences, factor, unlike

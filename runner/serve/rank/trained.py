@@ -11,8 +11,8 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.rank import load as load_checkpoint
-from manyheads.runner.checkpoint.rank import load_model
+from manyheads.runner.checkpoint.rank.fit import load_model
+from manyheads.runner.checkpoint.rank.load import load as load_checkpoint
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.build import bare_model
 from manyheads.runner.provenance.directory import find_where_started

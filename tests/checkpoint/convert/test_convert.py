@@ -10,7 +10,8 @@ import torch
 
 from manyheads.runner.app import main
 from manyheads.runner.checkpoint.convert.rank import Alone, convert, tensors
-from manyheads.runner.checkpoint.rank import Checkpoints, load
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.sharded.ranks import Rank, together

@@ -13,8 +13,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from manyheads.runner.checkpoint import rank as checkpoint
-from manyheads.runner.checkpoint.rank import Checkpoints, complete, load
+from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.load import complete, load
 from manyheads.runner.checkpoint.sharded.rank import write
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.run.errors import ConfigurationError

@@ -1,0 +1,207 @@
+"""Checkpoints: when they are due, and how they get to the disk without ever being half there."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.every import EVERY
+from manyheads.runner.checkpoint.flight import Flight, Landed
+from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
+from manyheads.runner.checkpoint.retention import Retention
+from manyheads.runner.checkpoint.sharded.rank.read import Ranks
+from manyheads.runner.checkpoint.sharded.rank.share import each_of
+from manyheads.runner.checkpoint.sharded.rank.write import (
+    Save,
+    copy_folder,
+    whole_size,
+    written_beside,
+    written_by_all,
+)
+from manyheads.runner.machine.memory import memory_bytes
+from manyheads.runner.run import checkpoint_places
+from manyheads.runner.run.files import also_named, remove, remove_leftovers, whole_file
+from manyheads.runner.run.run_folder import RunFolder
+
+LAST, BEST = "last.pt", "best.pt"
+PARTS_OF_BEST = ("version", "model", "progress")  # an optimizer's state is often twice the weights
+
+
+class Checkpoints:
+    """``every``: "1epoch", "2epochs", ..., a number of updates, or 0; ``keep``: which earlier ones stay.
+
+    ``format``: "single" for a file, "sharded" for a folder to which each rank writes its own part, "auto" for a file up
+    to half of the memory of the first rank's machine. ``asynchronous``: files are written while training goes on.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        every: int | str,
+        keep: int | Retention,
+        format: str = "single",
+        asynchronous: bool = False,
+    ):
+        epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
+        self._every_epochs = int(epochs.group(1)) if epochs else 0
+        self._every_steps = 0 if epochs else int(every)
+        self.enabled = bool(self._every_epochs or self._every_steps)
+        self._folder, self.format, self.asynchronous = folder, format, asynchronous
+        self._keep = keep if isinstance(keep, Retention) else Retention(keep)
+        self._flight: Flight | None = None
+
+    @classmethod
+    def of(cls, folder: RunFolder, section: dict[str, Any]) -> "Checkpoints":
+        """As a run config's section says, which may be from before there were formats."""
+        return cls(
+            folder,
+            every=section["every"],
+            keep=Retention(section["keep"], section.get("keep_every", 0), section.get("keep_hours", 0)),
+            format=section.get("format", "single"),
+            asynchronous=section.get("asynchronous", False),
+        )
+
+    def due_after_step(self, step: int) -> bool:
+        return self._every_steps > 0 and step % self._every_steps == 0
+
+    def due_after_epoch(self, epoch: int) -> bool:
+        return self._every_epochs > 0 and epoch % self._every_epochs == 0
+
+    def choose_format(self, state: dict[str, Any], ranks: Ranks) -> str | None:
+        """Decide between the formats by the size of ``state``, as for ``save_shares``; all ranks call it.
+
+        Returns what to say of it.
+        """
+        size, most = whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
+        self.format = "sharded" if size > most else "single"
+        if self.format == "single":
+            return None
+        return f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory"
+
+    def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
+        """Write last.pt and, with ``best``, the weights that were evaluated to best.pt as well."""
+        state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
+        self._begin(lambda _: self._write(state, step=step, best=best), step=step)
+
+    def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
+        folder = self._folder.checkpoints
+        folder.mkdir(exist_ok=True)
+        with whole_file(folder / LAST) as file:
+            torch.save(state, file)
+        if best:
+            self._save_best(state)
+        if self._keep.keeps_any:
+            also_named(folder / LAST, folder / f"step_{step:08}.pt")
+        self._remove_others(folder / LAST, folder / BEST if best else None)
+
+    def save_shares(self, state: dict[str, Any], ranks: Ranks, *, step: int, best: bool) -> None:
+        """Write a folder with each rank's part of the state and, with ``best``, one of its weights; all ranks call it.
+
+        ``state``: each rank's, with Shares of its tensors. Raises OSError on each where one could not write.
+        """
+        folder = self._folder.checkpoints
+        place = checkpoint_places.fresh(folder, "step", step)
+        save = Save(place, {"version": VERSION, **state}, ranks, step=step)
+        if self.asynchronous:
+            save.copy()
+
+        def write(is_wanted: Callable[[], bool]) -> None:
+            try:
+                everyone = written_beside(save, ranks, is_wanted) if self.asynchronous else written_by_all(save, ranks)
+                if ranks.rank == 0:
+                    best_place = checkpoint_places.fresh(folder, "best", step) if best else None
+                    save.finish(everyone, best=best_place)
+                    self._remove_others(place, best_place)
+            except OSError as error:
+                if ranks.rank == 0:
+                    remove_leftovers(folder)  # which would fill the disk for whatever is to be written of the failure
+                said = f"{error.strerror}, so that a checkpoint was not written; the one before it is whole"
+                raise OSError(error.errno, said, str(place)) from error
+
+        self._begin(write, step=step)
+
+    def _begin(self, work: Callable[[Callable[[], bool]], None], *, step: int) -> None:
+        if self.asynchronous:
+            self._flight = Flight(work, step=step)
+        else:
+            work(lambda: True)
+
+    def settle(self) -> Landed | None:
+        """Wait for a save that is still being written; None where there was none. Raises what it raised."""
+        flight, self._flight = self._flight, None
+        return flight.land() if flight is not None else None
+
+    def give_up(self) -> None:
+        """Training has failed: what is being written need not become whole."""
+        if self._flight is not None:
+            self._flight.give_up()
+
+    def last(self, *, otherwise: str | None = None, ranks: Ranks | None = None) -> dict[str, Any] | None:
+        """The checkpoint that the run goes on from: its own last one, else ``otherwise``, another run's; or None.
+
+        ``ranks``: those that load it together, where they do.
+        """
+        if self._folder.last_checkpoint.exists():
+            return complete(self._folder.last_checkpoint, ranks) | {"is_elsewhere": False}
+        if otherwise is None:
+            return None
+        return complete(otherwise, ranks) | {"tables": {}, "is_elsewhere": True}  # its tables stay with it
+
+    def take_best(self, source: str | Path, best: dict[str, Any] | None, *, copies: bool) -> bool:
+        """Whether the best.pt beside another run's checkpoint is of the epoch that was ``best`` then.
+
+        copies: it becomes this run's.
+        """
+        path = checkpoint_places.best(Path(source).parent)
+        if best is None or not path.exists():
+            return False
+        state = load(path)
+        progress = state.get("progress")
+        key = "step" if "step" in best else "epoch"  # one within an epoch, or at its end
+        if not isinstance(progress, dict) or progress.get(key) != best[key]:
+            return False
+        if copies:
+            self._folder.checkpoints.mkdir(exist_ok=True)
+            if path.is_dir():
+                copy_folder(path, self._folder.checkpoints / path.name)
+            else:
+                self._save_best(state)
+        return True
+
+    def _save_best(self, state: dict[str, Any]) -> None:
+        content = {part: state[part] for part in PARTS_OF_BEST} | {"model": evaluated(state)}
+        with whole_file(self._folder.checkpoints / BEST) as file:
+            torch.save(content, file)
+
+    def _remove_others(self, last: Path, best: Path | None) -> None:
+        """What the checkpoint ``last``, and ``best`` where there is a new one, make needless."""
+        folder = self._folder.checkpoints
+        kept = self._keep.staying(checkpoint_places.by_step(folder))
+        files = folder.glob("step_*.pt") if self._keep.keeps_any else []
+        lasts = [folder / LAST, *files, *checkpoint_places.folders(folder, "step")]
+        bests = [folder / BEST, *checkpoint_places.folders(folder, "best")] if best else []
+        for path in [*lasts, *bests]:
+            if path not in (last, best, *kept):
+                remove(path)
+
+
+def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights that evaluations are of: those that are trained, or their average."""
+    weights, average = state["model"], state.get("average", {})
+    if not average.get("is_evaluated"):
+        return weights
+    return {name: average["weights"].get(name, weight).to(weight.dtype) for name, weight in weights.items()}
+
+
+def kept(value: Any) -> Any:
+    """The same with copies of its tensors, on the CPU."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return each_of(value, kept)
+    if isinstance(value, (list, tuple)):
+        return type(value)([kept(each) for each in value])
+    return value

@@ -1,0 +1,120 @@
+"""Putting a checkpoint's content into a model and an optimizer, or saying why it does not fit."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from manyheads.runner.checkpoint.sharded.rank.read import real
+from manyheads.runner.checkpoint.sharded.rank.share import Lazy
+from manyheads.runner.run.errors import ConfigurationError
+
+AT_ONCE = 2**28  # bytes of weights that are read before they are put into the model
+SHOWN = 8  # names of weights in a message
+# Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
+KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
+
+
+class Unfit(NamedTuple):
+    """Names of weights that a model and a checkpoint do not share.
+
+    missing: the model's, which the checkpoint lacks; unexpected: the checkpoint's, which the model lacks; shapes: of
+    both, in different shapes.
+    """
+
+    missing: list[str]
+    unexpected: list[str]
+    shapes: list[str]
+
+    def __str__(self) -> str:
+        """All three in words, some names of each."""
+        said = {"missing in it": self.missing, "left over": self.unexpected, "of another shape": self.shapes}
+        return "; ".join(f"{words}: {_some(names)}" for words, names in said.items() if names)
+
+
+def load_model(
+    model: torch.nn.Module,
+    weights: dict[str, Tensor],
+    source: str | Path,
+    *,
+    strict: bool = True,
+    advice: str = "Set model= to the one it was trained with.",
+) -> Unfit:
+    """Load the weights into the model; returns what did not fit.
+
+    strict: nothing may be left. advice: the end of the error's sentence. Raises ConfigurationError when the weights are
+    another model's: not all of them fit, or without ``strict`` none.
+    """
+    own = model.state_dict()
+    if not (isinstance(weights, dict) and all(isinstance(weight, (Tensor, Lazy)) for weight in weights.values())):
+        raise ConfigurationError(f"the checkpoint {source} holds no weights by name.")
+    unfit = Unfit(
+        missing=[name for name in own if name not in weights],
+        unexpected=[name for name in weights if name not in own],
+        shapes=[name for name in own if name in weights and weights[name].shape != own[name].shape],
+    )
+    count = sum(map(len, unfit))
+    if count and strict:
+        raise ConfigurationError(
+            f"the checkpoint {source} is of another model: {count} of its names or shapes don't fit ({unfit}). {advice}"
+        )
+    if own and len(own) == len(unfit.missing) + len(unfit.shapes):
+        raise ConfigurationError(f"the checkpoint {source} is of another model: none of its weights fit. {advice}")
+    fitting = copy.copy(weights)  # with the versions that some modules' loading asks for
+    for name in (*unfit.unexpected, *unfit.shapes):
+        del fitting[name]
+    for part in _parts(fitting):
+        model.load_state_dict(part, strict=strict and len(part) == len(fitting))
+    return unfit
+
+
+def _parts(weights: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
+    """The weights, those that are still on the disk a few at a time."""
+    if not any(isinstance(weight, Lazy) for weight in weights.values()):
+        yield weights
+        return
+    part = copy.copy(weights)
+    part.clear()
+    for name, weight in weights.items():
+        part[name] = real(weight)
+        if sum(tensor.nbytes for tensor in part.values()) >= AT_ONCE:
+            yield part
+            part.clear()
+    yield part
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:
+    """Load the optimizer's state. Raises ConfigurationError when it is that of another kind."""
+    saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
+    if saved != own:
+        raise ConfigurationError(
+            f"the checkpoint {source} is of another optimizer, one with {', '.join(sorted(saved)) or 'other settings'} "
+            f"where this one has {', '.join(sorted(own)) or 'none'}. Set optimizer= to the one it was trained with."
+        )
+    sizes, own_sizes = (
+        [len(group["params"]) for group in groups] for groups in (state["param_groups"], optimizer.param_groups)
+    )
+    if sizes != own_sizes:
+        was, has = (" + ".join(map(str, each)) for each in (sizes, own_sizes))
+        raise ConfigurationError(
+            f"the checkpoint {source} has {was} parameters to train in its groups, where this run has {has}. Set "
+            "parameters.* to what it was trained with, or begin with its weights alone by checkpoint.load."
+        )
+    optimizer.load_state_dict({**state, "param_groups": _with_own_settings(optimizer, state["param_groups"])})
+
+
+def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Saved groups of parameters with this run's settings, such as its weight decay, but for what training changes."""
+    names = set(getattr(optimizer, "defaults", {})) - {"lr"}  # which the schedule sets
+    return [
+        {name: own[name] if name in names & own.keys() else value for name, value in group.items()}
+        for group, own in zip(saved, optimizer.param_groups, strict=True)
+    ]

@@ -1,0 +1,89 @@
+"""Reading checkpoints, one of which somebody else may have written: nothing in them is run."""
+
+import os
+import stat
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyheads.runner.checkpoint.sharded.rank.read import Ranks, opened
+from manyheads.runner.run import checkpoint_places
+from manyheads.runner.run.errors import ConfigurationError
+
+VERSION = 1
+PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
+
+
+def load(path: str | Path, ranks: Ranks | None = None, *, is_mapped: bool = False) -> dict[str, Any]:
+    """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError.
+
+    The tensors of a sharded one are read when they are used. ``ranks``: those that load it together, where they do.
+    ``is_mapped``: the tensors of a single one stay in the file too.
+    """
+    if Path(path).is_dir():
+        return _of_this_version(load_folder(Path(path), ranks), path)
+    try:
+        _refuse_bombs(path)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped or None)
+        if isinstance(state, dict) and "version" in state:  # one of ours
+            _compare_checksums(path)
+    except FileNotFoundError:
+        raise ConfigurationError(f"the checkpoint {path} does not exist.") from None
+    except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}") from None
+    if not isinstance(state, dict):
+        raise ConfigurationError(f"the checkpoint {path} holds no weights by name.")
+    return _of_this_version(state, path)
+
+
+def load_folder(path: Path, ranks: Ranks | None) -> dict[str, Any]:
+    """A sharded checkpoint's content. Raises ConfigurationError with the one before it that is whole."""
+    try:
+        return opened(path, ranks)
+    except (ValueError, OSError) as error:
+        reason = str(error)
+    steps = [*checkpoint_places.by_step(path.parent).values()]
+    for older in reversed(steps[: steps.index(path)] if path in steps else []):
+        with suppress(ValueError, OSError):
+            if older.is_dir() and opened(older):
+                reason += f". The one before it is whole: set checkpoint.resume={older}, or remove this one to resume"
+                break
+    raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}.")
+
+
+def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
+    if state.get("version", VERSION) > VERSION:
+        raise ConfigurationError(f"the checkpoint {path} was written by a newer version of manyheads. Update it.")
+    return state
+
+
+def complete(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:
+    """A checkpoint that has all that a run needs to go on, and its ``source``. Raises ConfigurationError."""
+    state = load(path, ranks)
+    if missing := set(PARTS) - set(state):
+        raise ConfigurationError(
+            f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set checkpoint.resume "
+            "to a last.pt or step_*, which have them, or start anew with its weights by checkpoint.load."
+        )
+    return {**state, "source": str(path)}
+
+
+def _refuse_bombs(path: str | Path) -> None:
+    """Torch compresses nothing: what would take more memory than the file has bytes is not from it."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it is no plain file")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > os.stat(path).st_size:
+                raise ValueError("it would unpack to more than its own size")
+
+
+def _compare_checksums(path: str | Path) -> None:
+    """Torch writes a checksum of each part, but does not compare it when it loads."""
+    with zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise ValueError(f"the checksum of {damaged} is wrong")
