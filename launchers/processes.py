@@ -137,7 +137,7 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
     The others' errors are mostly consequences: their peer went away. ``silent``: who had gone when that was noticed;
     whoever went later was ended by the launcher.
     """
-    reported = job.folder.read_failures()
+    reported = [each for each in job.folder.read_failures() if each.rank is None or each.rank in job.watched]
     died = sorted({*silent} - {failure.rank for failure in reported})
     if reported and not died:
         return reported[0]

@@ -1,7 +1,6 @@
 """Ranks that train, then make one more update under torch's own profiler and with hooks on saved tensors."""
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,11 +14,10 @@ from manyheads.launchers.launch import launch
 from manyheads.runner.loop import main as worker
 from manyheads.runner.loop.session import Session
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.rank_env import Place
 from manyheads.runner.run.run_folder import RunFolder
-from tests.in_process import small, train
+from tests.in_process import small
+from tests.parallel.together import CASES, trained
 
-CASES = "cases.json"
 COLLECTIVES = {  # as Gloo names its work; it reduces and scatters by an all-reduce
     "gloo:all_reduce": "all-reduce",
     "gloo:all_gather": "all-gather",
@@ -44,20 +42,8 @@ def main(path: str) -> NoReturn:
 
 
 def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    here = Place(parallel.rank, parallel.local_rank, parallel.world_size)
-    for name, case in json.loads((folder.path / CASES).read_text()).items():
-        parallel.gather("all have done with the last one")
-        parallel.leave()
-        os.environ["MANYHEADS_INIT_METHOD"] = f"file://{folder.path}/{name}.meeting"
-        if here.rank == 0:
-            (folder.path / name).mkdir()
-        try:
-            session = train(folder.path / name, case, place=here)
-        except Exception as error:
-            raise RuntimeError(f"in the case {name}") from error
-        parallel = session.parallel
-        (folder.path / name / f"measured.{here.rank}.json").write_text(json.dumps(measured(session)))
-        heartbeat.beat()
+    for name, session in trained(parallel, folder, heartbeat):
+        (folder.path / name / f"measured.{session.parallel.rank}.json").write_text(json.dumps(measured(session)))
 
 
 def measured(session: Session) -> dict[str, Any]:

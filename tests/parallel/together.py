@@ -2,12 +2,13 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from manyheads.launchers.launch import launch
 from manyheads.runner.loop import main as worker
+from manyheads.runner.loop.session import Session
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_env import Place
 from manyheads.runner.run.run_folder import RunFolder
@@ -39,6 +40,12 @@ def main(path: str) -> NoReturn:
 
 
 def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    for _ in trained(parallel, folder, heartbeat):
+        pass
+
+
+def trained(parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> Iterator[tuple[str, Session]]:
+    """The cases with what they came to, one after the other."""
     here = Place(parallel.rank, parallel.local_rank, parallel.world_size)
     for name, case in json.loads((folder.path / CASES).read_text()).items():
         parallel.gather("all have done with the last one")
@@ -47,7 +54,9 @@ def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Hea
         if here.rank == 0:
             (folder.path / name).mkdir()
         try:
-            parallel = train(folder.path / name, case, place=here).parallel
+            session = train(folder.path / name, case, place=here)
         except Exception as error:
             raise RuntimeError(f"in the case {name}") from error
+        parallel = session.parallel
+        yield name, session
         heartbeat.beat()
