@@ -141,6 +141,12 @@ def _fitting_ranks(config: dict[str, Any], size: int, parts: int) -> list[int]:
 
 def _check_graphs(trainer: dict[str, Any]) -> None:
     mode, accumulation = trainer["compile"], trainer["grad_accumulation"]
+    if trainer["compile_units"] and mode in ("none", *CUDA_GRAPHS):
+        reason = "nothing is compiled" if mode == "none" else "CUDA graphs are of a whole model"
+        raise ConfigurationError(
+            f"trainer.compile_units: with trainer.compile={mode} {reason}. Set that to default or "
+            "max-autotune-no-cudagraphs, or compile_units to []."
+        )
     if trainer["device"] == "cuda" and mode in CUDA_GRAPHS and accumulation > 1:
         raise ConfigurationError(
             f"trainer.compile={mode}: its CUDA graphs write each micro-batch's gradients over those of the one before, "

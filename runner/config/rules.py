@@ -57,6 +57,7 @@ RULES: dict[str, Rule] = {
     "trainer.sam_rho": number(above=0),
     "trainer.sam_every": whole(1),
     "trainer.recompute": list_of(TEXT),
+    "trainer.compile_units": list_of(TEXT),
     "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
     "trainer.on_nan": choice("error", "skip"),
     "trainer.device": choice("auto", "cuda", "cpu"),

@@ -13,7 +13,7 @@ from manyheads.runner.data.base.option import Data
 from manyheads.runner.data.rank.build import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance
 from manyheads.runner.loop.average import build_average
-from manyheads.runner.loop.compile import compile_in_place
+from manyheads.runner.loop.compile import compile_in_place, compile_units
 from manyheads.runner.loop.ending import Ending
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
@@ -161,7 +161,10 @@ def assemble(
     optimizer = parallel.wrap_optimizer(optimizer, model)
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
-    compile_in_place(parallel.unwrap(model), config["trainer"]["compile"], parallel.device)
+    if patterns := config["trainer"].get("compile_units"):
+        compile_units(parallel.unwrap(model), config["trainer"]["compile"], patterns)
+    else:
+        compile_in_place(parallel.unwrap(model), config["trainer"]["compile"], parallel.device)
     added = build_metrics(config["metrics"], task, config["model"]["num_classes"] or data.num_classes)
     scores = Scores(task, added, monitor=config["checkpoint"]["monitor"])
     settings = build_settings(config["trainer"], loaders.train.updates)

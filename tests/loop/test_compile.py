@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from manyheads.launchers.environment import file_rendezvous, variables_set
-from manyheads.runner.loop.compile import compile_in_place
+from manyheads.runner.loop.compile import compile_in_place, is_compiled
+from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import opened, small
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -42,6 +43,38 @@ def test_outputs_outlive_the_next_pass_where_there_are_graphs(mode, device, kept
     model(torch.tensor([3.0, 4.0]))
     expected = [1.0, 2.0] if kept else [3.0, 4.0]
     assert (first["logits"].tolist(), first["more"][0].tolist()) == (expected, expected)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler looks at it
+def test_alike_blocks_are_compiled_once(tmp_path, monkeypatch):
+    """By the compiler that looks through a model, without one that writes code."""
+    graphs: list[bool] = []
+
+    def backend(graph, inputs):
+        graphs.append(torch.is_grad_enabled())
+        return graph
+
+    def compile(module, *, mode):
+        module._compiled_call_impl = torch.compile(module._call_impl, backend=backend)
+
+    monkeypatch.setattr(nn.Module, "compile", compile)
+    torch._dynamo.reset()
+    text = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "trainer.max_steps=2")
+    options = small("model=gpt", "model.width=24", *text, "trainer.compile=default", "trainer.compile_units=[auto]")
+    with opened(tmp_path, options) as trainer:
+        blocks = [module for module in trainer.update.model.modules() if module._compiled_call_impl is not None]
+        assert is_compiled(trainer.update.model)
+        trainer.fit(lambda **_: None, due_after_step=lambda _: False)
+    assert len(blocks) > 3
+    assert 1 <= graphs.count(True) <= 2  # the first one's input comes from elsewhere than the others'
+
+
+@pytest.mark.parametrize(
+    ("compile", "said"), [("none", "nothing is compiled"), ("reduce-overhead", "CUDA graphs are of a whole model")]
+)
+def test_units_that_would_not_be_compiled_are_refused(compile, said):
+    with pytest.raises(ConfigurationError, match=rf"trainer\.compile_units: with trainer\.compile={compile} {said}"):
+        small("trainer.compile_units=[auto]", f"trainer.compile={compile}")
 
 
 @pytest.mark.parametrize("strategy", [("parallel=single",), ("parallel=ddp", "launcher=inline")], ids=" ".join)
