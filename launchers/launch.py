@@ -50,7 +50,8 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
         with publishers(folder, config, variables, signals) if main == TRAIN else nullcontext():
             try:
                 gpus = hardware.gpu_indices()[: gpus_used(config)]
-                with host_load(folder.host), gpu_load(folder.gpu, gpus):
+                watched = host_load(folder.host) if main == TRAIN else nullcontext()
+                with watched, gpu_load(folder.gpu, gpus):
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 log.info("%s: %s", folder, reason)  # which the terminal is told at the very end

@@ -52,6 +52,7 @@ def arguments(target):
         return set(inspect.signature(target).parameters)
     names = set()
     for base in target.__mro__:
+        names |= set(getattr(inspect.getmodule(base), "KEYS", ()))  # of several machines, which launchers take together
         method = base.__dict__.get("__init__")
         parameters = inspect.signature(method).parameters.values() if method is not None else []
         names |= {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}

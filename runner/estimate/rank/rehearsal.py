@@ -75,6 +75,7 @@ def _alone(config: Config, rank: int) -> Parallel:
     place = {"rank": rank, "local_rank": rank, "world_size": ranks(config), "device_type": "cpu"}
     parallel: Parallel = instantiate("parallel", section, **place)
     parallel.join()
+    parallel.gather = lambda value: [value] * parallel.world_size  # type: ignore[method-assign]  # nobody else is there
     return parallel
 
 
@@ -87,7 +88,7 @@ def _without_files(config: Config) -> Config:
         **config,
         "precision": precision,
         "model": {**config["model"], "pretrained": None},
-        "trainer": {**trainer, "on_nan": "error", "compile": "none"},
+        "trainer": {**trainer, "on_nan": "error", "compile": "none", "compile_units": []},
         "data": {**config["data"], "num_workers": 0},
     }
 
