@@ -1,6 +1,7 @@
 """The long tail: wide products of combinations, of which `make test` runs those that differ and `make test-all` all."""
 
 from collections.abc import Collection, Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -16,3 +17,10 @@ def tailed(cases: Iterable[Any], *, always: Collection[Any]) -> list[Any]:
     cases = list(cases)
     assert set(always) <= set(cases), "a case to be run always is not among the cases"
     return [case if case in always else tail(*(case if isinstance(case, tuple) else (case,))) for case in cases]
+
+
+def each_once(*axes: Iterable[Any]) -> list[Any]:
+    """The product of the axes, of which `make test` runs as few as have each value of each axis."""
+    values = [list(axis) for axis in axes]
+    always = [tuple(axis[number % len(axis)] for axis in values) for number in range(max(map(len, values)))]
+    return tailed(product(*values), always=always)

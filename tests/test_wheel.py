@@ -141,6 +141,7 @@ def test_training(trained, here):
     assert [path.name for path in here.iterdir()] == ["outputs"]
 
 
+@pytest.mark.tail
 def test_a_sweep_and_its_report(installed, here):
     done = installed("train", "-m", *FAST, "seed=1,2", "parallel=ddp", "hydra.sweep.dir=sweep", cwd=here)
     assert done.code == 0, done.err
@@ -151,6 +152,7 @@ def test_a_sweep_and_its_report(installed, here):
     assert "<script" in (here / "sweep" / "comparison.html").read_text()
 
 
+@pytest.mark.tail
 def test_an_interrupted_run_names_the_command_that_resumes_it(installed, project):
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | {"SLOW": "1"}
     command = [
@@ -172,6 +174,7 @@ def test_an_interrupted_run_names_the_command_that_resumes_it(installed, project
     assert RunFolder(project / "my run").read_result()["steps"] == 20
 
 
+@pytest.mark.tail
 def test_reproducing(installed, here, trained):
     done = installed("reproduce", str(trained.path), "hydra.run.dir=again", cwd=here)
     assert done.code == 0, done.err

@@ -84,6 +84,7 @@ def test_a_failure(tmp_path):
     assert manyheads.Result.of("here").status == "failed"
 
 
+@pytest.mark.tail
 def test_an_interruption_ends_it_cleanly(monkeypatch):
     """As Ctrl-C, or a notebook's stop button, which both raise KeyboardInterrupt in the main thread."""
     write = sys.stdout.write

@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.config.schema import check
 from manyheads.runner.option.declared import GROUPS
+from tests.tail import tail
 
 FILES = sorted(CONF.rglob("*.yaml"))
 OPTIONS = [(group, option) for group in GROUPS for option in options(group)]
@@ -119,7 +120,7 @@ def test_an_experiment_changes_something(option):
 
 
 @pytest.mark.parametrize("optimizer", options("optimizer"))
-@pytest.mark.parametrize("experiment", [[], ["experiment=digits_quick"]])
+@pytest.mark.parametrize("experiment", [[], tail(["experiment=digits_quick"])])
 def test_the_default_run_changes_the_learning_rate_of_sgd_alone(optimizer, experiment):
     given = ["optimizer._target_=torch.optim.RMSprop"] if optimizer == "custom" else []
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -17,7 +17,7 @@ STRATEGIES = [name for name in options("parallel") if unavailable("parallel", na
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("strategy", tailed(STRATEGIES, always=[s for s in STRATEGIES if s != "horovod"]))
+@pytest.mark.parametrize("strategy", tailed(STRATEGIES, always=["ddp", "pipeline"]))
 def test_every_strategy_says_it_alike(tmp_path: Path, strategy: str) -> None:
     folder = freeze(tmp_path, f"parallel={strategy}", "trainer.epochs=2", "model.width=8", "trainer.device=cpu")
     launch(folder)

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.processes
 QUICK = ("trainer.max_steps=4", "trainer.log_every=1", "data.batch_size=48", "precision=fp64", "optimizer.lr=0.1")
 
 
+@pytest.mark.tail
 def test_settings_reach_horovod(tmp_path: Path) -> None:
     """Two names of this machine stand for two machines: each rank is the first on its own."""
     timeline = tmp_path / "timeline.json"

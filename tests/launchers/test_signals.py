@@ -20,7 +20,7 @@ WAYS = [
     (*by("spawn"), "launcher.warm=false"),
     ("launcher=inline",),
 ]
-STARTING = [by("spawn"), ("launcher=inline",)]
+STARTING = [by("spawn")]
 LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
 
 
@@ -31,8 +31,6 @@ LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
         [*product(WAYS, [signal.SIGINT]), *product([by("spawn"), by("horovodrun")], [signal.SIGTERM])],
         always=[
             (by("spawn"), signal.SIGINT),
-            (("launcher=inline",), signal.SIGINT),
-            (("parallel=fsdp",), signal.SIGINT),
             (by("horovodrun"), signal.SIGTERM),
         ],
     ),
@@ -96,6 +94,7 @@ def test_second_signal_ends_at_once(tmp_path: Path, parent, way: tuple[str, ...]
     assert survivors(running.folder) == []
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_signal_to_a_rank_stops_all(tmp_path: Path, parent) -> None:
     """A cluster may signal the ranks themselves."""

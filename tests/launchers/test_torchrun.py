@@ -24,6 +24,7 @@ def agent(pid: int) -> psutil.Process:
     return found
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent) -> None:
     running = parent(tmp_path, *ENDLESS, f"hydra.run.dir={tmp_path}")

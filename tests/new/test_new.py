@@ -40,6 +40,7 @@ def test_it_learns(project, tmp_path):
     assert RunFolder(tmp_path / "run").read_result()["metrics"]["val_acc1"] > 90
 
 
+@pytest.mark.tail
 def test_its_own_test_passes(project):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(project)]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True)

@@ -55,6 +55,7 @@ def large_files(path: Path) -> list[Path]:
     return [*path.rglob("*.pt"), *path.rglob("*.aside")]
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_the_default_model_is_the_same_on_every_backend(tmp_path):
     """As a user would call it: the default model and data, all strategies, two ranks."""

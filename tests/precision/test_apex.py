@@ -12,6 +12,7 @@ from tests import apex_library
 from tests.apex_library import small
 from tests.in_process import attempt, opened, rows, train, weights
 from tests.in_process import small as plain
+from tests.tail import tail
 
 pytestmark = [pytest.mark.usefixtures("apex"), *apex_library.marks]
 
@@ -78,7 +79,7 @@ def test_formats(tmp_path, overrides, conv, norm, owned):
     assert not any(torch.equal(before[name], after[name]) for name in ("body.0.weight", "body.1.weight", "head.weight"))
 
 
-@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize("accumulation", [1, tail(4)])
 @pytest.mark.parametrize("overrides", [level("O0"), level("O0", STATIC), level("O1", STATIC), level("O1"), level("O2")])
 def test_results_are_those_of_fp32(tmp_path, overrides, accumulation):
     shared = ("optimizer.lr=0.01", f"trainer.grad_accumulation={accumulation}", "trainer.clip_norm=1.0")
@@ -94,7 +95,7 @@ def test_results_are_those_of_fp32(tmp_path, overrides, accumulation):
 
 
 @pytest.mark.parametrize("overrides", [level("O1"), level("O2"), level("O2", *MASTERS[1:]), level("O3", STATIC)])
-@pytest.mark.parametrize(("accumulation", "stop"), [(1, 1), (2, 13)])
+@pytest.mark.parametrize(("accumulation", "stop"), [tail(1, 1), (2, 13)])
 def test_resumed_it_ends_with_the_same_bits(tmp_path, overrides, accumulation, stop):
     options = small(*RICH, *overrides, f"trainer.grad_accumulation={accumulation}", "checkpoint.every=1")
     whole, resumed = apex_library.ends(tmp_path, options, killed_after=stop)

@@ -76,6 +76,7 @@ def test_the_same_again_is_identical(past, tmp_path):
     assert {path: path.read_bytes() for path in past.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.tail
 def test_another_world_size_is_equal_from_the_recorded_weights_on(past, tmp_path):
     done, result = reproduce(tmp_path, str(past), "parallel=ddp", "launcher.nproc_per_node=3")
     assert done.code == 0, done.err + done.out

@@ -65,6 +65,7 @@ def command(*words: str, cwd: Path) -> Done:
     return execute(sys.executable, "-m", "manyheads.runner", *words, cwd=cwd)
 
 
+@pytest.mark.tail
 def test_it_is_found_where_the_run_was_started(past, tmp_path):
     done = command("reproduce", "past", "hydra.run.dir=again", cwd=tmp_path)
     assert done.code == 0, done.err

@@ -113,6 +113,7 @@ def test_a_recorded_run_resumes(run):
     assert result["metrics"]["val_loss"] == pytest.approx(2.3037, abs=1e-3)  # as 46a818f itself resumed it
 
 
+@pytest.mark.tail
 @pytest.mark.slow
 @pytest.mark.parametrize("run", ["completed"], indirect=True)
 def test_a_recorded_run_is_reproduced_and_reported(run):

@@ -97,6 +97,7 @@ def test_columns_the_best_epoch_and_the_objective_follow_from_its_metrics(alone)
     assert result["scores"]["metrics"] == {"perplexity": {"direction": "min", "label": "perplexity", "unit": ""}}
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_it_is_shown_compared_and_reproduced(alone, tmp_path):
     """As its owner would: a sweep, its comparison, parity, and a past run again."""

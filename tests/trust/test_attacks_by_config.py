@@ -9,6 +9,7 @@ import yaml
 
 from manyheads.runner.config.lookup import CONF
 from tests.conftest import FAST
+from tests.tail import each_once
 from tests.trust.foreign import assert_refused, given
 
 SEEN = "WANDB_API_KEY_OF_THIS_TEST"
@@ -57,8 +58,7 @@ WHOLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ["--config-path", "resume"])
-@pytest.mark.parametrize("attack", WHOLE)
+@pytest.mark.parametrize(("attack", "way"), each_once(WHOLE, ["--config-path", "resume"]))
 def test_a_run_config(run_here, resume_here, here, config, monkeypatch, attack, way):
     monkeypatch.setenv(SEEN, "12345")
     change, message = WHOLE[attack]
@@ -92,8 +92,9 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("way", ["--config-path", "--config-dir", "search path", "resume"])
-@pytest.mark.parametrize("attack", TEXTS)
+@pytest.mark.parametrize(
+    ("attack", "way"), each_once(TEXTS, ["--config-path", "--config-dir", "search path", "resume"])
+)
 def test_a_text_that_takes_for_ever_or_is_no_config(run_here, resume_here, here, attack, way):
     name = "run.yaml" if way in ("resume", "--config-path") else "model/x.yaml"
     path = here / "theirs" / name

@@ -13,6 +13,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
+from tests.tail import each_once
 from tests.trust.foreign import OWN, assert_refused, given
 
 RUN = tuple(o for o in FAST if "width" not in o)
@@ -30,8 +31,13 @@ def model(path) -> dict:
     return {"model": {"_target_": f"{path}:Net", "name": "custom", "num_classes": None, "pretrained": None}}
 
 
-@pytest.mark.parametrize("way", ["--config-path", "resume", "reproduce"])
-@pytest.mark.parametrize("key", ["model", "loss", "data", "metrics.x", "callbacks.x", "model._option_"])
+@pytest.mark.parametrize(
+    ("key", "way"),
+    each_once(
+        ["model", "loss", "data", "metrics.x", "callbacks.x", "model._option_"],
+        ["--config-path", "resume", "reproduce"],
+    ),
+)
 def test_a_run_that_names_one(run_here, command_here, here, evil, config, way, key):
     group, _, name = key.partition(".")
     section = {"_target_": f"{evil}:Net", "name": "x"}

@@ -19,6 +19,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from tests.conftest import FAST
+from tests.tail import tail
 from tests.trust.foreign import assert_refused, given, snapshot
 
 WRITTEN = (
@@ -291,7 +292,7 @@ class TestTheCodeOfARun:
         commit = ["git", *author, "commit-tree", tree, "-m", "theirs"]
         return subprocess.check_output(commit, cwd=ROOT, text=True).strip()
 
-    @pytest.mark.parametrize("seal", ["theirs", "none", "copied"])
+    @pytest.mark.parametrize("seal", ["copied", tail("theirs"), tail("none")])
     def test_a_commit_that_was_merely_fetched(self, command_here, here, theirs, fetched, seal):
         seals = {"theirs": {"seal": "0" * 64}, "none": {"seal": None}, "copied": {}}[seal]
         theirs.code_diff.unlink(missing_ok=True)

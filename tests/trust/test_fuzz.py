@@ -149,7 +149,7 @@ def as_yaml(content: Any) -> str:
     return yaml.safe_dump(content, allow_unicode=True).encode(errors="replace").decode()
 
 
-@settings(BOUNDED, max_examples=60)
+@settings(BOUNDED, max_examples=25)
 @given(changes=CHANGES)
 def test_a_run_config(resume_here, here, config, reached, changes):
     shutil.rmtree(here / "theirs", ignore_errors=True)
@@ -167,7 +167,7 @@ SNIPPETS = ["hydra: {run: {dir: mark}}\n", "defaults: [{override hydra/launcher:
             "[", "{", "%YAML 1.1\n"]  # fmt: skip
 
 
-@settings(BOUNDED, max_examples=20)
+@settings(BOUNDED, max_examples=10)
 @given(
     parts=st.lists(st.tuples(st.integers(0, 4000), st.sampled_from(SNIPPETS)), min_size=1, max_size=4),
     way=st.sampled_from(["--config-path", "--config-dir"]),
@@ -207,7 +207,7 @@ ENTRY = st.fixed_dictionaries(
 OPTIONS = st.dictionaries(st.sampled_from(["jobs", "on_oom", "timeout", "repeat", "exclude", "x"]), VALUES, max_size=2)
 
 
-@settings(BOUNDED, max_examples=60)
+@settings(BOUNDED, max_examples=25)
 @given(
     options=OPTIONS | VALUES,
     entries=st.lists(ENTRY, max_size=3),

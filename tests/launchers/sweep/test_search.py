@@ -91,6 +91,7 @@ def search(path: Path, *more: str):
     return execute(sys.executable, str(RUN), *SEARCH, f"hydra.sweep.dir={path}", *more, cwd=path.parent)
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 @pytest.mark.slow
 def test_resumed_it_goes_on_as_if_it_had_not_stopped(tmp_path):

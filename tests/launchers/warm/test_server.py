@@ -77,6 +77,7 @@ def test_a_warm_rank_has_what_a_cold_one_has(tmp_path: Path, monkeypatch) -> Non
     assert alike[0]["cores"] == sorted(cores)
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_what_libraries_read_at_import_restarts_the_server(tmp_path: Path) -> None:
     pids = []
@@ -127,6 +128,7 @@ def test_it_starts_in_the_background_and_once(monkeypatch) -> None:
     assert not first.is_running()
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_it_does_not_grow(tmp_path: Path) -> None:
     sizes = []
