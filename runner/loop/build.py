@@ -21,6 +21,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.loop.trainer import Settings, Trainer
 from manyheads.runner.loop.update import Update
+from manyheads.runner.loop.utilization import utilization
 from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.model.rank.build import Built, built_model
 from manyheads.runner.optimizer.rank.build import build_optimizer
@@ -85,9 +86,12 @@ def build(
         freeze(built.model, config.get("parameters", {}).get("freeze", ()))
         parameters = sum(p.numel() for p in built.model.parameters())
         task, loaders = enter(config, parallel, data, precision.dtype)
+        known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)
         update, settings = assemble(config, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(config, parallel)
-        reporter = build_reporter(config, parallel, update.scores, folder, state, is_silent=is_silent)
+        reporter = build_reporter(
+            config, parallel, update.scores, folder, state, utilization=known, is_silent=is_silent
+        )
     except BaseException:
         precision.close()
         raise

@@ -11,6 +11,7 @@ from manyheads.runner.logger.terminal.log import Both, log_display
 from manyheads.runner.logger.terminal.rank import Display, Terminal
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.locate import instantiate_named
@@ -24,6 +25,7 @@ def build_reporter(
     folder: RunFolder,
     state: dict[str, Any] | None,
     *,
+    utilization: Utilization | None = None,
     is_silent: bool = False,
 ) -> Reporter:
     """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
@@ -35,9 +37,12 @@ def build_reporter(
             train, val = scores.names("train"), scores.names("val")
             loggers = build_loggers(config, LoggedRun(folder.path, config, step, [*train, *val]), display)
             within = steps_of(config["trainer"]["evaluate_every"]) is not None
-            recorder = Files(folder, train=train, val=val, position=position, within_epochs=within, loggers=loggers)
+            known = {"within_epochs": within, "has_mfu": utilization is not None}
+            recorder = Files(folder, train=train, val=val, position=position, loggers=loggers, **known)
     epochs = config["trainer"]["epochs"]
-    return Reporter(recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores)
+    return Reporter(
+        recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores, utilization=utilization
+    )
 
 
 def build_loggers(config: dict[str, Any], run: LoggedRun, display: Display) -> list[Logger]:

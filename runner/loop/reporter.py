@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from manyheads.runner.logger.csv.columns import MFU
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.breakdown import parts
@@ -14,6 +15,7 @@ from manyheads.runner.loop.log_windows import Row
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.parallel.base.rank import Parallel
 
 log = logging.getLogger(__name__)
@@ -23,9 +25,18 @@ SPLITS = ("train", "val")
 class Reporter:
     """``scores``: what is measured, and which of it makes an epoch the best."""
 
-    def __init__(self, *, recorder: Recorder, display: Display, parallel: Parallel, epochs: int, scores: Scores):
+    def __init__(
+        self,
+        *,
+        recorder: Recorder,
+        display: Display,
+        parallel: Parallel,
+        epochs: int,
+        scores: Scores,
+        utilization: Utilization | None = None,
+    ):
         self.recorder, self.display, self.parallel = recorder, display, parallel
-        self.epochs, self.scores = epochs, scores
+        self.epochs, self.scores, self.utilization = epochs, scores, utilization
         self.corrupt: set[str] = set()  # paths of samples that could not be read
 
     def start(self, progress: Progress, *, total: int) -> None:
@@ -42,6 +53,7 @@ class Reporter:
         """A row of steps.csv over the updates since the last row. ``end``: of the last of them."""
         sums = progress.interval
         means = self.scores.of("train", sums)
+        samples_per_second = sums.count * self.parallel.world_size / sums.seconds
         row = {
             "epoch": progress.epoch + 1,
             "step": end.step,
@@ -49,10 +61,12 @@ class Reporter:
             "loss": means["train_loss"] if sums.counted else float("nan"),
             "lr": end.lr,
             "grad_norm": float(end.norm),
-            "samples_per_second": sums.count * self.parallel.world_size / sums.seconds,
+            "samples_per_second": samples_per_second,
             "data_fraction": sums.data_seconds / sums.seconds,
             "time": round(end.time, 3),
         }
+        if self.utilization is not None:
+            row[MFU] = self.utilization.mfu(samples_per_second)
         progress.interval = Sums()
         self.recorder.step(row)
         self.display.interval(row, self.scores.live(means))

@@ -8,15 +8,14 @@ from torch import Tensor
 
 from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.digest import weights_sha256
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
-from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
+from manyheads.runner.loop.result import result_of
 from manyheads.runner.loop.summary import summary
 from manyheads.runner.loop.tested import tested
 from manyheads.runner.loop.trainer import Trainer
@@ -208,7 +207,7 @@ class Session:
         reporter = self.trainer.reporter
         corrupt = self.parallel.gather([*reporter.corrupt])
         findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})
-        result = self._result(weights, memory, **findings) if self.parallel.rank == 0 else {}
+        result = result_of(self.trainer, weights, memory, **findings) if self.parallel.rank == 0 else {}
         if self.parallel.rank == 0:
             self.folder.write_json(self.folder.result, result)
             reporter.recorder.end(result)
@@ -216,44 +215,6 @@ class Session:
             reporter.display.table(*summary(result, self.update.scores, self.folder))
         for callback in self.trainer.callbacks:
             callback.on_end(result)
-
-    def _result(
-        self, weights: dict[str, Tensor], memory: list[list[tuple[float, float | None]]], **findings: Any
-    ) -> dict[str, Any]:
-        """What rank 0 knows of result.json. ``memory``: by rank and device, most of tensors, and most reserved."""
-        trainer, scores = self.trainer, self.update.scores
-        progress, stopped = trainer.progress, trainer.stop.signal
-        return {
-            "status": "completed" if stopped is None else "interrupted",
-            "signal": stopped,
-            "epochs": progress.epoch,
-            "steps": progress.step,
-            "samples_seen": progress.samples,
-            "device": device_name(self.parallel.device),
-            "train_seconds": progress.train_seconds + progress.seconds,
-            "time": progress.time(progress.seconds),
-            "samples_per_second": progress.samples_per_second,
-            "peak_memory_mb": [peak for rank in memory for peak, _ in rank],
-            "reserved_memory_mb": [most for rank in memory for _, most in rank if most is not None],
-            "metrics": progress.metrics,
-            "objective": self.objective(),
-            "best": progress.best,
-            "scores": scores.describe(),
-            "weights_sha256": weights_sha256(weights),
-            "corrupt_samples": progress.corrupt,
-            "skipped_steps": progress.skipped,
-            **({"evaluated": "ema"} if trainer.average is not None and trainer.average.is_evaluated else {}),
-            **({"ended": progress.ended} if progress.ended else {}),
-            **self._digests(),
-            **findings,
-        }
-
-    def _digests(self) -> dict[str, dict[str, str]]:
-        """The sha256 of the samples of each split, where the data set knows it."""
-        loaders = {"train": self.trainer.train, "val": self.trainer.evaluation.loader}
-        found = {name: getattr(loader.batches.dataset, "digest", None) for name, loader in loaders.items()}
-        known = {name: digest for name, digest in found.items() if digest is not None}
-        return {"data_sha256": known} if known else {}
 
     def _measure_gradients(self) -> None:
         model = self.parallel.unwrap(self.update.model)
@@ -270,11 +231,6 @@ class Session:
     def weights(self) -> dict[str, Tensor]:
         """What was trained, of the whole model, complete on rank 0, under the user's own names."""
         return self.parallel.gather_tensors(self.update.own_weights())
-
-    def objective(self) -> float | None:
-        """The monitored metric of the best epoch, or of the evaluation."""
-        progress = self.trainer.progress
-        return (progress.best or progress.metrics).get(self.update.scores.monitor)
 
 
 @operations_named()

@@ -23,6 +23,7 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
         rows["test"] = _measured(scores, result["test"])
     if result["samples_per_second"]:
         rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
+        rows["speed"] += f"; MFU {result['mfu']:.1%}" if "mfu" in result else ""
     if any(result["time"].values()):
         rows["time"] = shares(result["time"])
     if ended := result.get("ended"):

@@ -7,6 +7,7 @@ STEP_COLUMNS = (
     *("epoch", "step", "samples", "loss", "lr", "grad_norm", "samples_per_second", "data_fraction"),
     "time",  # when the row's last update was made, in seconds since 1970
 )
+MFU = "mfu"  # the last one of steps.csv, where it is known what the devices can compute: from 0 to 1
 
 
 def epoch_columns(train: Sequence[str], val: Sequence[str]) -> tuple[str, ...]:

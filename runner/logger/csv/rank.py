@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.logger.base import Logger
-from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns, evaluation_columns
+from manyheads.runner.logger.csv.columns import MFU, STEP_COLUMNS, epoch_columns, evaluation_columns
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.run_folder import RunFolder
@@ -45,7 +45,7 @@ class Files(Recorder):
     """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
 
     ``position``: where a checkpoint left the tables; rows after it are cut. ``within_epochs``: whether there will be
-    evaluations there.
+    evaluations there. ``has_mfu``: whether steps have that.
 
     Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
     """
@@ -58,9 +58,11 @@ class Files(Recorder):
         val: Sequence[str],
         position: dict[str, int],
         within_epochs: bool = False,
+        has_mfu: bool = False,
         loggers: Sequence[Logger] = (),
     ):
-        self._steps = Table(folder.steps, STEP_COLUMNS, position.get("steps", 0))
+        columns = (*STEP_COLUMNS, *([MFU] if has_mfu else []))
+        self._steps = Table(folder.steps, columns, position.get("steps", 0))
         self._epochs = Table(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
         self._evaluations: Table | None = None
         if within_epochs:
@@ -139,7 +141,8 @@ class Table:
         return tuple(next(csv.reader([self._file.readline()]), ()))
 
     def append(self, row: dict[str, Any]) -> None:
-        self._writer.writerow([row[name] for name in self._columns])  # floats by their repr
+        # Floats by their repr. What was known where the table was begun need not be known where it is continued.
+        self._writer.writerow([row.get(name, "") if name == MFU else row[name] for name in self._columns])
 
     def flush(self) -> None:
         """Everything so far is on the disk."""

@@ -27,6 +27,8 @@ class AMP(Precision):
     gradient scaler's, used with float16 only.
     """
 
+    products = "half"
+
     def __init__(self, parallel: Parallel, *, level: str, dtype: str, init_scale: float, growth_interval: int):
         super().__init__(parallel)
         self.level = level

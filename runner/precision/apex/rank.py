@@ -29,7 +29,7 @@ class Apex(Precision):
         master_weights: bool | None,
     ):
         super().__init__(parallel)
-        self.level = opt_level
+        self.level, self.products = opt_level, "fp32" if opt_level == "O0" else "half"
         self.options = {
             "loss_scale": loss_scale,
             "keep_batchnorm_fp32": keep_batchnorm_fp32,

@@ -14,6 +14,7 @@ class Precision:
     """How a step computes. ``dtype``: of weights and of images when they enter the model."""
 
     dtype = torch.float32
+    products = "fp32"  # what most of the work is computed in: fp32, tf32, fp64, or half, which is fp16 or bf16
     tf32 = False
     skips_overflow = False  # whether step() itself leaves out updates that are not finite
 

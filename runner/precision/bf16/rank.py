@@ -12,6 +12,8 @@ from manyheads.runner.run.errors import ConfigurationError
 class BF16(Precision):
     """NVIDIA Ampere and newer, and CPUs."""
 
+    products = "half"
+
     def __init__(self, parallel: Parallel):
         super().__init__(parallel)
         if self.device_type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):

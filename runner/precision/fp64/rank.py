@@ -8,4 +8,4 @@ from manyheads.runner.precision.base.rank import Precision
 class FP64(Precision):
     """Weights, images and gradients in double precision."""
 
-    dtype = torch.float64
+    dtype, products = torch.float64, "fp64"

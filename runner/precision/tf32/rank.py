@@ -13,7 +13,7 @@ from manyheads.runner.run.errors import ConfigurationError
 class TF32(Precision):
     """Ampere and newer; elsewhere it would silently be fp32, so it is refused."""
 
-    tf32 = True
+    tf32, products = True, "tf32"
 
     def __init__(self, parallel: Parallel):
         if torch.cuda.get_device_capability(parallel.device)[0] < 8:

@@ -1,0 +1,83 @@
+"""Which part of what the devices could compute at most a run computes: model FLOPs utilization (MFU).
+
+FLOPs are those of the model's own products and convolutions, forward and backward, however a run computes them:
+recomputing activations is no use. Source: section 4.1 and appendix B of https://arxiv.org/abs/2204.02311.
+"""
+
+import logging
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.loop.header import device_name
+from manyheads.runner.machine.peaks import peak
+from manyheads.runner.parallel.base.rank import Parallel, call
+from manyheads.runner.parallel.rank.structure import map_tensors
+from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.task.base.rank import Task
+
+log = logging.getLogger(__name__)
+
+
+class Utilization(NamedTuple):
+    """``flops``: that a sample takes in training; ``peak``: FLOP/s that all devices of the run have together."""
+
+    flops: float
+    peak: float
+
+    def mfu(self, samples_per_second: float) -> float:
+        """From 0 to 1."""
+        return samples_per_second * self.flops / self.peak
+
+
+def utilization(
+    model: nn.Module, task: Task, train: Loader, parallel: Parallel, precision: Precision
+) -> Utilization | None:
+    """What rank 0 can say of a run; None where a peak is not known, or the model's FLOPs cannot be counted.
+
+    ``model``: whole and as the user built it, before anything has changed it.
+    """
+    of_one = peak(device_name(parallel.device), precision.products) if parallel.rank == 0 else None
+    if of_one is None:
+        return None
+    try:
+        flops = flops_per_sample(model, task, train.example())
+    except Exception as error:  # whatever a model does that fake tensors cannot
+        log.info("the model's FLOPs cannot be counted, so that there is no MFU: %s", error)
+        return None
+    return Utilization(flops, of_one * parallel.world_size * len(parallel.devices())) if flops else None
+
+
+def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:
+    """Of a forward and a backward pass over this batch, by tensors that have shapes and no values."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+    def fake(tensor: Tensor) -> Tensor:  # all of one format, which is nothing to their number
+        dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
+        device = batch_device(batch)
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
+        return made.requires_grad_(tensor.requires_grad)
+
+    def stand_in(*arguments: Any, **keywords: Any) -> Any:
+        return functional_call(model, tensors, arguments, keywords)
+
+    with mode, FlopCounterMode(display=False) as counter:
+        tensors = {name: fake(tensor) for name, tensor in own.items()}
+        outputs = call(stand_in, map_tensors(fake, batch.inputs))  # type: ignore[arg-type]
+        loss = task.loss(outputs, map_tensors(fake, batch.content))
+        torch.autograd.grad(loss, [each for each in tensors.values() if each.requires_grad], allow_unused=True)
+    return counter.get_total_flops() / batch.count
+
+
+def batch_device(batch: Batch) -> torch.device:
+    """That of its tensors."""
+    found: list[torch.device] = []
+    map_tensors(lambda tensor: found.append(tensor.device), batch.inputs)
+    return found[0]
