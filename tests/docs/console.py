@@ -92,13 +92,13 @@ class Console:
         """What a command prints; one that fails without printing an error fails the test."""
         words = shlex.split(command, comments=True)
         if words[:1] == ["manyheads"] and not SHELL.search(command.split(" #")[0]):
-            done = execute(sys.executable, "-m", "manyheads", *words[1:], cwd=self.folder)
+            done = execute(sys.executable, "-m", "manyheads", *words[1:], cwd=self.folder, timeout=600)
             code, printed = done.code, done.out + done.err
         else:
             path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
             environment = {**os.environ, "PATH": path}
             process = subprocess.run(
-                ["bash", "-c", command], cwd=self.folder, env=environment, text=True, timeout=120,
+                ["bash", "-c", command], cwd=self.folder, env=environment, text=True, timeout=600,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             code, printed = process.returncode, process.stdout
@@ -110,10 +110,11 @@ def skipped(path: Path) -> list[str]:
     """The commands of a page that are not run, because their block says so."""
     found: list[str] = []
 
-    def reason(example: Example) -> None:
-        """Nothing to do: it is run elsewhere."""
+    def run_elsewhere(example: Example) -> None:
+        """Nothing to do."""
 
-    for example in _document(path, [CodeBlockParser("console", reason), SkipParser()]).examples():
+    blocks = [CodeBlockParser(language, run_elsewhere) for language in ("console", "python")]
+    for example in _document(path, [*blocks, SkipParser()]).examples():
         try:
             example.evaluate()
         except SkipTest:

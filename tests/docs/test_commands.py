@@ -16,6 +16,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in pages()]
 
 @pytest.mark.parametrize("name", tailed(NAMES, always=["README.md"]))
 @pytest.mark.processes
+@pytest.mark.timeout(1200)
 def test_a_pages_commands_print_what_it_says(name, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -33,7 +34,8 @@ def test_commands_that_are_not_run_compose(name):
 def overrides(words: list[str]) -> list[str]:
     """The overrides of a command without its flags and folders; of a sweep its first job's."""
     keys = [word for word in words if re.match(r"[+~]?[\w./@]+=", word) and not word.startswith(("-", "hydra."))]
-    keys = [re.sub(r"=[\w/]+\.py:\w+", "=custom", key) for key in keys]
+    files = ["model=custom" for word in words if re.match(r"[\w/]+\.py:", word)]
+    keys = files + [re.sub(r"=[\w/]+\.py:\w+", "=custom", key) for key in keys]
     parsed = [OverridesParser.create().parse_override(key) for key in keys]
     return [
         f"{one.key_or_group}={next(one.sweep_string_iterator())}" if one.is_sweep_override() else key
