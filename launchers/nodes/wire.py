@@ -141,7 +141,7 @@ def own_key() -> bytes:
     """The same on all machines where this user's own key is. Raises ConfigurationError where there is none."""
     if (code := seal_of("the nodes of a run")) is None:
         raise ConfigurationError(
-            "there is no folder for your key, by which machines know each other: set XDG_STATE_HOME."
+            "there is not a folder for your key, by which machines know each other: set XDG_STATE_HOME."
         )
     return bytes.fromhex(code)
 

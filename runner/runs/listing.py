@@ -35,7 +35,7 @@ def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
     filters = [word for word in words if "=" in word and not Path(word).is_dir()]
     folders = [Path(word) for word in words if word not in filters]
     if not folders and not OUTPUTS.is_dir():
-        raise ConfigurationError(f"there is no folder {OUTPUTS} here. Name one with runs in it.")
+        raise ConfigurationError(f"there is not a folder {OUTPUTS} here. Name one with runs in it.")
     return filters, folders or [OUTPUTS]
 
 

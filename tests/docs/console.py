@@ -1,6 +1,6 @@
 """Console blocks of the documentation: typed as a reader would type them, and what they print compared.
 
-Anything may stand where the documentation has ``...``. Numbers with a decimal point may differ by a tenth, since another
+Anything may stand where the documentation has ``...``. Decimal numbers may differ by a tenth, since another
 processor rounds otherwise; times, rates and sizes in memory and of terminals by any amount.
 """
 

@@ -1,4 +1,4 @@
-"""docs/tour.ipynb: its cells run from top to bottom, as Jupyter runs them. ``python -m tests.docs.notebook`` stores what they print."""
+"""Runs the cells of docs/tour.ipynb. ``python -m tests.docs.notebook`` stores what they print."""
 
 import ast
 import contextlib

@@ -20,7 +20,7 @@ FILES = ("CITATION.cff", "LICENSE")
 
 
 def build(folder: Path) -> int:
-    """Put the pages together in ``folder``, and build ``folder/site`` from them; 0, or not where a link leads nowhere."""
+    """Put the pages together in ``folder`` and build ``folder/site``; not 0 where a link leads nowhere."""
     shutil.rmtree(folder, ignore_errors=True)
     pages = folder / "pages"
     shutil.copytree(ROOT / "docs", pages)

@@ -80,7 +80,7 @@ def test_sorted_by_a_metric_the_best_first_or_by_a_column_or_key(three, capsys, 
         (["status=done"], {}, "status=done is not allowed. Allowed: completed, "),
         (["optimiser.lr=1"], {}, "optimiser.lr=1: none of these runs has such a key"),
         ([], {"sort": "val_acc"}, "--sort val_acc: none of these runs has that. Allowed: folder, .*val_acc1"),
-        (["elsewhere"], {}, "elsewhere is no folder"),
+        (["elsewhere"], {}, "elsewhere is not a folder"),
     ],
 )
 def test_what_there_is_not_is_refused(three, words, options, message):
@@ -127,7 +127,7 @@ def test_foreign_files_are_data(outputs, capsys):
 
 
 def test_nothing_is_said_in_a_sentence(outputs, capsys):
-    with pytest.raises(ConfigurationError, match="there is no folder outputs here"):
+    with pytest.raises(ConfigurationError, match="there is not a folder outputs here"):
         list_runs([])
     outputs.mkdir()
     list_runs([])

@@ -61,7 +61,7 @@ def test_names_are_text_whatever_they_are(command, tmp_path, photo_run):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere does not exist. Name image files, or folders of them"),
-        (["empty"], "there is no image in empty"),
+        (["empty"], "there is not an image in empty"),
         (["trust=[x]"], "there are no images to predict"),
         (["image.png", "--out", "no/such/folder.csv"], "the folder no/such does not exist"),
         (["image.png", "--weights", "worst"], "worst: there are no such weights"),

@@ -48,7 +48,7 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
         mpi = missing is None
     features = Features(mpi, nccl)
     if not rebuild and is_installed(features):
-        console.print(f"Horovod {horovod_installation.version()} is installed already. --rebuild builds it again.")
+        console.print(f"Horovod {horovod_installation.version()} is already installed. --rebuild builds it again.")
         return
     check_tools(features)
     folder = cache_folder() / features.key
@@ -73,7 +73,7 @@ def cache_folder() -> Path:
     """Where wheels are kept. Raises ConfigurationError for a user without a home."""
     folder = user_folder("cache")
     if folder is None:
-        raise ConfigurationError("there is no folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
+        raise ConfigurationError("there is not a folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
     return folder / "manyheads"
 
 

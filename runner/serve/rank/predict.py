@@ -69,7 +69,7 @@ def images_in(paths: Sequence[str]) -> list[str]:
         else:
             raise ConfigurationError(f"{path} does not exist. Name image files, or folders of them.")
     if not found:
-        raise ConfigurationError(f"there is no image in {', '.join(paths)}. Allowed: {', '.join(EXTENSIONS)}.")
+        raise ConfigurationError(f"there is not an image in {', '.join(paths)}. Allowed: {', '.join(EXTENSIONS)}.")
     return found
 
 
