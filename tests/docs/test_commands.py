@@ -19,7 +19,6 @@ NAMES = [str(path.relative_to(ROOT)) for path in pages()]
 @pytest.mark.timeout(1200)
 def test_a_pages_commands_print_what_it_says(name, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     Console(tmp_path).page(ROOT / name)
 
 
