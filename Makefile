@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run horovod test test-all test-tail test-quick test-gpu chaos compat lint bench bench-gpu clean
+.PHONY: run horovod test test-all test-tail test-quick test-gpu chaos compat lint docs bench bench-gpu clean
 
 run: $(STAMP)
 	$(BIN)/python run.py
@@ -48,6 +48,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+
+# The documentation as a site, in build/docs/site; fails for a link that leads nowhere.
+docs: $(STAMP)
+	$(BIN)/python -m tests.docs
 
 # Against other libraries too, where they are: pip install -e '.[bench]'. Some fifteen minutes, on a quiet machine.
 bench: $(STAMP)

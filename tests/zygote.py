@@ -40,7 +40,7 @@ READ_AT_START = re.compile(r"(OMP|GOMP|KMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)
 
 def runs(command: tuple[str, ...]) -> bool:
     """Whether it is one of the project's commands that a zygote started in this environment can run."""
-    script = command[1:2] == (str(_run_py()),) or command[1:3] == ("-m", "manyheads.runner")
+    script = command[1:2] == (str(_run_py()),) or command[1:3] in (("-m", "manyheads.runner"), ("-m", "manyheads"))
     return command[0] == sys.executable and script and _read_at_start(dict(os.environ)) == _Zygote.of_this().read
 
 

@@ -27,7 +27,7 @@ def join(config: dict[str, Any]) -> None:
     assert settings.rendezvous is not None
     host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
     link = _connected(addresses.resolved("launcher.rendezvous", host), port, settings)
-    print(f"machine {socket.gethostname()} takes part in the run of {settings.rendezvous}", flush=True)
+    print(f"machine {socket.gethostname()} joins the run of {settings.rendezvous}", flush=True)
     serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature(config))
     if link.refusal is not None:
         raise ConfigurationError(link.refusal)

@@ -71,7 +71,7 @@ def run_on_nodes(settings: Settings, job: Job, order: Order, *, stall_timeout: f
             except Grown:
                 cause = "more machines came"
             restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
-            print(f"beginning again from the last checkpoint: {cause}", flush=True)
+            print(f"restarting from the last checkpoint: {cause}", flush=True)
             job.folder.clear_attempt()
 
 

@@ -86,7 +86,7 @@ class Batch:
         planned = list(compose(loader, self._config, overrides, first, self._options, self._trust))
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
-            raise ConfigurationError(f"hydra.launcher.{key} goes with hydra/sweeper=basic only. Leave it out.")
+            raise ConfigurationError(f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out.")
         if self._options.interleave:
             planned.sort(key=lambda each: each.entry.repeat)
         for each in planned if not self._basic else ():

@@ -84,6 +84,6 @@ def outcome(ledger: Ledger) -> None:
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     console.print(f"\n{total} job{'s' * (total != 1)}: {states}", style="bold")
     if counts["skipped"] == total:
-        console.print("Every job was skipped: nothing of what they need is there.")
+        console.print("Every job was skipped: no backend they need is available.")
     if counts["pending"] + counts["running"] + counts["interrupted"]:
-        console.print(f"Go on with: {called.command('resume', RunFolder(ledger.sweep))}")
+        console.print(f"Resume with: {called.command('resume', RunFolder(ledger.sweep))}")

@@ -25,7 +25,7 @@ def _parse(item: Any) -> Combination:
     for part in str(item).split(","):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
-            raise ConfigurationError(f"hydra.launcher.exclude={item}: {part!r} is no key=value. {QUOTES}")
+            raise ConfigurationError(f"hydra.launcher.exclude={item}: {part!r} is not key=value. {QUOTES}")
         found[key.strip()] = yaml.safe_load(value)
     return found
 

@@ -54,6 +54,6 @@ class Options:
     def of(cls, values: dict[str, Any]) -> "Options":
         """From a ledger's first line; keys of another version are left out."""
         if not isinstance(values, dict):
-            raise ConfigurationError("the ledger cannot be read: its options are no mapping.")
+            raise ConfigurationError("the ledger cannot be read: its options are not a mapping.")
         known = {item.name for item in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in known})

@@ -39,7 +39,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
         options.check()
         entries = [entry for entry in jobs if entry.state not in DONE]
         if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
-            print(f"{RunFolder(sweep)} is complete already. `{called.command('report', RunFolder(sweep))}` shows it.")
+            print(f"{RunFolder(sweep)} is already complete. `{called.command('report', RunFolder(sweep))}` shows it.")
             console.outcome(ledger)
             return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)

@@ -88,9 +88,9 @@ class Search:
         if str(self._own.sampler._target_).endswith("GridSampler"):
             raise ConfigurationError("hydra/sweeper/sampler=grid is a sweep: name the values, without hydra/sweeper.")
         if self._prunes and self._hydra.launcher.get("repeat", 1) > 1:
-            raise ConfigurationError("hydra.sweeper.pruner goes with hydra.launcher.repeat=1 only. Leave one out.")
+            raise ConfigurationError("hydra.sweeper.pruner works with hydra.launcher.repeat=1 only. Leave one out.")
         if self._prunes and not hasattr(self._launcher, "pruning"):
-            raise ConfigurationError("hydra.sweeper.pruner goes with hydra/launcher=manyheads only. Leave one out.")
+            raise ConfigurationError("hydra.sweeper.pruner works with hydra/launcher=manyheads only. Leave one out.")
 
     @property
     def _prunes(self) -> bool:

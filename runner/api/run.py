@@ -59,7 +59,7 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
 def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
     """The arguments as a command line. Raises ConfigurationError for what can be none."""
     if isinstance(overrides, str):
-        raise ConfigurationError(f'{overrides!r} is one text. Allowed: a list of overrides, such as ["{overrides}"].')
+        raise ConfigurationError(f'{overrides!r} is a string. Allowed: a list of overrides, such as ["{overrides}"].')
     typed = (*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf))))
     try:
         return CommandLine(typed)

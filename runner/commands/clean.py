@@ -12,11 +12,11 @@ HELP = "remove runs, or checkpoints of runs, after saying which and why"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
-    parser.add_argument("folder", nargs="?", default=str(OUTPUTS), help="below which to look (outputs)")
+    parser.add_argument("folder", nargs="?", default=str(OUTPUTS), help="where to look (outputs)")
     parser.add_argument("--failed", action="store_true", help="only runs that failed")
-    parser.add_argument("--older", metavar="30d", help="only runs that nothing has changed in for that long (h, d, w)")
+    parser.add_argument("--older", metavar="30d", help="only runs unchanged for that long (h, d, w)")
     parser.add_argument("--keep-best", type=int, metavar="N", help="all but the N best by their task's metric")
-    parser.add_argument("--checkpoints", action="store_true", help="only checkpoints, and of them not best.pt")
+    parser.add_argument("--checkpoints", action="store_true", help="only checkpoints, and never best.pt")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 

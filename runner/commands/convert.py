@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=FORMATS,
         help="single, sharded: all of it, to be resumed; safetensors, torch: the weights by name",
     )
-    parser.add_argument("--out", help="the new file or folder; beside the checkpoint, if left out")
+    parser.add_argument("--out", help="the new file or folder; by default beside the checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> None:

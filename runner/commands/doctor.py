@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument(
-        "--hosts", help="node1,node2: whether these machines can run together, and how quickly they talk"
+        "--hosts", help="node1,node2: whether these machines can run together, and how fast they communicate"
     )
     parser.add_argument("--remote-shell", help="as launcher.remote_shell, for --hosts")
     parser.add_argument("--network-interface", help="as launcher.network_interface, for --hosts")
@@ -107,7 +107,7 @@ def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = 
         if not found:
             names = [words for group, name in known for words in (name, f"{group}={name}")]
             allowed = "Allowed: a group, an option, group=option, or nothing for a table of all"
-            raise ConfigurationError(f"{words} is no option.{nearest(words, dict.fromkeys(names))} {allowed}.")
+            raise ConfigurationError(f"{words} is not an option.{nearest(words, dict.fromkeys(names))} {allowed}.")
         for group, name in found:
             option, reason = f"{group}={name}", why_not(group, name, folders, trust)
             if reason:

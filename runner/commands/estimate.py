@@ -4,7 +4,7 @@ import argparse
 
 from manyheads.runner.estimate.command import estimate
 
-HELP = "say what each rank would hold and send, without devices or memory for it"
+HELP = "predict what each rank would hold and send, without devices or memory for it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,9 @@ HELP = "write a run's model for other programs, and check the file"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what may follow the command's name."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
-    parser.add_argument("trust", nargs="*", help="trust=[my_package]: run its code, though others may have named it")
+    parser.add_argument("trust", nargs="*", help="trust=[my_package]: allow its code in configs from others")
     parser.add_argument("--format", required=True, choices=FORMATS)
-    parser.add_argument("--out", help="the file; in the run's folder, if left out")
+    parser.add_argument("--out", help="the file; by default in the run's folder")
     add_weights(parser)
 
 

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> None:
         trust_project(folder)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written, or not made your own: {error}.") from None
-    print(f"{folder} is written, and is your own. Try it:")
+    print(f"{folder} is created, and trusted as your own. Try it:")
     print(f"  cd {shlex.quote(str(folder))}")
     train = called.command("train") if called.by_script() else shlex.join(["python", str(called.ROOT / "run.py")])
     print(f"  {train} experiment=quick")

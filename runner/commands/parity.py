@@ -4,7 +4,7 @@ import argparse
 
 from manyheads.runner.parity.command import parity
 
-HELP = "take the same steps on several backends: where they differ, and why"
+HELP = "take the same steps on several backends: do they differ, and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

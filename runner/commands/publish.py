@@ -5,7 +5,7 @@ import argparse
 from manyheads.runner.publish.afterwards import publish
 from manyheads.runner.run.errors import ConfigurationError
 
-HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what is there already is not sent again"
+HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what has been sent is not sent again"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", nargs="+", metavar="run|key=value", help="folders, and keys such as logger.mlflow.experiment=mine"
     )
-    parser.add_argument("--to", action="append", default=[], metavar="TRACKER", help="else those of each run's config")
+    parser.add_argument("--to", action="append", default=[], metavar="TRACKER", help="by default each run's own")
 
 
 def run(arguments: argparse.Namespace) -> int:

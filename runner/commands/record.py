@@ -6,7 +6,7 @@ from pathlib import Path
 from manyheads.runner.record.evidence import CLOCKS
 from manyheads.runner.run.errors import ConfigurationError
 
-HELP = "run a recipe many times: whether it reaches a target, in what time, with a page as evidence"
+HELP = "run a recipe many times: whether it reaches a target, and how fast, with a page as evidence"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,9 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", nargs="*", help="as for train; experiment=new,old times both in turn; or the folder of a sweep"
     )
-    parser.add_argument("--runs", type=int, default=20, help="of each recipe, each with another seed (20)")
+    parser.add_argument("--runs", type=int, default=20, help="runs of each recipe, each with another seed (20)")
     parser.add_argument("--target", help="such as val_acc1=94, measured after the last epoch")
-    parser.add_argument("--clock", choices=CLOCKS, default="training", help="what the seconds are of (training)")
+    parser.add_argument("--clock", choices=CLOCKS, default="training", help="which seconds count (training)")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument("--again", metavar="record.json", type=Path, help="time its first recipe on this machine")
     parser.add_argument("--check", metavar="record.json", type=Path, help="whether its claims follow from its runs")

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides",
         nargs="*",
-        help="trainer.epochs=30 and other changes: train on in a new folder, from the last checkpoint; "
-        "trust=[my_package]: run its code, though others may have named it",
+        help="trainer.epochs=30 and other changes: train longer in a new folder, from the last checkpoint; "
+        "trust=[my_package]: allow its code in configs from others",
     )
 
 
@@ -65,7 +65,7 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
     result = folder.read_result()
     if result is not None and result.get("status") == "completed":
         longer = command(folder, folder.read_config())
-        print(f"{folder} is complete already: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
+        print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         print(f"To train longer, in a new folder: {longer}")
         return
     refuse_untrusted_run(folder, packages)

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Return 0 when the folder is the user's own now, 1 when he said no. Raises ConfigurationError."""
     folder = Path(arguments.folder)
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is no folder. Name that of a project, of a run or of a sweep.")
+        raise ConfigurationError(f"{folder} is not a folder. Name that of a project, of a run or of a sweep.")
     runs = _runs(folder)
     for line in _of_runs(runs) if runs else _of_configs(own_project(folder)):
         print(printable(line))
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             trust_project(folder)
     except OSError as error:
         raise ConfigurationError(f"what you trust cannot be written: {error}.") from None
-    print(f"{printable(folder if runs else own_project(folder))} is your own from now on")
+    print(f"{printable(folder if runs else own_project(folder))} is now trusted as your own")
     return 0
 
 

@@ -31,7 +31,7 @@ def refuse(message: str) -> NoReturn:
 class FreshFolder(Callback):
     """Gives every run a folder of its own, before Hydra writes anything into one.
 
-    A folder that the user named and that holds a run already is refused; one that a clock named, in the same
+    A folder that the user named and that already holds a run is refused; one that a clock named, in the same
     second as another, gets a new name.
     """
 

@@ -78,7 +78,7 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any
     """The option that a composed section is an instance of; None when its keys are the user's own."""
     known = options(group, folders)
     if not isinstance(section, dict):
-        raise ConfigurationError(f"{group}={shown(section)} is no option. Allowed: {', '.join(known)}.")
+        raise ConfigurationError(f"{group}={shown(section)} is not an option. Allowed: {', '.join(known)}.")
     target, name = section.get("_target_"), section.get("name")
     if target is None or name is None:
         missing = "_target_" if target is None else "name"
@@ -106,7 +106,7 @@ def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> d
 
 
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
-    """The error's text for a name that is no option of the group."""
+    """The error's text for a name that is not an option of the group."""
     known = options(group, folders)
     return f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
 

@@ -142,7 +142,7 @@ def _check_named(section: str, entries: Any) -> None:
     for name, entry in entries.items():
         key = f"{section}.{name}"
         if not isinstance(name, str) or not name.isidentifier():
-            raise ConfigurationError(f"{key}: {name} is no name. Allowed: letters, digits and underscores.")
+            raise ConfigurationError(f"{key}: {name} is not a name. Allowed: letters, digits and underscores.")
         if not isinstance(entry, dict) or entry.get("_target_") is None:
             raise ConfigurationError(
                 f"{key}={shown(entry)} says no class. Set +{key}._target_=<class>, or leave it out with ~{key}."

@@ -118,7 +118,7 @@ class Reporter:
         """Log the paths of samples that cannot be read, and keep them for the end."""
         self.corrupt.update(paths)
         for path in paths:
-            log.warning("left out, since it cannot be read: %s", path)
+            log.warning("skipping unreadable sample: %s", path)
 
 
 def peak_memory_mb(device: torch.device) -> float:

@@ -28,7 +28,7 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
         rows["time"] = shares(result["time"])
     if ended := result.get("ended"):
         rows["ended"] = f"before its last epoch, by trainer.{ended}"
-    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB at most, by device"
+    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB peak per device"
     if reserved := result.get("reserved_memory_mb"):
         rows["memory"] += f"; {' + '.join(f'{memory:,.0f}' for memory in reserved)} reserved"
     kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}

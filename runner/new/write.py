@@ -22,7 +22,7 @@ def write_project(folder: Path) -> None:
     if package in taken or PathFinder.find_spec(package) is not None:
         raise ConfigurationError(f"{project}: another package, or a folder, has that name already. Choose another.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there already, and not empty. Name a new folder.")
+        raise ConfigurationError(f"{folder} already exists and is not empty. Name a new folder.")
     templates = Environment(
         loader=FileSystemLoader(TEMPLATE), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )

@@ -115,7 +115,7 @@ class Record:
             found = cls(Target(**content["target"]), content["clock"]["name"], tuple(contenders))
             found.to_json()  # with numbers that are some
         except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-            raise ConfigurationError(f"it is no record: {type(error).__name__}: {error}.") from None
+            raise ConfigurationError(f"it is not a record: {type(error).__name__}: {error}.") from None
         return found
 
 

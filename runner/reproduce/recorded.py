@@ -39,23 +39,25 @@ def read_past(path: str | Path) -> Past:
     if folder.path.is_file():
         raise ConfigurationError(f"{folder} is a file. Name the run's folder, such as {folder.path.parent}.")
     if not folder.path.is_dir():
-        raise ConfigurationError(f"{folder} is no folder. Name that of a finished run, such as outputs/<date>/<time>.")
+        raise ConfigurationError(
+            f"{folder} is not a folder. Name one of a finished run, such as outputs/<date>/<time>."
+        )
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder} is a sweep. Name one of its runs, such as {folder}/0.")
     config = folder.read_config()
     if missing := [name for name in (*GROUPS, "trainer") if not isinstance(config.get(name), dict)]:
-        raise ConfigurationError(f"{folder.config} is no run config: it lacks {', '.join(missing)}.")
-    provenance = _read_json(folder.provenance, f"{folder} was never started. Go on with it: {_resume(folder)}")
+        raise ConfigurationError(f"{folder.config} is not a run config: it lacks {', '.join(missing)}.")
+    provenance = _read_json(folder.provenance, f"{folder} was never started. Resume it: {_resume(folder)}")
     if not isinstance(written_by := provenance.get("format", 0), int) or written_by > FORMAT:
         raise ConfigurationError(
             f"{folder} was written by a newer version of manyheads (format {written_by}; this one reads up to "
             f"{FORMAT}). Update manyheads."
         )
-    result = _read_json(folder.result, f"{folder} has not ended. Wait for it, or go on with it: {_resume(folder)}")
+    result = _read_json(folder.result, f"{folder} has not ended. Wait for it, or resume it: {_resume(folder)}")
     if result.get("status") != "completed":
         raise ConfigurationError(
             f"{folder} is not complete: {result.get('status')} after {result.get('steps', 0)} steps. "
-            f"Go on with it: {_resume(folder)}"
+            f"Resume it: {_resume(folder)}"
         )
     kinds.check(result, kinds.RESULT, folder.result)
     kinds.check(provenance, kinds.PROVENANCE, folder.provenance)

@@ -35,7 +35,7 @@ def windows(past: Past, program: Program, folder: Path, overrides: list[str]) ->
     """
     made = []
     starts = _starts(past)
-    print("the curves alone can't tell: going on from the recorded weights", flush=True)
+    print("the curves alone cannot decide: replaying from the recorded weights", flush=True)
     for number, (step, checkpoint) in enumerate(starts, 1):
         end = _end(past.steps["step"], step)
         path = folder / f"from_step_{step}"

@@ -69,7 +69,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{printable(path)} cannot be read: {error}. Restore it from a copy.") from None
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{printable(path)} cannot be read: it holds no mapping. Restore it from a copy.")
+        raise ConfigurationError(f"{printable(path)} cannot be read: it is not a mapping. Restore it from a copy.")
     return content
 
 

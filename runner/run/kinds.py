@@ -36,7 +36,7 @@ def wrong_keys(content: dict[str, Any], kinds: dict[str, Any]) -> list[str]:
 
 
 def right(content: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
-    """The content without what is of another kind than it should be."""
+    """The content without what has another type than it should be."""
     wrong = wrong_keys(content, kinds)
     return {key: value for key, value in content.items() if key not in wrong}
 
@@ -44,7 +44,7 @@ def right(content: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
 def check(content: dict[str, Any], kinds: dict[str, Any], path: object) -> dict[str, Any]:
     """The content. Raises ConfigurationError that names the first value of another kind than it should be."""
     for key in wrong_keys(content, kinds):
-        raise ConfigurationError(f"{path} cannot be read: {key} is of another kind. Restore it from a copy.")
+        raise ConfigurationError(f"{path} cannot be read: {key} has another type. Restore it from a copy.")
     return content
 
 

@@ -96,7 +96,7 @@ class RunFolder:
         """Raises ConfigurationError when a run was frozen here already, as when a sweep's jobs share a folder."""
         if self.config.exists():
             raise ConfigurationError(
-                f"{self} holds a run already. Give each run a folder of its own: hydra.run.dir, hydra.sweep.subdir."
+                f"{self} already holds a run. Give each run a folder of its own: hydra.run.dir, hydra.sweep.subdir."
             )
 
     def rank_log(self, rank: int) -> Path:

@@ -21,7 +21,7 @@ def find_runs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
     Raises ConfigurationError where there is no such folder.
     """
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is no folder. Name one with runs in it, such as {OUTPUTS}.")
+        raise ConfigurationError(f"{folder} is not a folder. Name one with runs in it, such as {OUTPUTS}.")
     yield from _below(folder, None, DEEPEST)
 
 

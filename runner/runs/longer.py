@@ -31,7 +31,7 @@ def go_on(folder: RunFolder, overrides: list[str]) -> int:
         raise ConfigurationError(f"{folder} is being run by another process. Wait for it, or end it.")
     if not folder.last_checkpoint.exists():
         raise ConfigurationError(
-            f"{folder} has no checkpoint to resume from: {folder.last_checkpoint.name} does not exist. Start it anew: "
+            f"{folder} has no checkpoint to resume from: {folder.last_checkpoint.name} does not exist. Start over: "
             f"{called.command('train', '--config-path', folder.path, '--config-name', 'run', *typed)}"
         )
     result = folder.read_result() or {}

@@ -93,7 +93,7 @@ def read(folder: RunFolder) -> Description | None:
         raise ConfigurationError(f"{folder.description} was written by a newer version of manyheads. Update it.")
     for key, is_right in _RIGHT.items():
         if content.get(key) is not None and not is_right(content[key]):
-            raise ConfigurationError(f"{folder.description} cannot be read: {key} is of another kind. Restore it.")
+            raise ConfigurationError(f"{folder.description} cannot be read: {key} has another type. Restore it.")
     known: dict[str, Any] = {field.name: content.get(field.name) for field in fields(Description)}
     lists = {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
     return Description(**{**known, **lists, "preprocess": Steps.of(known["preprocess"])})

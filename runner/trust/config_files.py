@@ -64,7 +64,7 @@ def refuse_hydra_files(folder: Path) -> None:
 def refuse_content(path: Path, content: Any) -> None:
     """Raises ConfigurationError if a file has Hydra's section among its keys, or a value that is more than it says."""
     if content is not None and not isinstance(content, dict):
-        raise ConfigurationError(f"{shown(path)} is no config: it holds no mapping.")
+        raise ConfigurationError(f"{shown(path)} is not a config: it is not a mapping.")
     for key in content or {}:
         if _leads_to_hydra(key):
             _refuse(path, key)
@@ -101,7 +101,7 @@ def _refuse_hydra_file(path: Path) -> None:
         _refuse(path, f"@package {package}")
     entries = (content or {}).get("defaults", [])
     if not isinstance(entries, list):  # an interpolation would become one
-        raise ConfigurationError(f"{shown(path)}: defaults is no list.")
+        raise ConfigurationError(f"{shown(path)}: defaults is not a list.")
     for entry in entries:
         _refuse_entry(path, entry)
 

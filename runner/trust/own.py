@@ -129,7 +129,7 @@ def conf_of(folder: Path) -> Path | None:
     conf = folder / (named if isinstance(named, str) else "conf")
     if named is not None and not conf.is_dir():
         raise ConfigurationError(
-            f"{printable(folder / 'pyproject.toml')}: [tool.manyheads] conf = {printable(repr(named))} is no folder."
+            f"{printable(folder / 'pyproject.toml')}: [tool.manyheads] conf = {printable(repr(named))} is not a folder."
         )
     return conf if conf.is_dir() else None
 

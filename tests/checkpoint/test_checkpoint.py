@@ -259,7 +259,7 @@ def test_a_truncated_checkpoint_is_refused(saved, share):
 def test_another_kind_of_file_is_refused(tmp_path, content):
     path = tmp_path / "last.pt"
     path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=rf"{path} is damaged or no checkpoint"):
+    with pytest.raises(ConfigurationError, match=rf"{path} is damaged or not a checkpoint"):
         load(path)
 
 
@@ -291,7 +291,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path):
             return os.mkdir, (str(witness),)
 
     torch.save({"model": Evil()}, path)
-    with pytest.raises(ConfigurationError, match="damaged or no checkpoint"):
+    with pytest.raises(ConfigurationError, match="damaged or not a checkpoint"):
         load(path)
     assert not witness.exists()
 
@@ -310,7 +310,7 @@ def test_absent_newer_and_nameless_checkpoints_are_refused(tmp_path):
 @pytest.mark.parametrize("other", [SmallCNN(num_classes=3, width=4), SmallCNN(num_classes=4, width=2), nn.Linear(2, 2)])
 def test_another_model_s_weights_are_refused_and_leave_the_model_alone(saved, other):
     before = weights_sha256(other.state_dict())
-    with pytest.raises(ConfigurationError, match=r"last\.pt is of another model: \d+ of its names .* Set model="):
+    with pytest.raises(ConfigurationError, match=r"last\.pt belongs to another model: \d+ of its names .* Set model="):
         load_model(other, load(saved.last_checkpoint)["model"], saved.last_checkpoint)
     assert weights_sha256(other.state_dict()) == before
 

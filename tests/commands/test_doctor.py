@@ -90,7 +90,7 @@ def test_an_option_is_explained_by_its_name(machine, capsys, words):
 
 
 def test_what_is_no_option_is_refused():
-    with pytest.raises(ConfigurationError, match=r"aepx is no option\. Did you mean apex"):
+    with pytest.raises(ConfigurationError, match=r"aepx is not an option\. Did you mean apex"):
         explain(["aepx"])
 
 

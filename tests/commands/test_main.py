@@ -41,7 +41,7 @@ def test_resuming_a_complete_run_changes_nothing(command, finished_run):
     before = contents(finished_run)
     done = command("resume", str(finished_run.path))
     assert done.code == 0, done.err
-    assert "is complete already: 2 steps" in done.out
+    assert "is already complete: 2 steps" in done.out
     assert contents(finished_run) == before
 
 

@@ -249,7 +249,7 @@ class TestFreshFolder:
         (tmp_path / ".hydra").mkdir()
         named = composed(tmp_path, f"hydra.run.dir={tmp_path}")
         assert exit_code(lambda: FreshFolder().on_run_start(named)) == 2
-        assert f"error: hydra.run.dir={tmp_path} holds a run already" in capsys.readouterr().err
+        assert f"error: hydra.run.dir={tmp_path} already holds a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--cfg", "job", "parallel=ddp"], ["parallel=ddp", "--cfg", "job"]])

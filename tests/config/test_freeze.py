@@ -15,7 +15,7 @@ def test_once_and_never_again(tmp_path):
     assert folder.read_config() == frozen == checked(composed("seed=3"))
     assert frozen["launcher"]["nproc_per_node"] == 1
     before = folder.config.read_bytes()
-    with pytest.raises(ConfigurationError, match="holds a run already"):
+    with pytest.raises(ConfigurationError, match="already holds a run"):
         freeze(folder, composed("seed=4"))
     assert folder.config.read_bytes() == before
 

@@ -101,7 +101,7 @@ class TestPyproject:
 
     def test_names_a_folder_that_is_not_there(self, here):
         (here / "pyproject.toml").write_text('[tool.manyheads]\nconf = "configs"\n')
-        with pytest.raises(ConfigurationError, match=r"\[tool.manyheads\] conf = 'configs' is no folder"):
+        with pytest.raises(ConfigurationError, match=r"\[tool.manyheads\] conf = 'configs' is not a folder"):
             with_project(CommandLine(()))
 
     @pytest.mark.parametrize(

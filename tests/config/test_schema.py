@@ -116,7 +116,7 @@ def test_a_class_of_the_users_own_may_have_any_key(group):
         (["trainer=3"], r"^trainer=3: allowed are keys below trainer: epochs, "),
         (["loss=null"], r"^loss=null: allowed are keys below loss"),
         (["model.name=null"], r"^model\.name is not set: choose model=<convnext_tiny\|"),
-        (["~precision"], r"^precision=null is no option\. Allowed: amp, "),
+        (["~precision"], r"^precision=null is not an option\. Allowed: amp, "),
     ],
 )
 def test_is_refused(overrides, message):

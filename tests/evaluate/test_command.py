@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_said_and_leaves_no_folder(command, tmp_path, photo
 def test_a_folder_that_is_taken_is_refused(command, tmp_path, photo_run):
     done = command("evaluate", photo_run.folder.path, f"hydra.run.dir={photo_run.folder.path}")
     assert done.code == 2
-    assert "holds a run already" in done.err
+    assert "already holds a run" in done.err
     assert photo_run.folder.read_result()["steps"] == 3
 
 

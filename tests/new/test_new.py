@@ -64,7 +64,7 @@ def test_names_that_can_be_no_package(tmp_path, name):
 def test_a_folder_that_holds_something(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(ConfigurationError, match="is there already, and not empty"):
+    with pytest.raises(ConfigurationError, match="already exists and is not empty"):
         write_project(tmp_path / "mine")
     (tmp_path / "empty").mkdir()
     write_project(tmp_path / "empty")

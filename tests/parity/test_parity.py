@@ -185,7 +185,7 @@ def test_mistakes_are_refused_before_anything_is_written(compare, tmp_path, over
 def test_nothing_to_compare_with_is_a_mistake(compare, tmp_path):
     done = compare("parallel=apex")
     assert done.code == 2
-    assert "nothing is here to compare with single" in done.err
+    assert "there is nothing to compare with single" in done.err
     assert "Apex" in done.err
     assert [*tmp_path.iterdir()] == []
 

@@ -81,7 +81,7 @@ def test_the_reason_is_the_last_line_of_the_rank_that_failed_first(sweep: Sweep)
     assert reasons == ["rank 1: RuntimeError: last line", "rank 2: RuntimeError: from the rank"]
 
 
-@pytest.mark.parametrize(("path", "message"), [("nowhere", "is no folder"), (".", "neither a run")])
+@pytest.mark.parametrize(("path", "message"), [("nowhere", "is not a folder"), (".", "neither a run")])
 def test_what_is_no_run_is_refused(tmp_path: Path, path: str, message: str):
     with pytest.raises(ConfigurationError, match=message):
         gather([str(tmp_path / path)])

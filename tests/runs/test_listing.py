@@ -80,7 +80,7 @@ def test_sorted_by_a_metric_the_best_first_or_by_a_column_or_key(three, capsys, 
         (["status=done"], {}, "status=done is not allowed. Allowed: completed, "),
         (["optimiser.lr=1"], {}, "optimiser.lr=1: none of these runs has such a key"),
         ([], {"sort": "val_acc"}, "--sort val_acc: none of these runs has that. Allowed: folder, .*val_acc1"),
-        (["elsewhere"], {}, "elsewhere is no folder"),
+        (["elsewhere"], {}, "elsewhere is not a folder"),
     ],
 )
 def test_what_there_is_not_is_refused(three, words, options, message):

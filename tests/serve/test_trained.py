@@ -121,9 +121,9 @@ class TestTheInput:
             assert torch.equal(of_digits.preprocess.batch(each), inputs)
 
     def test_what_is_no_image_is_said(self, of_photos):
-        with pytest.raises(ConfigurationError, match=r"an array of float64 \(4,\) is no image"):
+        with pytest.raises(ConfigurationError, match=r"an array of float64 \(4,\) is not an image"):
             of_photos.preprocess(np.zeros(4))
-        with pytest.raises(ConfigurationError, match="a dict is no image"):
+        with pytest.raises(ConfigurationError, match="a dict is not an image"):
             of_photos.preprocess({})
 
 
@@ -226,7 +226,7 @@ def test_import_manyheads_imports_no_torch():
 def test_nonsense_in_model_json_is_refused(tmp_path, key, value):
     folder = RunFolder(tmp_path)
     folder.description.write_text(json.dumps({**Description().to_json(), key: value}))
-    with pytest.raises(ConfigurationError, match=f"{key} is of another kind"):
+    with pytest.raises(ConfigurationError, match=f"{key} has another type"):
         read(folder)
 
 

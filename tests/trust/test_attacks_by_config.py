@@ -196,7 +196,7 @@ class TestAProjectOfOnesOwn:
     @pytest.mark.parametrize("name", ["nothing", "file"])
     def test_what_is_no_folder(self, command_here, here, name):
         (here / "file").touch()
-        assert_refused(command_here("trust", name, "--yes"), here, "is no folder")
+        assert_refused(command_here("trust", name, "--yes"), here, "is not a folder")
 
 
 def test_a_run_is_taken_over_after_showing_what_it_could_run(run_here, resume_here, command_here, here, config):

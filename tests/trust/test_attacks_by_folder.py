@@ -218,7 +218,7 @@ class TestCheckpoints:
                 return (os.system, ("touch mark",)) if code == "os.system" else (exec, ("open('mark', 'w')",))
 
         torch.save({"version": 1, "model": Evil()}, tmp_path / "a.pt")
-        with pytest.raises(ConfigurationError, match="damaged or no checkpoint"):
+        with pytest.raises(ConfigurationError, match="damaged or not a checkpoint"):
             load(tmp_path / "a.pt")
         assert not (tmp_path / "mark").exists()
 

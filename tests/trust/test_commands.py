@@ -275,7 +275,7 @@ def test_a_run_that_lies_where_another_one_shall(run_here, here, config):
     for group in GROUPS:
         given(here / "theirs" / group, config[group], name="x.yaml")
     done = run_here("--config-path", str(here / "theirs"), "--config-name", "mine", "hydra.run.dir=planted")
-    assert_refused(done, here, "planted holds a run already")
+    assert_refused(done, here, "planted already holds a run")
 
 
 def test_an_additional_folder_of_configs_is_looked_at(run_here, here):

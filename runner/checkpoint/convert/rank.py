@@ -39,9 +39,9 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     """
     path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
     if path.exists():
-        raise ConfigurationError(f"{path} is there already, and is not overwritten. Name another file with --out.")
+        raise ConfigurationError(f"{path} already exists and is not overwritten. Name another file with --out.")
     if not path.parent.is_dir():
-        raise ConfigurationError(f"{path.parent} is no folder. Make it, or name another one with --out.")
+        raise ConfigurationError(f"{path.parent} is not a folder. Make it, or name another one with --out.")
     state = load(source, is_mapped=True)
     weights = state.get("model", state)
     if to in ("safetensors", "torch") and not all(isinstance(each, (Tensor, Lazy)) for each in weights.values()):

@@ -46,7 +46,7 @@ def _folder(path: Path) -> Found:
     try:
         index = index_file.read(path)
     except (ValueError, OSError) as error:
-        raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {error}.") from None
+        raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {error}.") from None
     rows = []
     for key, (kind, pieces) in index.tensors.items():
         where = list(dict.fromkeys(piece.file for piece in pieces))

@@ -60,10 +60,11 @@ def load_model(
     count = sum(map(len, unfit))
     if count and strict:
         raise ConfigurationError(
-            f"the checkpoint {source} is of another model: {count} of its names or shapes don't fit ({unfit}). {advice}"
+            f"the checkpoint {source} belongs to another model: {count} of its names or shapes don't fit "
+            f"({unfit}). {advice}"
         )
     if own and len(own) == len(unfit.missing) + len(unfit.shapes):
-        raise ConfigurationError(f"the checkpoint {source} is of another model: none of its weights fit. {advice}")
+        raise ConfigurationError(f"the checkpoint {source} belongs to another model: none of its weights fit. {advice}")
     fitting = copy.copy(weights)  # with the versions that some modules' loading asks for
     for name in (*unfit.unexpected, *unfit.shapes):
         del fitting[name]
@@ -96,8 +97,9 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Pa
     saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
     if saved != own:
         raise ConfigurationError(
-            f"the checkpoint {source} is of another optimizer, one with {', '.join(sorted(saved)) or 'other settings'} "
-            f"where this one has {', '.join(sorted(own)) or 'none'}. Set optimizer= to the one it was trained with."
+            f"the checkpoint {source} belongs to another optimizer, one with "
+            f"{', '.join(sorted(saved)) or 'other settings'} where this one has {', '.join(sorted(own)) or 'none'}. "
+            "Set optimizer= to the one it was trained with."
         )
     sizes, own_sizes = (
         [len(group["params"]) for group in groups] for groups in (state["param_groups"], optimizer.param_groups)

@@ -34,7 +34,7 @@ def load(path: str | Path, ranks: Ranks | None = None, *, is_mapped: bool = Fals
         raise ConfigurationError(f"the checkpoint {path} does not exist.") from None
     except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}") from None
+        raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason}") from None
     if not isinstance(state, dict):
         raise ConfigurationError(f"the checkpoint {path} holds no weights by name.")
     return _of_this_version(state, path)
@@ -52,7 +52,7 @@ def load_folder(path: Path, ranks: Ranks | None) -> dict[str, Any]:
             if older.is_dir() and opened(older):
                 reason += f". The one before it is whole: set checkpoint.resume={older}, or remove this one to resume"
                 break
-    raise ConfigurationError(f"the checkpoint {path} is damaged or no checkpoint: {reason}.")
+    raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason}.")
 
 
 def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def complete(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:
     if missing := set(PARTS) - set(state):
         raise ConfigurationError(
             f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set checkpoint.resume "
-            "to a last.pt or step_*, which have them, or start anew with its weights by checkpoint.load."
+            "to a last.pt or step_*, which have them, or start over from its weights with checkpoint.load."
         )
     return {**state, "source": str(path)}
 

@@ -82,7 +82,7 @@ def read(folder: Path) -> Index:
             raise ValueError(f"the sha256 of {NAME} is wrong")
         index = _parsed(content)
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError):
-        raise ValueError(f"{NAME} is no index of a checkpoint") from None
+        raise ValueError(f"{NAME} is not the index of a checkpoint") from None
     _check(index)
     return index
 

@@ -110,7 +110,7 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     smallest = own[0] if own else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
     if image_size < smallest:
         raise ConfigurationError(
-            f"model.name={name} takes images from {smallest}x{smallest} pixels on; the data has "
+            f"model.name={name} takes images from {smallest}x{smallest} pixels up; the data has "
             f"{image_size}x{image_size}. Set data.image_size={smallest} or more, or choose another model."
         )
     return {}

@@ -48,7 +48,7 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
         mpi = missing is None
     features = Features(mpi, nccl)
     if not rebuild and is_installed(features):
-        console.print(f"Horovod {horovod_installation.version()} is installed already. --rebuild builds it again.")
+        console.print(f"Horovod {horovod_installation.version()} is already installed. --rebuild builds it again.")
         return
     check_tools(features)
     folder = cache_folder() / features.key

@@ -30,7 +30,7 @@ class Preprocess:
         self._entrance = Entrance(CPU, torch.float32, False, mean, std)
 
     def __call__(self, image: Any) -> Tensor:
-        """Raises ConfigurationError for what is no image, and where nobody knows how one becomes a sample."""
+        """Raises ConfigurationError for what is not an image, and where nobody knows how one becomes a sample."""
         if isinstance(image, Tensor) and image.is_floating_point():
             return image.to(CPU, torch.float32)
         return self.normalised(self.sample(image))
@@ -92,12 +92,12 @@ def _pixels(image: Any, steps: Steps) -> Tensor:
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim not in (2, 3):
             raise ConfigurationError(
-                f"an array of {image.dtype} {image.shape} is no image. Allowed: uint8 arrays (H, W) or (H, W, C)."
+                f"an array of {image.dtype} {image.shape} is not an image. Allowed: uint8 arrays (H, W) or (H, W, C)."
             )
         image = Image.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[2:] == (1,) else image))
     if not isinstance(image, Image.Image):
         raise ConfigurationError(
-            f"a {type(image).__name__} is no image. Allowed: PIL images, paths, uint8 arrays and tensors."
+            f"a {type(image).__name__} is not an image. Allowed: PIL images, paths, uint8 arrays and tensors."
         )
     pixels = torch.from_numpy(np.array(image.convert(steps.mode)))
     return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)

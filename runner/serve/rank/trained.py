@@ -67,7 +67,7 @@ class Trained:
         images: PIL images, paths, uint8 arrays (H, W[, C]) and uint8 tensors (C, H, W), which are preprocessed. A batch
         in floats is taken as preprocessed, one of uint8 is only normalised. Works where ``model`` has been moved to.
 
-        Raises ConfigurationError for a model that gives no class, and for what is no image.
+        Raises ConfigurationError for a model that gives no class, and for what is not an image.
         """
         if _is_batch(images):
             batch = torch.as_tensor(images)

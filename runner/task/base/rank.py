@@ -122,6 +122,6 @@ def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:
     if values.shape != targets.shape:
         raise ConfigurationError(
             f"the model gives outputs of shape {tuple(values.shape)} for targets of shape {tuple(targets.shape)}. "
-            f"task={task} wants them alike. Set model= to one with as many outputs, such as model.num_classes="
+            f"task={task} needs equal shapes. Set model= to one with as many outputs, such as model.num_classes="
             f"{targets.shape[1] if targets.ndim > 1 else 1}."
         )

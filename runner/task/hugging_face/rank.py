@@ -45,7 +45,7 @@ class HuggingFace(Task):
         loss = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
         if loss is None:
             raise ConfigurationError(
-                f"the model returns {type(outputs).__name__} without a loss. task=hugging_face wants a batch with "
+                f"the model returns {type(outputs).__name__} without a loss. task=hugging_face needs a batch with "
                 "labels, and a model that takes them."
             )
         return loss

@@ -71,7 +71,7 @@ class LanguageModel(Task):
         if logits.ndim != 3 or logits.shape[:2] != labels.shape:
             raise ConfigurationError(
                 f"the model gives outputs of shape {tuple(logits.shape)} for labels of shape {tuple(labels.shape)}. "
-                "task=language_model wants (samples, tokens, vocabulary). Set model= to a language model."
+                "task=language_model needs (samples, tokens, vocabulary). Set model= to a language model."
             )
         if self.vocabulary is not None and logits.shape[2] < self.vocabulary:
             raise ConfigurationError(

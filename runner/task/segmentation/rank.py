@@ -67,7 +67,7 @@ class Segmentation(Task):
         if logits.ndim != 4 or masks.ndim != 3 or logits.shape[1] != self.classes:
             raise ConfigurationError(
                 f"the model gives outputs of shape {tuple(logits.shape)} for masks of shape {tuple(masks.shape)}. "
-                f"task=segmentation wants (samples, {self.classes} classes, height, width) and (samples, height, "
+                f"task=segmentation needs (samples, {self.classes} classes, height, width) and (samples, height, "
                 "width). Set model= to one for segmentation, such as fcn_resnet50."
             )
         return _sized(logits, masks)

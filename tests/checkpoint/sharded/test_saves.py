@@ -247,11 +247,11 @@ def test_any_flipped_byte_and_any_cut_is_noticed(copied, name):
     content = path.read_bytes()
     for at in (0, 1, len(content) - 1, *(draws.randrange(len(content)) for _ in range(60))):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1 << draws.randrange(8)]) + content[at + 1 :])
-        with pytest.raises(ConfigurationError, match="is damaged or no checkpoint"):
+        with pytest.raises(ConfigurationError, match="is damaged or not a checkpoint"):
             load(copied)
     for size in (0, 1, 8, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
-        with pytest.raises(ConfigurationError, match="is damaged or no checkpoint"):
+        with pytest.raises(ConfigurationError, match="is damaged or not a checkpoint"):
             load(copied)
 
 

@@ -77,7 +77,7 @@ class TestExclude:
 
     @pytest.mark.parametrize("exclude", ["dp", "=dp", ["parallel=dp,apex"]])
     def test_what_is_no_combination(self, exclude):
-        with pytest.raises(ConfigurationError, match=r"is no key=value. Write combinations in quotes"):
+        with pytest.raises(ConfigurationError, match=r"is not key=value. Write combinations in quotes"):
             combinations(exclude)
 
     @pytest.mark.parametrize("exclude", ["modle=x", ["parallel=dp", "parallel=dpp"]])

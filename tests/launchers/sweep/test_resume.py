@@ -31,7 +31,7 @@ def concluded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_it_only_says_so(sweep: Path, concluded: list[Path], capsys: pytest.CaptureFixture[str]):
     resume(sweep)
     said = capsys.readouterr()
-    assert f"{sweep} is complete already." in said.out
+    assert f"{sweep} is already complete." in said.out
     assert "2 jobs: 2 completed" in said.err
     assert concluded == []
 

@@ -279,7 +279,7 @@ class TestTheWholeSweep:
             ("exclude=parallel=dp", "Write combinations in quotes"),
             ("on_failure=go", "hydra.launcher.on_failure=go is not allowed. Allowed: continue, stop"),
             ("timeout=-1", "hydra.launcher.timeout=-1"),
-            ('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is no key=value"),
+            ('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is not key=value"),
             ("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: a whole number from 1"),
         ],
     )

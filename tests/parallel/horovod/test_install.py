@@ -144,7 +144,7 @@ def test_what_is_installed_is_left_alone(pip, monkeypatch, capsys):
     monkeypatch.setattr(horovod_installation, "version", lambda: "9.8")
     build()
     assert pip.calls("install") == pip.calls("wheel") == []
-    assert capsys.readouterr().out == "Horovod 9.8 is installed already. --rebuild builds it again.\n"
+    assert capsys.readouterr().out == "Horovod 9.8 is already installed. --rebuild builds it again.\n"
     build(mpi=True)
     assert pip.built() == 1
     build(rebuild=True)
@@ -196,7 +196,7 @@ def test_mpi_that_is_installed_is_left_alone(pip, tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(horovod_installation, "has", lambda feature: True)
     monkeypatch.setattr(horovod_installation, "version", lambda: "9.8")
     build(mpi=None)
-    assert capsys.readouterr().out == "Horovod 9.8 is installed already. --rebuild builds it again.\n"
+    assert capsys.readouterr().out == "Horovod 9.8 is already installed. --rebuild builds it again.\n"
 
 
 def test_a_missing_tool_ends_it_before_anything_is_made(pip, tmp_path, monkeypatch):

@@ -106,9 +106,9 @@ def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
     try:
         state = from_json(index.state, tensors)
     except (KeyError, TypeError, RecursionError):
-        raise ValueError(f"{index_file.NAME} is no index of a checkpoint") from None
+        raise ValueError(f"{index_file.NAME} is not the index of a checkpoint") from None
     if not isinstance(state, dict):
-        raise ValueError(f"{index_file.NAME} is no index of a checkpoint")
+        raise ValueError(f"{index_file.NAME} is not the index of a checkpoint")
     if isinstance(versions := state.pop("versions", None), dict):
         state["model"] = with_versions(state["model"], versions)
     return {name: value if name in LARGE else real(value) for name, value in state.items()}

@@ -77,7 +77,7 @@ def twin_of(model: nn.Module) -> nn.Module:
             return copy.deepcopy(model, memo)
     except Exception as error:
         raise ConfigurationError(
-            f"parallel=pipeline: {type(model).__name__} can't be copied ({error}), which following its tensors takes. "
+            f"parallel=pipeline: {type(model).__name__} can't be copied ({error}), which tracing it requires. "
             "Set parallel=fsdp."
         ) from error
 

@@ -36,7 +36,7 @@ def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
         )
         raise ConfigurationError(
             f"{type(model).__name__} has no layers that parallel=tensor can split: it looks for nn.MultiheadAttention, "
-            f"nn.Linear layers of which the last takes what the others give, and neighbours in an nn.Sequential; "
+            f"nn.Linear layers whose outputs feed another one, and neighbours in an nn.Sequential; "
             f"it found {', '.join(kinds)}. Name "
             "them in parallel.plan={name: colwise, other: rowwise}, or set parallel=fsdp."
         )

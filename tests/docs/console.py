@@ -1,0 +1,133 @@
+"""Console blocks of the documentation: typed as a reader would type them, and what they print compared.
+
+Anything may stand where the documentation has ``...``. Decimal numbers may differ by a tenth, since another
+processor rounds otherwise; times, rates and sizes in memory and of terminals by any amount.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from unittest import SkipTest
+
+from sybil import Document, Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
+
+from tests.conftest import ROOT, execute
+
+SHELL = re.compile(r"[|&;<>$`*?~]|^\s*\w+=\S* ")  # what only a shell can read
+TOKEN = re.compile(
+    r"(?P<any>\.\.\.|…)|(?P<date>20\d\d-\d\d-\d\d([/ ]\d\d[-:]\d\d[-:]\d\d)?)"
+    r"|(?P<measured>[\d,.]+(?= (samples/s|MB|kB|GB|s|ms|us|CPU threads?)\b))"
+    r"|(?P<number>-?\d[\d,]*\.\d+(e[+-]?\d+)?)|(?P<line>[─━┄-]{2,})|(?P<space>\s+)"
+)
+PATTERNS = {
+    "any": r".*?",
+    "date": r"20\d\d-\d\d-\d\d(?:[/ ]\d\d[-:]\d\d[-:]\d\d)?",
+    "measured": r"[\d,.]+",
+    "number": r"(-?\d[\d,]*\.\d+(?:e[+-]?\d+)?)",
+    "line": r"[─━┄-]+",
+    "space": r"\s+",
+}
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """The commands of a block, each with what it should print; a line that ends in a backslash goes on."""
+    found = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    split = (re.match(r"((?:.*\\\n)*.*)\n?((?:.*\n?)*)", one) for one in found)
+    return [(one[1].replace("\\\n", " "), one[2]) for one in split if one]
+
+
+def difference(wanted: str, got: str) -> str | None:
+    """What is wrong with the output of a command, None if it is as documented."""
+    pattern, end, numbers = "", 0, []
+    for token in TOKEN.finditer(wanted.strip()):
+        kind = token.lastgroup or next(name for name in PATTERNS if token[name])
+        pattern += re.escape(wanted.strip()[end : token.start()]) + PATTERNS[kind]
+        numbers += [token[0]] if kind == "number" else []
+        end = token.end()
+    match = re.fullmatch(pattern + re.escape(wanted.strip()[end:]), got.strip(), re.DOTALL)
+    if not match:
+        return f"documented:\n{wanted}\nprinted:\n{got}"
+    for ours, theirs in zip(numbers, match.groups(), strict=True):
+        one, other = (float(text.replace(",", "")) for text in (ours, theirs))
+        if abs(one - other) > max(0.1 * abs(one), 1e-9):
+            return f"documented: {ours}, printed: {theirs}, in\n{got}"
+    return None
+
+
+@dataclass
+class Console:
+    """A reader's terminal in one folder."""
+
+    folder: Path
+
+    def page(self, path: Path) -> None:
+        """Evaluate the blocks of a page from top to bottom; they may use each other's files."""
+        parsers = [CodeBlockParser("console", self.block), CodeBlockParser("python", self.python), SkipParser()]
+        for example in _document(path, parsers).examples():
+            with suppress(SkipTest):
+                example.evaluate()
+
+    def block(self, example: Example) -> str | None:
+        """Type the commands of a block."""
+        for command, wanted in commands(example.parsed):
+            wrong = difference(wanted, self.type(command)) if wanted.strip() else self.type(command) and None
+            if wrong:
+                return f"$ {command}\n{wrong}"
+        return None
+
+    def python(self, example: Example) -> None:
+        """Write a file whose first line names it (``# net.py``), as a reader would save it."""
+        name = re.match(r"# (\S+\.py)\b", example.parsed)
+        if name:
+            (self.folder / name[1]).write_text(example.parsed)
+
+    def type(self, command: str) -> str:
+        """What a command prints; one that fails without printing an error fails the test."""
+        words = shlex.split(command, comments=True)
+        if words[:1] == ["manyheads"] and not SHELL.search(command.split(" #")[0]):
+            done = execute(sys.executable, "-m", "manyheads", *words[1:], cwd=self.folder, timeout=600)
+            code, printed = done.code, done.out + done.err
+        else:
+            path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+            environment = {**os.environ, "PATH": path}
+            process = subprocess.run(
+                ["bash", "-c", command], cwd=self.folder, env=environment, text=True, timeout=600,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            code, printed = process.returncode, process.stdout
+        assert code in (0, 3) or "error:" in printed, f"$ {command}\nexit code {code}\n{printed}"
+        return printed
+
+
+def skipped(path: Path) -> list[str]:
+    """The commands of a page that are not run, because their block says so."""
+    found: list[str] = []
+
+    def run_elsewhere(example: Example) -> None:
+        """Nothing to do."""
+
+    blocks = [CodeBlockParser(language, run_elsewhere) for language in ("console", "python")]
+    for example in _document(path, [*blocks, SkipParser()]).examples():
+        try:
+            example.evaluate()
+        except SkipTest:
+            found += [command for command, _ in commands(str(example.parsed))]
+    return found
+
+
+def pages() -> list[Path]:
+    """README and every page of docs/."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _document(path: Path, parsers: list) -> Document:
+    document = Sybil(parsers=parsers).parse(path)
+    document.namespace["missing"] = lambda library: find_spec(library) is None
+    return document

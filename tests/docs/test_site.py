@@ -1,0 +1,65 @@
+"""The site: every link leads somewhere, every page can be reached, nothing is fetched from elsewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from manyheads.runner.config.lookup import CONF
+from tests.conftest import ROOT
+from tests.docs.config_reference import reference
+from tests.docs.site import BESIDE, build
+
+OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != "tuned")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The built site; building it fails for a link that leads nowhere."""
+    pytest.importorskip("zensical")
+    folder = tmp_path_factory.mktemp("docs")
+    assert build(folder) == 0
+    return folder / "site"
+
+
+def test_nothing_is_fetched_from_elsewhere(site):
+    fetched = re.compile(r"""<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//[^"]+""")
+    allowed = re.compile(r"""<link[^>]+rel="?(?:canonical|alternate|prev|next)""")
+    for page in site.glob("*.html"):
+        found = [one for one in fetched.findall(page.read_text()) if not allowed.match(one)]
+        assert not found, f"{page.name}: {found}"
+
+
+def test_every_page_is_built(site):
+    built = {page.stem for page in site.glob("*.html")}
+    assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= built
+    assert {"index", "config"} <= built
+
+
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
+    sections = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text())["nav"]
+    entries = [entry for section in sections for pages in section.values() for entry in pages]
+    listed = {entry if isinstance(entry, str) else next(iter(entry.values())) for entry in entries}
+    there = {path.name for path in (ROOT / "docs").glob("*.md")} | set(BESIDE.values()) | {"config.md"}
+    assert listed == there
+
+
+def test_the_reference_has_every_option_and_its_keys():
+    page = reference()
+    assert [option for option in OPTIONS if f"### {'='.join(option)}\n" not in page] == []
+    assert "| `parallel.bucket_cap_mb` | `25` | " in page
+    assert "| `trainer.epochs` | `90` |" in page
+    assert "| `metrics.auroc.at_most` | `1024` | " in page
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_readmes_table_has_every_option_and_no_other(name):
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / name).read_text(), flags=re.MULTILINE)
+    groups = {group for group, _ in OPTIONS}
+    named = sorted((group, option) for group, cell in rows for option in re.findall(r"`(\w+)`", cell))
+    assert [one for one in named if one in OPTIONS or one[1] not in groups] == OPTIONS
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
