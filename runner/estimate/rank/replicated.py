@@ -3,6 +3,7 @@
 Buckets are made by torch's own rule. As there, they are made anew in the order in which the first gradients came.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +41,8 @@ class Replicated(nn.Module):
         for parameter in self._parameters_to_train:
             parameter.register_post_accumulate_grad_hook(self._arrived)
         self._order: list[nn.Parameter] = []
-        self._make_buckets(self._parameters_to_train[::-1])
+        first = self._cap if self._looks_for_unused else sys.maxsize
+        self._make_buckets(self._parameters_to_train[::-1], first)
         self._is_rebuilt = self._looks_for_unused
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -48,7 +50,7 @@ class Replicated(nn.Module):
             self._broadcast_buffers()
         self._did_exchange = self._exchanges
         if not self._is_rebuilt and len(self._order) == len(self._parameters_to_train):
-            self._make_buckets(self._order)
+            self._make_buckets(self._order, self._cap)
             self._is_rebuilt = True
         self._order = []
         return self.module(*args, **kwargs)
@@ -66,10 +68,9 @@ class Replicated(nn.Module):
         """How buckets are exchanged instead, as torch has it."""
         self._hook = state, hook
 
-    def _make_buckets(self, order: Sequence[nn.Parameter]) -> None:
-        sizes = [dist._DEFAULT_FIRST_BUCKET_BYTES, self._cap]
+    def _make_buckets(self, order: Sequence[nn.Parameter], most: int) -> None:
         tensors: list[Tensor] = [*order]
-        found, _ = dist._compute_bucket_assignment_by_size(tensors, sizes, [False] * len(order))
+        found, _ = dist._compute_bucket_assignment_by_size(tensors, [most], [False] * len(order))
         buckets = [_Bucket(index, len(found), [order[at] for at in each]) for index, each in enumerate(found)]
         self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters()}
 
