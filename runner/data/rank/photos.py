@@ -38,11 +38,15 @@ class Photos:
         resize: int | None = None,
     ):
         self.paths, self.targets, self.classes = paths, targets, classes
-        self.image_size, self.train = image_size, train
+        self.image_size, self.train, self.side = image_size, train, image_size
         self.short = resize or shorter_side(image_size)
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def resize(self, side: int | None) -> None:
+        """Training samples are so large from now on; None for ``image_size``."""
+        self.side = side or self.image_size
 
     @property
     def preprocess(self) -> dict[str, Any]:
@@ -54,13 +58,13 @@ class Photos:
         path = self.paths[index]
         try:
             picture = Picture(path)
-            return shown(picture, self._view(picture.height, picture.width), self.image_size), self.targets[index]
+            return shown(picture, self._view(picture.height, picture.width), self.side), self.targets[index]
         except Exception as error:  # each image format has errors of its own
             raise CorruptSample(path, error) from None
 
     def _view(self, height: int, width: int) -> View:
         if self.train:
-            return training_view(height, width, self.image_size)
+            return training_view(height, width, self.side)
         return evaluation_view(height, width, self.image_size, short=self.short)
 
 
