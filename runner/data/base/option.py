@@ -108,8 +108,8 @@ class Dataset(Protocol):
 
     Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalised on the device;
     float images are taken as they are. A data set in memory may also offer ``batch(indices, keys)``, which returns a
-    whole batch, with a random key for each sample. One with ``image_size`` and ``resize(side)`` may be trained on images
-    that grow; ``side``: from now on, None for ``image_size``.
+    whole batch, with a random key for each sample. One with ``image_size`` and ``resize(side)``, None for that size,
+    may be trained on images that grow.
 
     What it declares goes into the run's model.json, for whoever uses the trained model: ``classes``, their names;
     ``preprocess``, how an image becomes a sample (``serve/description.py``); of float images ``mean`` and ``std``.

@@ -2,7 +2,7 @@
 
 A part at rest is left out of the update: neither weight decay nor momentum moves it, it does not count in the
 gradients' norm, and its optimizer state begins with its first update. Its gradients are computed and exchanged all the
-same, since what wraps a model of several ranks is built for a fixed set of parameters; ``parameters.freeze`` spares that.
+same, since what wraps the model of several ranks is built for a fixed set of parameters; ``freeze`` spares that.
 
 Sources: from the head down, Howard and Ruder 2018 (https://arxiv.org/abs/1801.06146); from the first layer up,
 Brock et al. 2017 (https://arxiv.org/abs/1706.04983).
