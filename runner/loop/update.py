@@ -230,10 +230,11 @@ class MicroSteps:
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
-        loss = self._update.scores.task.loss(outputs, batch.content)
-        if (partners := batch.partners) is not None:
-            other = self._update.scores.task.loss(outputs, partners.content)
-            loss = loss * partners.share + other * (1 - partners.share)
+        task = self._update.scores.task
+        if (partners := batch.partners) is None:
+            loss = task.loss(outputs, batch.content)
+        else:
+            loss = task.mixed_loss(outputs, batch.content, partners.content, partners.share)
         passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
         if self._total is not None and not batch.counted and self._update.is_mean:
             loss = nothing(outputs)

@@ -53,12 +53,12 @@ class ImageArrays:
 class ImageFiles:
     """Image files, each decoded when its turn comes and cropped to a square of ``image_size`` pixels.
 
-    ``targets``: the class number of each path. ``train``: crops are random, and mirrored half the time. ``classes``:
-    their names. ``train_size``: of the square where that is another one in training; ``resize``: of the shorter side of
-    which an evaluation sees the middle, None for 256/224 of the square.
+    ``paths``: of the files, or what is in them; ``targets``: the class number of each. ``train``: crops are random, and
+    mirrored half the time. ``classes``: their names. ``train_size``: of the square where that is another one in
+    training; ``resize``: of the shorter side of which an evaluation sees the middle, None for 256/224 of the square.
     """
 
-    paths: Sequence[str]
+    paths: "Sequence[str | bytes]"
     targets: Sequence[int]
     image_size: int
     train: bool
