@@ -151,7 +151,7 @@ def test_a_picture_that_cannot_be_read_is_a_corrupt_sample(tmp_path, images):
 
 
 def test_words_for_classes_are_numbered_in_their_order(texts):
-    from manyheads.runner.data.hf.rank import _classes, _numbers, read
+    from manyheads.runner.data.hf.contents import _classes, _numbers, read
 
     splits = read(root=str(texts), hub=None, subset=None, revision=None, download=False)
     classes = _classes(splits["train"], "label")

@@ -81,7 +81,7 @@ class HuggingFaceData(Data):
     @cached_property
     def contents(self) -> Any:
         """What the data set holds, read when it is first asked for, by a rank."""
-        from manyheads.runner.data.hf.rank import Contents
+        from manyheads.runner.data.hf.contents import Contents  # needs the package
 
         return Contents(self)
 
