@@ -176,6 +176,7 @@ def _check_trainer(config: dict[str, Any]) -> None:
         raise ConfigurationError(
             "trainer.recompute: torch.compile does not see its hooks. Set it to [], or trainer.compile=none."
         )
+    _check_epochs(config)
     if trainer["sam_rho"] is not None:
         _check_sam(config)
     if (trainer["ema_decay"], trainer["swa_start"]) == (None, None):
@@ -191,6 +192,21 @@ def _check_trainer(config: dict[str, Any]) -> None:
     if trainer["swa_start"] is not None and trainer["swa_start"] > trainer["epochs"]:
         raise ConfigurationError(
             f"trainer.swa_start={trainer['swa_start']} is after the last of {trainer['epochs']} epochs. Lower it."
+        )
+
+
+def _check_epochs(config: dict[str, Any]) -> None:
+    """What differs from epoch to epoch."""
+    trainer = config["trainer"]
+    if trainer["resize_from"] is not None and trainer["resize_start"] >= trainer["resize_end"]:
+        raise ConfigurationError(
+            f"trainer.resize_start={trainer['resize_start']} is not before "
+            f"trainer.resize_end={trainer['resize_end']}. Lower it."
+        )
+    if config["parameters"]["freeze_epochs"] and config["parallel"].get("op") == "adasum":
+        raise ConfigurationError(
+            "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would move what rests. "
+            "Set op=average."
         )
 
 

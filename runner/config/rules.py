@@ -14,8 +14,18 @@ def _is_group(value: Any) -> bool:
     """Whether it is an entry of parameters.groups."""
     if not (isinstance(value, dict) and len(value) > 1 and not {"lr", "lr_factor"} <= value.keys()):
         return False
-    match = value.get("match")
-    return either(TEXT, list_of(TEXT)).accepts(match) and match != []
+    return _is_match(value.get("match"))
+
+
+def _is_rest(value: Any) -> bool:
+    """Whether it is an entry of parameters.freeze_epochs."""
+    if not (isinstance(value, dict) and {"match"} < value.keys() <= {"match", "until", "from"}):
+        return False
+    return _is_match(value["match"]) and all(whole(1).accepts(value[key]) for key in value.keys() - {"match"})
+
+
+def _is_match(value: Any) -> bool:
+    return either(TEXT, list_of(TEXT)).accepts(value) and value != []
 
 
 RULES: dict[str, Rule] = {
@@ -25,6 +35,9 @@ RULES: dict[str, Rule] = {
     "notes": TEXT,
     "loss._target_": either(CLASS, AUTO),
     "parameters.freeze": list_of(TEXT),
+    "parameters.freeze_epochs": list_of(
+        Rule("match: a pattern or several, and with it until or from, an epoch counted from 1", _is_rest)
+    ),
     "parameters.norm_weight_decay": number(at_least=0),
     "parameters.bias_weight_decay": number(at_least=0),
     "parameters.layer_decay": Rule("a number above 0 and at most 1", lambda v: number(above=0).accepts(v) and v <= 1),
@@ -51,6 +64,10 @@ RULES: dict[str, Rule] = {
     "trainer.mix_prob": SHARE,
     "trainer.mix_switch_prob": SHARE,
     "trainer.aug_repeats": whole(1),
+    "trainer.resize_from": whole(1),
+    "trainer.resize_start": SHARE,
+    "trainer.resize_end": SHARE,
+    "trainer.resize_step": whole(1),
     "trainer.ema_decay": number(at_least=0, below=1),
     "trainer.ema_every": whole(1),
     "trainer.swa_start": whole(1),

@@ -31,6 +31,7 @@ from manyheads.runner.parallel.rank.recompute import recompute
 from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.parameters.rank.freeze import freeze, frozen_norms
 from manyheads.runner.parameters.rank.groups import find_groups
+from manyheads.runner.parameters.rank.phases import build_phases, find_rests
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.random.rank.determinism import set_deterministic
 from manyheads.runner.random.rank.rng import seed_everything
@@ -153,6 +154,7 @@ def assemble(
     parallel.example = loaders.train.example
     section = config.get("parameters", {})
     groups = find_groups(model, section, lr=config["optimizer"]["lr"])  # patterns are of the whole model
+    rests = find_rests(model, section.get("freeze_epochs", ()), epochs=config["trainer"]["epochs"])
     model = parallel.place(model)
     if patterns := config["trainer"].get("recompute"):
         units = find_units(model, "auto" if patterns == ["auto"] else patterns, key="trainer.recompute")
@@ -175,6 +177,9 @@ def assemble(
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
     rho = config["trainer"].get("sam_rho")
     sharpness = None if rho is None else Sharpness(rho, config["trainer"]["sam_every"])
+    keeps = section.get("freeze_batchnorm", True)
+    updated = dict(zip(trained, precision.parameters(optimizer), strict=True))
+    phases = build_phases(parallel.unwrap(model), optimizer, updated, rests, keeps_statistics=keeps)
     update = Update(
         model=model,
         scores=scores,
@@ -187,6 +192,7 @@ def assemble(
         clip_value=config["trainer"].get("clip_value", math.inf),
         on_nan=config["trainer"]["on_nan"],
         sharpness=sharpness,
+        phases=phases,
         at_rest=frozen_norms(parallel.unwrap(model)) if section.get("freeze_batchnorm") else (),
     )
     return update, settings

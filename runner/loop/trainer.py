@@ -118,7 +118,7 @@ class Trainer:
         self.reporter.phase(progress)
         if self._owes_evaluation and not self.evaluate_within(save):
             return
-        self.update.enter_training()
+        self.update.enter_epoch(progress.epoch)
         batches = self.updates(self.train.epoch(progress.epoch, progress.epoch_step))
         windows.clock.resume()
         self.update.breakdown.enter_epoch()

@@ -17,6 +17,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.parallel.base.rank import Parallel, Passed, call
 from manyheads.runner.parallel.rank.structure import tensors_in
+from manyheads.runner.parameters.rank.phases import Phases
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.random.rank.rng import get_state, set_state
 from manyheads.runner.run.errors import ConfigurationError
@@ -41,7 +42,7 @@ class Update:
     ``scores``: the task, and what is measured of it. ``names``: of the parameters that the optimizer has on this rank.
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
     "error", or "skip" to leave out updates whose gradients are not finite. ``at_rest``: modules that stay in evaluation
-    mode. ``sharpness``: of a second pass per update, if there is one.
+    mode. ``sharpness``: of a second pass per update, if there is one; ``phases``: what rests in which epoch, likewise.
     """
 
     def __init__(
@@ -59,11 +60,12 @@ class Update:
         on_nan: str,
         at_rest: Sequence[nn.Module] = (),
         sharpness: Sharpness | None = None,
+        phases: Phases | None = None,
     ):
         self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
-        self.names, self.at_rest, self.sharpness = names, at_rest, sharpness
+        self.names, self.at_rest, self.sharpness, self.phases = names, at_rest, sharpness, phases
         self.parameters = precision.parameters(optimizer)
         self.is_mean, self.counts_samples = scores.task.reduction == "mean", scores.task.counts_samples
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
@@ -96,7 +98,10 @@ class Update:
 
     def compute_gradients(self, batches: list[Batch]) -> list[Passed]:
         """Forward and backward of these micro-batches, after which gradients are exchanged."""
-        return self.parallel.compute_gradients(batches, MicroSteps(self, batches))
+        passes = self.parallel.compute_gradients(batches, MicroSteps(self, batches))
+        if self.phases is not None:
+            self.phases.drop_gradients()
+        return passes
 
     def evaluate(
         self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None
@@ -147,10 +152,16 @@ class Update:
         self.restore_buffers(buffers)
         set_state(state)
 
+    def enter_epoch(self, epoch: int) -> None:
+        """Train on, with what is trained in this epoch, counted from 0."""
+        if self.phases is not None:
+            self.phases.enter(epoch)
+        self.enter_training()
+
     def enter_training(self) -> None:
         """Set the model to training mode, but for what is at rest."""
         self.model.train()
-        for module in self.at_rest:
+        for module in (*self.at_rest, *(() if self.phases is None else self.phases.norms)):
             module.eval()
 
     def own_weights(self) -> dict[str, Tensor]:
@@ -219,10 +230,11 @@ class MicroSteps:
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
-        loss = self._update.scores.task.loss(outputs, batch.content)
-        if (partners := batch.partners) is not None:
-            other = self._update.scores.task.loss(outputs, partners.content)
-            loss = loss * partners.share + other * (1 - partners.share)
+        task = self._update.scores.task
+        if (partners := batch.partners) is None:
+            loss = task.loss(outputs, batch.content)
+        else:
+            loss = task.mixed_loss(outputs, batch.content, partners.content, partners.share)
         passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
         if self._total is not None and not batch.counted and self._update.is_mean:
             loss = nothing(outputs)

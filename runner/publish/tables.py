@@ -61,10 +61,14 @@ class Tail:
 
 
 class Tables:
-    """steps.csv, epochs.csv, gpu.csv and host.csv of one run."""
+    """steps.csv, epochs.csv, evaluations.csv, gpu.csv and host.csv of one run.
+
+    An evaluation within an epoch is a point of the same curves as the one at its end.
+    """
 
     def __init__(self, folder: RunFolder):
         self._steps, self._epochs = Tail(folder.steps), Tail(folder.epochs)
+        self._evaluations = Tail(folder.evaluations)
         self._gpu, self._host = Tail(folder.gpu), Tail(folder.host)
         self._loads: list[dict[str, float]] = []
         self._early: list[dict[str, float]] = []  # rows of epochs whose last step has not been read
@@ -84,7 +88,7 @@ class Tables:
     def rows(self) -> list[Row]:
         """What is new, in the order of steps, an epoch behind its last step."""
         steps = list(self._steps.rows())  # first, so that no row of an epoch is missing before a later step's
-        epochs = [*self._early, *self._epochs.rows()]
+        epochs = [*self._early, *self._epochs.rows(), *self._evaluations.rows()]
         self._loads += [*self._gpu.rows(), *self._host.rows()]
         self._begins |= {row["epoch"]: row["started"] for row in epochs if {"epoch", "started"} <= row.keys()}
         last = max(chain((row.get("step", -1) for row in steps), [self._step]))

@@ -13,6 +13,7 @@ from manyheads.runner.data.rank.mixing import Mix, Mixing, box, mixed
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.random.rank.rng import copy_keys, sample_keys
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.task.classification.rank import Classification
 from manyheads.runner.task.rank.losses import BinaryCrossEntropy
 from tests.in_process import attempt, rows, small, train, weights
 from tests.loop.test_session import Killed, die_after, tables
@@ -166,6 +167,19 @@ def test_binary_cross_entropy_of_class_numbers_is_that_of_each_class():
     assert BinaryCrossEntropy(sum_classes=True)(logits, targets) == pytest.approx(4 * plain.item())
     smoothed = torch.nn.functional.binary_cross_entropy_with_logits(logits, wanted * 0.9 + 0.025)
     torch.testing.assert_close(BinaryCrossEntropy(label_smoothing=0.1)(logits, targets), smoothed)
+
+
+def test_above_the_threshold_both_classes_of_a_mixed_sample_are_wanted_wholly():
+    logits = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    own, other = torch.tensor([0, 1, 2]), torch.tensor([3, 1, 0])
+    loss = BinaryCrossEntropy(target_threshold=0.2)
+    task = Classification(loss=loss, reduction="auto")
+    plain = torch.nn.functional.binary_cross_entropy_with_logits
+    classes = torch.eye(4, dtype=torch.float64)
+    both = task.mixed_loss(logits, (None, own), (None, other), 0.7)
+    assert torch.equal(both, plain(logits, (classes[own] + classes[other]).clamp(max=1)))
+    assert torch.equal(task.mixed_loss(logits, (None, own), (None, other), 0.85), plain(logits, classes[own]))
+    assert torch.equal(loss(logits, own), plain(logits, classes[own]))
 
 
 def test_a_run_with_it_learns(tmp_path):

@@ -81,6 +81,7 @@ OWN_DATA = ("data=custom", f"data._target_={HERE}.Pictures", "data.num_workers=0
 MISTAKES = {
     "shape": (own("Flat"), "cannot take the data's inputs, (8, 3, 8, 8) float32. body.1 (Linear): "),
     "shape, size": (own("Flat"), "or data.image_size (now 8)."),
+    "resized": (own("Flat", "+model.size=8", "trainer.resize_from=4"), "Set trainer.resize_from (now 4) to null, or"),
     "inputs": (own("Paired", "+model.size=8"), "missing 1 required positional argument: 'more'"),
     "classes": (
         own("Flat", "+model.size=8", "+model.outputs=5"),

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from manyheads.runner.logger.csv.columns import evaluation_columns
 from manyheads.runner.publish.publisher import Publisher
 from manyheads.runner.publish.state import State, one_publisher, state_file
 from manyheads.runner.publish.subject import outcome, tracked_run
@@ -200,3 +201,16 @@ def test_what_never_ran_cannot_be_published(tmp_path, finished):
     finished.provenance.unlink()
     with pytest.raises(ConfigurationError, match="never started"):
         tracked_run(finished)
+
+
+def test_evaluations_within_epochs_are_points_of_the_same_curves(finished, place):
+    columns = evaluation_columns(["val_loss", "val_acc1"])
+    measured = {**dict.fromkeys(columns, 1), "time": 1.0, "val_loss": 0.5, "val_acc1": 91.0}
+    written = [{**measured, "epoch": 1, "step": 16}, {**measured, "epoch": 2, "step": 32, "val_acc1": 92.0}]
+    lines = [columns, *([row[name] for name in columns] for row in written)]
+    finished.evaluations.write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
+    publish(finished, place)
+    ends = {int(row["step"]): float(row["val_acc1"]) for row in rows(finished.epochs)}
+    assert curve(place, "epoch/val_acc1") == [(16, 91.0), (20, ends[20]), (32, 92.0), (40, ends[40])]
+    publish(finished, place)
+    assert len(curve(place, "epoch/val_acc1")) == 4

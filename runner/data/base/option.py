@@ -53,12 +53,12 @@ class ImageArrays:
 class ImageFiles:
     """Image files, each decoded when its turn comes and cropped to a square of ``image_size`` pixels.
 
-    ``targets``: the class number of each path. ``train``: crops are random, and mirrored half the time. ``classes``:
-    their names. ``train_size``: of the square where that is another one in training; ``resize``: of the shorter side of
-    which an evaluation sees the middle, None for 256/224 of the square.
+    ``paths``: of the files, or what is in them; ``targets``: the class number of each. ``train``: crops are random, and
+    mirrored half the time. ``classes``: their names. ``train_size``: of the square where that is another one in
+    training; ``resize``: of the shorter side of which an evaluation sees the middle, None for 256/224 of the square.
     """
 
-    paths: Sequence[str]
+    paths: "Sequence[str | bytes]"
     targets: Sequence[int]
     image_size: int
     train: bool
@@ -108,7 +108,8 @@ class Dataset(Protocol):
 
     Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalised on the device;
     float images are taken as they are. A data set in memory may also offer ``batch(indices, keys)``, which returns a
-    whole batch, with a random key for each sample.
+    whole batch, with a random key for each sample. One with ``image_size`` and ``resize(side)``, None for that size,
+    may be trained on images that grow.
 
     What it declares goes into the run's model.json, for whoever uses the trained model: ``classes``, their names;
     ``preprocess``, how an image becomes a sample (``serve/description.py``); of float images ``mean`` and ``std``.

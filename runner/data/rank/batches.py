@@ -46,17 +46,29 @@ class Batch:
 class Batches:
     """A map from requests to batches. ``replace_corrupt``: by the next sample; otherwise such samples are left out.
 
-    ``fill``: a batch of which nothing could be read gets a sample that does not count, instead of being empty. Samples
-    are put together by the data set's own ``collate_fn``, where it has one.
+    ``fill``: a batch of which nothing could be read gets a sample that does not count, instead of being empty.
+    ``resizes``: samples are as large as each request says, by the data set's ``resize``. Samples are put together by
+    the data set's own ``collate_fn``, where it has one.
     """
 
-    def __init__(self, dataset: Dataset, *, seed: int, on_corrupt: str, replace_corrupt: bool, fill: bool = False):
-        self.dataset, self.seed = dataset, seed
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        seed: int,
+        on_corrupt: str,
+        replace_corrupt: bool,
+        fill: bool = False,
+        resizes: bool = False,
+    ):
+        self.dataset, self.seed, self.resizes = dataset, seed, resizes
         self.on_corrupt, self.replace_corrupt, self.fill = on_corrupt, replace_corrupt, fill
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
 
     def __getitem__(self, request: Request) -> Batch | ConfigurationError:
         """The batch; a configuration error is returned, since raising it in a loader process would garble it."""
+        if self.resizes:
+            self.dataset.resize(request.side)  # type: ignore[attr-defined]
         keys = sample_keys(self.seed, request.epoch, request.indices)
         if request.copies is not None:
             keys = copy_keys(keys, request.copies)

@@ -9,6 +9,7 @@ from manyheads.runner.data.custom.option import Custom
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.mixing import Mixing, build_mixing
+from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
 from manyheads.runner.parallel.base.rank import Parallel
@@ -60,6 +61,7 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
         "rank": parallel.data_rank,
         "world_size": parallel.data_size,
     }
+    resizing = build_resizing(config, train)
     order = TrainingSampler(
         len(train),
         accumulation=config["trainer"]["grad_accumulation"],
@@ -69,6 +71,7 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
         overfit=config["trainer"].get("overfit"),
         mixing=_mixing(config, task),
         repeats=config["trainer"].get("aug_repeats", 1),
+        resizing=resizing,
         **share,
     )
     if not order.updates:
@@ -80,12 +83,15 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
     place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": section["num_workers"]}
     share |= {"fill": parallel.evaluates_together, "limit": config["trainer"].get("limit_val")}
+    # Validation samples that are drawn from the training samples are in the same data set, which is resized.
+    shared = resizing is not None and hasattr(evaluated[0], "resize")
     in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]
     evaluation = [
-        Loader(Batches(each, replace_corrupt=False, fill=in_order.fill, **loading), in_order, **place)
+        Loader(Batches(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading), in_order, **place)
         for each, in_order in zip(evaluated, in_orders, strict=True)
     ]
-    return Loaders(Loader(Batches(train, replace_corrupt=True, **loading), order, **place), *evaluation)
+    batches = Batches(train, replace_corrupt=True, resizes=resizing is not None, **loading)
+    return Loaders(Loader(batches, order, **place), *evaluation)
 
 
 def _mixing(config: dict[str, Any], task: Task) -> Mixing | None:

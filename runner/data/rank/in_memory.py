@@ -30,7 +30,9 @@ class InMemory:
         if images.shape[-1] != image_size and images.shape[0] * images.shape[1] * image_size**2 <= AT_ONCE:
             images = resize(images, image_size)
         self.images, self.targets = images, targets
-        self.image_size, self.augment = image_size, augment
+        self.image_size, self.side, self.augment = image_size, image_size, augment
+        if targets.ndim < 3:  # else they are masks, which would have to follow
+            self.resize = self._resize
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -38,6 +40,10 @@ class InMemory:
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         images, targets = self.batch(np.array([index]), np.zeros(1, np.uint64))
         return images[0], targets[0]
+
+    def _resize(self, side: int | None) -> None:
+        """Samples are so large from now on; None for ``image_size``."""
+        self.side = side or self.image_size
 
     @property
     def preprocess(self) -> dict[str, Any]:
@@ -48,8 +54,8 @@ class InMemory:
         """indices, keys: (B,); returns images (B, 3, size, size) uint8 and targets (B,)."""
         chosen = torch.from_numpy(indices.astype(np.int64))
         images = self.images[chosen]
-        if images.shape[-1] != self.image_size:
-            images = resize(images, self.image_size)
+        if images.shape[-1] != self.side:
+            images = resize(images, self.side)
         if self.augment == "crop_flip":
             images = crop_flip(images, keys)
         return images.expand(-1, 3, -1, -1), self.targets[chosen]

@@ -90,8 +90,8 @@ class Loader:
         yield from self._entered(map(_sound, fetched))
 
     def example(self) -> Batch:
-        """A micro-batch of the first epoch, taken without moving anything on."""
-        return self.take(next(self.sampler.epoch(0)))
+        """A micro-batch of the first epoch, taken without moving anything on; images that grow have grown."""
+        return self.take(next(self.sampler.epoch(0))._replace(side=None))
 
     def take(self, request: Request) -> Batch:
         """One micro-batch, which need not be any of an epoch's."""

@@ -7,6 +7,7 @@ That is twice as fast as PIL's way by floats (`make bench`).
 
 import math
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, s
 class Photos:
     """Item i is ((3, size, size) uint8, class number). ``train``: a random crop, mirrored half the time.
 
-    ``classes``: their names. ``resize``: of the shorter side in an evaluation, None for 256/224 of ``image_size``.
+    ``paths``: of the files, or what is in them; ``classes``: their names. ``resize``: of the shorter side in an
+    evaluation, None for 256/224 of ``image_size``.
     """
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: Sequence[str | bytes],
         targets: Sequence[int],
         *,
         image_size: int,
@@ -38,11 +40,15 @@ class Photos:
         resize: int | None = None,
     ):
         self.paths, self.targets, self.classes = paths, targets, classes
-        self.image_size, self.train = image_size, train
+        self.image_size, self.train, self.side = image_size, train, image_size
         self.short = resize or shorter_side(image_size)
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def resize(self, side: int | None) -> None:
+        """Training samples are so large from now on; None for ``image_size``."""
+        self.side = side or self.image_size
 
     @property
     def preprocess(self) -> dict[str, Any]:
@@ -54,13 +60,13 @@ class Photos:
         path = self.paths[index]
         try:
             picture = Picture(path)
-            return shown(picture, self._view(picture.height, picture.width), self.image_size), self.targets[index]
+            return shown(picture, self._view(picture.height, picture.width), self.side), self.targets[index]
         except Exception as error:  # each image format has errors of its own
-            raise CorruptSample(path, error) from None
+            raise CorruptSample(f"sample {index}" if isinstance(path, bytes) else path, error) from None
 
     def _view(self, height: int, width: int) -> View:
         if self.train:
-            return training_view(height, width, self.image_size)
+            return training_view(height, width, self.side)
         return evaluation_view(height, width, self.image_size, short=self.short)
 
 
@@ -74,10 +80,10 @@ def for_evaluation(pixels: Tensor, short: int, size: int | None) -> Tensor:
 
 
 class Picture:
-    """An image file whose size is known; it is decoded when it is known how much of it is needed."""
+    """An image file, or its content, whose size is known; it is decoded when it is known how much of it is needed."""
 
-    def __init__(self, path: str | Path):
-        self._path, self._content = path, Path(path).read_bytes()
+    def __init__(self, file: str | Path | bytes):
+        self._content = file if isinstance(file, bytes) else Path(file).read_bytes()
         try:
             self.height, self.width, colours, _ = simplejpeg.decode_jpeg_header(self._content)
             self._is_jpeg = colours != "CMYK"
@@ -101,7 +107,7 @@ class Picture:
     def _by_pil(self) -> np.ndarray:
         from PIL import Image
 
-        with Image.open(self._path) as file:
+        with Image.open(BytesIO(self._content)) as file:
             return np.array(file.convert("RGB"))
 
 

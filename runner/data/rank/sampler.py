@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyheads.runner.data.rank.mixing import Mix, Mixing, share_with_partners
+from manyheads.runner.data.rank.resizing import Resizing
 from manyheads.runner.random.rank.rng import permutation
 
 
@@ -15,7 +16,7 @@ class Request(NamedTuple):
     ``count``: how many of the indices count; 0 where the rank has none and only keeps step with the others.
     ``weight``: the factor of its mean loss that makes the ranks' averaged gradients those of the global batch. ``mix``:
     how samples are mixed, which may take more than those that count; ``copies``: of samples that come several times
-    in a batch which one each is, from 0.
+    in a batch which one each is, from 0; ``side``: of its images, None for their own.
     """
 
     epoch: int
@@ -24,6 +25,7 @@ class Request(NamedTuple):
     weight: float
     mix: Mix | None = None
     copies: np.ndarray | None = None
+    side: int | None = None
 
 
 class TrainingSampler:
@@ -32,7 +34,8 @@ class TrainingSampler:
     ``limit``: updates of an epoch, or the share of them that there are. ``overfit``: so many updates, of the same
     batches in each epoch. ``mixing``: draws how a batch's samples are mixed. ``repeats``: how often a sample comes in a
     batch; an epoch has as many updates as without, and so the fewer samples. Source of that: Hoffer et al. 2019
-    (https://arxiv.org/abs/1901.09335), as Berman et al. 2019 (https://arxiv.org/abs/1902.05509) do it.
+    (https://arxiv.org/abs/1901.09335), as Berman et al. 2019 (https://arxiv.org/abs/1902.05509) do it. ``resizing``:
+    says how large an epoch's images are.
     """
 
     def __init__(
@@ -49,22 +52,25 @@ class TrainingSampler:
         overfit: int | None = None,
         mixing: Mixing | None = None,
         repeats: int = 1,
+        resizing: Resizing | None = None,
     ):
         self.size, self.batch_size = size, batch_size
         self.rank, self.world_size, self.accumulation = rank, world_size, accumulation
         self.seed, self.overfits, self.mixing, self.repeats = seed, overfit is not None, mixing, repeats
+        self.resizing = resizing
         updates = size // batch_size if drop_last else -(-size // batch_size)
         self.updates = limited(limited(updates, limit), overfit)
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
         """``accumulation`` requests for each update from ``first_update`` on."""
+        side = None if self.resizing is None else self.resizing.side(epoch)
         epoch = 0 if self.overfits else epoch
         order = permutation(self.size, seed=self.seed, epoch=epoch)
         for update in range(first_update, self.updates):
             batch, copies = self._batch(order, update)
             mix = None if self.mixing is None else self.mixing.draw(epoch, update)
             for micro in range(self.accumulation):
-                yield self._share(epoch, batch, copies, mix, micro)
+                yield self._share(epoch, batch, copies, mix, micro, side)
 
     def _batch(self, order: np.ndarray, update: int) -> tuple[np.ndarray, np.ndarray | None]:
         """A global batch, and of repeated samples which copy each is; copies are far apart, so that none is a pair."""
@@ -75,16 +81,19 @@ class TrainingSampler:
         size = min(self.batch_size, self.size - update * self.batch_size)
         return np.tile(samples, self.repeats)[:size], np.repeat(np.arange(self.repeats), len(samples))[:size]
 
-    def _share(self, epoch: int, batch: np.ndarray, copies: np.ndarray | None, mix: Mix | None, micro: int) -> Request:
+    def _share(
+        self, epoch: int, batch: np.ndarray, copies: np.ndarray | None, mix: Mix | None, micro: int, side: int | None
+    ) -> Request:
         part, parts = micro * self.world_size + self.rank, self.accumulation * self.world_size
         low, high = len(batch) * part // parts, len(batch) * (part + 1) // parts
         if low == high:  # the rank still takes part in the exchange of gradients, with weight 0
-            return Request(epoch, batch[:1], 0, 0.0)
+            return Request(epoch, batch[:1], 0, 0.0, side=side)
         begin, end = low, high
         if mix is not None:
             begin, end, mix = share_with_partners(low, high, len(batch), mix)
         own = None if copies is None else copies[begin:end]
-        return Request(epoch, batch[begin:end], high - low, (high - low) * self.world_size / len(batch), mix, own)
+        weight = (high - low) * self.world_size / len(batch)
+        return Request(epoch, batch[begin:end], high - low, weight, mix, own, side)
 
 
 def limited(count: int, limit: float | None) -> int:

@@ -97,7 +97,12 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
     if isinstance(samples, Table):
         chosen = partition.indices(len(samples.features), train=train)
         return Table(samples.features[chosen], samples.targets[chosen])
-    assert not isinstance(samples, (TokenBlocks, TorchvisionFiles))
+    if isinstance(samples, TokenBlocks):
+        raise ConfigurationError(
+            "data.val_fraction, data.folds: blocks of a text are not drawn to validate on. Set them to null, and give "
+            "the data set a split of its own."
+        )
+    assert not isinstance(samples, TorchvisionFiles)
     return Subset(samples, partition.indices(len(samples), train=train))
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,30 +39,46 @@ def vocabulary(tokenizer: Any) -> int:
 
 def tokens(files: Files, tokenizer: Any) -> "tuple[np.ndarray, str]":
     """The files' tokens in a row, and the sha256 of these. Raises ConfigurationError."""
+    return cached(_key(files, tokenizer), lambda: _made(files, tokenizer))
+
+
+def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.ndarray, str]":
+    """What ``make`` gives, made once on this machine. ``key``: all that it depends on."""
     cache = user_folder("cache")
     if cache is None:
-        return _made(files, tokenizer)
-    folder, key = cache / "manyheads" / "tokens", _key(files, tokenizer)
+        return make()
+    folder = cache / "manyheads" / "tokens"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with in_turn(folder.resolve() / f".{key}.lock"):
-            return _read(folder, key) or _kept(folder.resolve(), key, *_made(files, tokenizer))
+            return _read(folder, key) or _kept(folder.resolve(), key, *make())
     except OSError:  # a cache that is full or can't be written: each process has its own
-        return _made(files, tokenizer)
+        return make()
 
 
 def _key(files: Files, tokenizer: Any) -> str:
-    """All that the tokens depend on. A tokenizer is known by its code, its attributes and its vocabulary."""
+    """All that the tokens depend on."""
+    about = known_by(tokenizer)
+    for name, path in files.items():
+        status = path.stat()
+        about.append((name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+    return digest_of(about)
+
+
+def digest_of(about: list[Any]) -> str:
+    """The name under which tokens are cached that depend on all this."""
+    return hashlib.sha256(repr(about).encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def known_by(tokenizer: Any) -> list[Any]:
+    """What tells a tokenizer from others: its code, its attributes and its vocabulary."""
     about: list[Any] = [1, f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"]
     with suppress(OSError, TypeError):
         about.append(inspect.getsource(type(tokenizer)))
     about.append(sorted((k, str(v)) for k, v in getattr(tokenizer, "__dict__", {}).items() if isinstance(v, _PLAIN)))
     if callable(words := getattr(tokenizer, "get_vocab", None)):
         about.append(sorted(words().items()))
-    for name, path in files.items():
-        status = path.stat()
-        about.append((name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-    return hashlib.sha256(repr(about).encode(errors="surrogateescape")).hexdigest()[:32]
+    return about
 
 
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
@@ -82,7 +99,7 @@ def _made(files: Files, tokenizer: Any) -> "tuple[np.ndarray, str]":
 
 
 def _encoded(path: Path, tokenizer: Any, size: int) -> list[int]:
-    """One file's tokens, and the one that ends a text, if the tokenizer has such a token."""
+    """One file's tokens, and the one that ends a text."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -90,13 +107,18 @@ def _encoded(path: Path, tokenizer: Any, size: int) -> list[int]:
             f"{path} is not in UTF-8 ({error.reason} at byte {error.start}). Convert or remove it, or leave out "
             "data.tokenizer for bytes."
         ) from None
+    return encoded(text, tokenizer, size, of=str(path))
+
+
+def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
+    """A text's tokens, and the one that ends a text, if the tokenizer has such a token. ``of``: for the error."""
     found = tokenizer.encode(text)
     numbers = list(getattr(found, "ids", found))  # what the library tokenizers returns, or a list
     if (end := getattr(tokenizer, "eos_token_id", None)) is not None:
         numbers.append(end)
     if numbers and not 0 <= min(numbers) <= max(numbers) < size:
         raise ConfigurationError(
-            f"data.tokenizer: {type(tokenizer).__name__} gave the token {max(numbers)} of {path}, and says that it has "
+            f"data.tokenizer: {type(tokenizer).__name__} gave the token {max(numbers)} of {of}, and says that it has "
             f"{size}. Correct its vocab_size."
         )
     return numbers

@@ -16,7 +16,11 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
             parameters[name].requires_grad_(False)
 
 
+def norms_of(model: nn.Module) -> list[nn.Module]:
+    """Each BatchNorm that has a scale and a shift."""
+    return [module for module in model.modules() if isinstance(module, _BatchNorm) and module.affine]
+
+
 def frozen_norms(model: nn.Module) -> list[nn.Module]:
     """Each BatchNorm whose scale and shift are not trained, so that its statistics can stay as they are as well."""
-    norms = (module for module in model.modules() if isinstance(module, _BatchNorm) and module.affine)
-    return [norm for norm in norms if not any(parameter.requires_grad for parameter in norm.parameters())]
+    return [norm for norm in norms_of(model) if not any(parameter.requires_grad for parameter in norm.parameters())]

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parameters.rank.momentum import begin_momentum
 from manyheads.runner.precision.amp.option import AUTO
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.precision.master_weights.rank import MasterWeights
@@ -101,21 +102,3 @@ def check_autocast(device: torch.device, dtype: torch.dtype) -> None:
         raise ConfigurationError(
             f"precision.dtype={name}: this {device.type} device can't train in it ({reason}). Use precision=fp32."
         ) from None
-
-
-def begin_momentum(optimizer: Optimizer) -> None:
-    """Give fused SGD its momentum before the first update, for a gradient scaler: zeros, from which come the same bits.
-
-    Told of an overflow in the first update, its kernel would leave as momentum memory that was never written (torch
-    2.15, _fused_sgd). The scaler could leave out such a step itself, but has to wait for the GPU at each one to know.
-    With dampening the first update is another one than from zeros, so that there it waits.
-    """
-    if not (isinstance(optimizer, SGD) and optimizer.defaults.get("fused")):
-        return
-    for group in optimizer.param_groups:
-        if group["momentum"] and group["dampening"]:
-            optimizer._step_supports_amp_scaling = False
-        elif group["momentum"]:
-            for parameter in group["params"]:
-                if optimizer.state[parameter].get("momentum_buffer") is None:
-                    optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)

@@ -44,6 +44,10 @@ class Task(nn.Module):
         """The loss of a batch, (): a sum, or a mean, as ``reduction`` says."""
         raise NotImplementedError
 
+    def mixed_loss(self, outputs: Any, batch: Any, partners: Any, share: float) -> Tensor:
+        """The loss of mixed samples, of which ``share`` is as in ``batch``, and the rest as in ``partners``."""
+        return self.loss(outputs, batch) * share + self.loss(outputs, partners) * (1 - share)
+
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
         """Sums over a batch for ``metrics``, by name, each of the shape that its metric names; without gradients."""
         return {}

@@ -63,6 +63,12 @@ class Classification(Task):
             )
         return self.criterion(outputs, batch[1])
 
+    def mixed_loss(self, outputs: Tensor, batch: Any, partners: Any, share: float) -> Tensor:
+        if getattr(self.criterion, "target_threshold", None) is None:
+            return super().mixed_loss(outputs, batch, partners, share)
+        mixed: Any = self.criterion.mixed  # which is no sum of two losses
+        return mixed(outputs, batch[1], partners[1], share)
+
     def scored(self, outputs: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         targets = batch[1]
         return outputs, targets if self.ignored < 0 else targets.masked_fill(targets == self.ignored, -1)

@@ -10,12 +10,16 @@ class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
 
     Of class numbers the smoothing is that of torch's cross-entropy: a share of ``label_smoothing`` goes to all classes
     alike; of labels 0 and 1, (samples, classes), it goes half to each. ``sum_classes``: the sum over classes instead of
-    their mean. Source: Wightman et al. 2021 (https://arxiv.org/abs/2110.00476).
+    their mean. ``target_threshold``: what is wanted of a class is 1 above it, and else 0, so that both classes of a
+    mixed sample may be wanted wholly. Source: Wightman et al. 2021 (https://arxiv.org/abs/2110.00476).
     """
 
-    def __init__(self, *, label_smoothing: float = 0.0, sum_classes: bool = False):
+    def __init__(
+        self, *, label_smoothing: float = 0.0, sum_classes: bool = False, target_threshold: float | None = None
+    ):
         super().__init__()
         self.label_smoothing, self.sum_classes = label_smoothing, sum_classes
+        self.target_threshold = target_threshold
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         """logits: (samples, classes); targets: (samples,) class numbers, or (samples, classes) from 0 to 1."""
@@ -24,5 +28,16 @@ class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
             wanted = one_hot(targets, classes).to(logits.dtype) * (1 - smoothing) + smoothing / classes
         else:
             wanted = targets.to(logits.dtype) * (1 - smoothing) + smoothing / 2
+        return self._of(logits, wanted)
+
+    def mixed(self, logits: Tensor, targets: Tensor, others: Tensor, share: float) -> Tensor:
+        """Of samples of which ``share`` is of the classes ``targets``, the rest of ``others``, (samples,) both."""
+        classes, smoothing = logits.shape[1], self.label_smoothing
+        own, other = (one_hot(each, classes).to(logits.dtype) for each in (targets, others))
+        return self._of(logits, (own * share + other * (1 - share)) * (1 - smoothing) + smoothing / classes)
+
+    def _of(self, logits: Tensor, wanted: Tensor) -> Tensor:
+        if self.target_threshold is not None:
+            wanted = (wanted > self.target_threshold).to(logits.dtype)
         loss = binary_cross_entropy_with_logits(logits, wanted, reduction="none")
         return torch.mean(loss.sum(1)) if self.sum_classes else loss.mean()

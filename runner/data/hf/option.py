@@ -1,0 +1,100 @@
+"""data=hf: data sets of Hugging Face, from the hub or a local folder: images or texts, with classes or without.
+
+Source: https://huggingface.co/docs/datasets.
+"""
+
+import importlib.util
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from manyheads.runner.data.base.option import Data, DataOption, Samples
+from manyheads.runner.option.rules import TEXT
+from manyheads.runner.run.errors import ConfigurationError
+
+
+class HuggingFaceDataOption(DataOption):
+    """Files that are there, or may be fetched."""
+
+    steering = ("hub", "revision", "download")
+    rules: ClassVar = {"hub": TEXT, "subset": TEXT, "revision": TEXT}
+
+    def unavailable(self) -> str | None:
+        if importlib.util.find_spec("datasets"):
+            return None
+        return "the package datasets is not installed: pip install 'manyheads[hf]'"
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        root, hub = self.section["root"], self.section["hub"]
+        if (root is None) == (hub is None):
+            raise ConfigurationError(
+                f"data.root={root} and data.hub={hub}: data=hf wants one of them. Set data.root to a local folder, or "
+                "data.hub to the name of a data set on the hub, such as ylecun/mnist."
+            )
+        if root is not None and not Path(root).is_dir():
+            raise ConfigurationError(f"data.root={root}: there is no such folder. Set it to that of a data set.")
+
+
+class HuggingFaceData(Data):
+    """A data set's splits; its columns say whether samples are images, texts with a class each, or just text.
+
+    Columns are named, or "auto"; a ``label_column`` of "none" is none. ``max_length``: tokens of a text. ``tokenizer``:
+    an object with ``encode(text)`` and ``vocab_size``; None for bytes.
+    """
+
+    mean = (0.485, 0.456, 0.406)
+    std = (0.229, 0.224, 0.225)
+
+    def __init__(
+        self,
+        *,
+        root: str | None,
+        hub: str | None,
+        subset: str | None,
+        revision: str | None,
+        download: bool,
+        train_split: str,
+        val_split: str,
+        test_split: str,
+        input_column: str,
+        label_column: str,
+        image_size: int,
+        train_image_size: int | None,
+        val_resize: int | None,
+        tokenizer: Any,
+        max_length: int,
+    ):
+        self.place: dict[str, Any] = {
+            "root": root,
+            "hub": hub,
+            "subset": subset,
+            "revision": revision,
+            "download": download,
+        }
+        self.splits = {"train": train_split, "val": val_split, "test": test_split}
+        self.columns = {"input": input_column, "label": label_column}
+        self.image_size = image_size
+        self.sizes = {"train_size": train_image_size, "resize": val_resize}
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    @cached_property
+    def contents(self) -> Any:
+        """What the data set holds, read when it is first asked for, by a rank."""
+        from manyheads.runner.data.hf.contents import Contents  # needs the package
+
+        return Contents(self)
+
+    @property
+    def num_classes(self) -> int | None:
+        return self.contents.num_classes
+
+    @property
+    def classes_in_words(self) -> str:
+        return self.contents.in_words
+
+    def split(self, *, train: bool) -> Samples:
+        return self.contents.samples("train" if train else "val")
+
+    def test(self) -> Samples | None:
+        return self.contents.samples("test")

@@ -1,0 +1,58 @@
+"""Progressive resizing: images are small in early epochs, which then cost less, and grow to their full size."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from manyheads.runner.data.base.option import Dataset
+from manyheads.runner.run.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Resizing:
+    """``first``, ``last``: sides of the first and the last epochs' images, in pixels; between them it grows linearly.
+
+    ``start``, ``end``: the shares of the ``epochs`` at which it begins and ends to grow; ``step``: sides between are
+    multiples of it. Sources: Howard 2018 (https://www.fast.ai/posts/2018-04-30-dawnbench-fastai.html); the three
+    phases are those of MosaicML's composer (https://docs.mosaicml.com/projects/composer, progressive resizing).
+    """
+
+    first: int
+    last: int
+    start: float
+    end: float
+    step: int
+    epochs: int
+
+    def side(self, epoch: int) -> int:
+        """Of the training images of epoch ``epoch``, counted from 0: a function of nothing else."""
+        share = epoch / self.epochs
+        if share <= self.start:
+            return self.first
+        if share >= self.end:
+            return self.last
+        grown = self.first + (self.last - self.first) * (share - self.start) / (self.end - self.start)
+        return min(self.last, max(self.first, round(grown / self.step) * self.step))
+
+
+def build_resizing(config: dict[str, Any], dataset: Dataset) -> Resizing | None:
+    """What the config's trainer section asks for; None for nothing. ``dataset``: of the training samples.
+
+    Raises ConfigurationError where these have no size that could change, or a smaller one.
+    """
+    trainer, name = config["trainer"], config["data"]["name"]
+    first = trainer.get("resize_from")
+    if first is None:
+        return None
+    if not callable(getattr(dataset, "resize", None)):
+        raise ConfigurationError(
+            f"trainer.resize_from={first}: the samples of data={name} have no size that could change. Set it to null, "
+            "or give the data set image_size and resize(side)."
+        )
+    last: int = dataset.image_size  # type: ignore[attr-defined]
+    if first > last:
+        raise ConfigurationError(
+            f"trainer.resize_from={first} is more than the {last} pixels of training images. Lower it, or set it to "
+            "null."
+        )
+    keys = {key: trainer[f"resize_{key}"] for key in ("start", "end", "step")}
+    return Resizing(first, last, epochs=trainer["epochs"], **keys)

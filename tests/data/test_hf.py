@@ -1,0 +1,159 @@
+"""data=hf: images and texts from a local folder, by what their columns say."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.runner.run.errors import ConfigurationError
+from tests.data.conftest import crops
+from tests.in_process import attempt, opened, rows, small, train
+
+datasets = pytest.importorskip("datasets")
+WORDS = {0: "cold snow and ice", 1: "warm sun and sand"}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Ten training and four test photos of two classes, as save_to_disk leaves them."""
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "coffee"])})
+
+    def made(count: int, first: int):
+        pictures = [crop for name in ("cat", "coffee") for crop in crops(name, count, first=first)]
+        return datasets.Dataset.from_dict({"image": pictures, "label": [0] * count + [1] * count}, features=features)
+
+    path = tmp_path_factory.mktemp("images") / "saved"
+    datasets.DatasetDict({"train": made(5, 0), "test": made(2, 5)}).save_to_disk(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """CSV files of sentences with a word for their class, which the library puts into a cache of the test's."""
+    path = tmp_path_factory.mktemp("texts")
+    for split, count in (("train", 32), ("validation", 8)):
+        with open(path / f"{split}.csv", "w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["id", "text", "label"])
+            table.writerows((number, f"{number} {WORDS[number % 2]}", "cw"[number % 2]) for number in range(count))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(path / "cache"))
+        yield path
+
+
+def given(path, *more: str) -> tuple[str, ...]:
+    return ("data=hf", f"data.root={path}", "data.num_workers=0", "trainer.epochs=1", *more)
+
+
+def of_images(path, *more: str) -> tuple[str, ...]:
+    return (*given(path, "data.image_size=24", "data.batch_size=4"), *more)
+
+
+def test_images_are_the_photos_of_a_folder_of_the_same(tmp_path, images):
+    folder = tmp_path / "photos"
+    for split, count, first in (("train", 5, 0), ("val", 2, 5)):
+        for name in ("cat", "coffee"):
+            (folder / split / name).mkdir(parents=True)
+            for number, crop in enumerate(crops(name, count, first=first)):
+                crop.save(folder / split / name / f"{number}.png")
+    same = ("data=imagefolder", f"data.root={folder}", "data.image_size=24", "data.batch_size=4", "data.num_workers=0")
+    one = train(tmp_path / "one", small(*same, "trainer.epochs=1"))
+    other = train(tmp_path / "other", small(*of_images(images)))
+    sha = one.folder.read_result()["weights_sha256"]
+    assert other.folder.read_result()["weights_sha256"] == sha
+    assert rows(other.folder.epochs)[-1]["val_samples"] == "4"
+    assert other.trainer.evaluation.loader.batches.dataset.classes == ["cat", "coffee"]
+
+
+def test_validation_images_may_be_drawn_and_those_of_their_own_test(tmp_path, images):
+    drawn = ("data.val_fraction=0.3", "trainer.test=true", "trainer.resize_from=12", "trainer.resize_end=1")
+    run = train(tmp_path, small(*of_images(images, *drawn, "data.test_split=test")))
+    assert rows(run.folder.epochs)[-1]["val_samples"] == "3"
+    assert run.folder.read_result()["test"]["test_samples"] == 4
+
+
+def test_texts_with_classes_are_what_models_of_transformers_take(tmp_path, texts):
+    pytest.importorskip("transformers")
+    sizes = ("vocab_size=256", "hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=16")
+    model = (
+        *("model=custom", "model._target_=transformers.BertForSequenceClassification"),
+        *("+model.config._target_=transformers.BertConfig", *(f"+model.config.{each}" for each in sizes)),
+        *("task=hugging_face", "task.loss_over=samples", "optimizer=adamw", "optimizer.lr=0.01"),
+    )
+    run = train(tmp_path, small(*given(texts, *model, "data.max_length=24", "data.batch_size=8", "trainer.epochs=12")))
+    batch = run.trainer.train.example().content
+    assert {name: tuple(value.shape) for name, value in batch.items()} == {
+        **dict.fromkeys(("input_ids", "attention_mask"), (8, 24)),
+        "labels": (8,),
+    }
+    assert run.trainer.train.batches.dataset.classes == ["c", "w"]
+    assert float(rows(run.folder.epochs)[-1]["val_acc1"]) == 100
+
+
+def test_text_without_classes_is_blocks_of_tokens(tmp_path, texts):
+    model = ("task=language_model", "model=gpt", "model.width=24", "data.label_column=none", "data.max_length=16")
+    with opened(tmp_path, small(*given(texts, *model, "data.batch_size=4"))) as trainer:
+        tokens, labels = next(trainer.evaluation.loader.epoch(0)).content
+        said = "\0".join(f"{number} {WORDS[number % 2]}" for number in range(8)) + "\0"
+        assert bytes(tokens[0].tolist()).decode() == said[:16]
+        assert torch.equal(tokens[0, 1:], labels[0, :-1])
+        assert trainer.train.samples == (32 * 20 + 22 - 1) // 16
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (("data.root=/nowhere",), "data.root=/nowhere: there is no such folder."),
+        (("data.hub=a/b",), "data=hf wants one of them."),
+        (
+            ("data.val_split=dev",),
+            "data.val_split=dev: the data set has train, test. Set it to one of them, or",
+        ),
+        (
+            ("data.label_column=kind",),
+            "data.label_column=kind: no column of classes found. Set it to one of image, label",
+        ),
+        (
+            ("data.input_column=picture",),
+            "data.input_column=picture: no column of images or texts found. Set it to one of image",
+        ),
+        (("data.label_column=none",), "data.label_column=none: images need classes."),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path, images, overrides, text):
+    kept = [each for each in of_images(images) if each.partition("=")[0] != overrides[0].partition("=")[0]]
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        attempt(tmp_path, small(*kept, *overrides))
+
+
+def test_a_folder_without_data_and_a_hub_out_of_reach_are_told_in_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigurationError, match="empty cannot be read"):
+        attempt(tmp_path / "run", small(*of_images(tmp_path / "empty")))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    elsewhere = [each for each in of_images("") if "root" not in each]
+    with pytest.raises(ConfigurationError, match=r"data.hub=nobody/nothing cannot be read .* Fetch it where there is"):
+        attempt(tmp_path / "other", small(*elsewhere, "data.hub=nobody/nothing"))
+
+
+def test_a_picture_that_cannot_be_read_is_a_corrupt_sample(tmp_path, images):
+    saved = datasets.load_from_disk(str(images))
+    spoilt = saved["train"].cast_column("image", datasets.Image(decode=False)).to_dict()
+    spoilt["image"][3]["bytes"] = b"no picture"
+    whole = datasets.Dataset.from_dict(spoilt, features=saved["train"].features)
+    datasets.DatasetDict({"train": whole, "test": saved["test"]}).save_to_disk(tmp_path / "spoilt")
+    run = attempt(tmp_path / "run", small(*of_images(tmp_path / "spoilt", "data.drop_last=false")))
+    with pytest.raises(ConfigurationError, match="sample 3 cannot be read"):
+        run.train(seed=1, state=None)
+
+
+def test_words_for_classes_are_numbered_in_their_order(texts):
+    from manyheads.runner.data.hf.contents import _classes, _numbers, read
+
+    splits = read(root=str(texts), hub=None, subset=None, revision=None, download=False)
+    classes = _classes(splits["train"], "label")
+    assert classes == ["c", "w"]
+    assert np.array_equal(_numbers(splits["validation"], "label", classes), [0, 1] * 4)
