@@ -46,7 +46,10 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _parse(named: str, rows: Sequence[Row]) -> tuple[str | None, dict[str, str]]:
-    number = next((row.number for row in rows if row.number == named or row.number.rpartition("/")[2] == named), None)
+    number = next(
+        (row.number for row in rows for own in row.numbers if named in (own, own.rpartition("/")[2])),
+        None,
+    )
     wanted = {} if number is not None else parsed(named.split(","))
     found = [row for row in rows if (row.number == number if number is not None else is_chosen(row, wanted))]
     if not found or (number is None and "=" not in named):

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from manyheads.runner.report.columns import number
+from manyheads.runner.report.metric import number
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.metric import ShownMetric
 from manyheads.runner.report.series import Bar, Line, Series

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.keys import titles
+from manyheads.runner.report.metric import NONE, ShownMetric, number, shown_value
 from manyheads.runner.report.rows import Row
 
 Value = str | float | int | None
-NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -23,35 +24,29 @@ class Column:
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:
-    """What a table shows: the job, its swept keys, and each measure that any row has."""
+    """What a table shows: the job, its swept keys, and each measure that any row has, the metric first."""
     keys = [_of_key(key, title) for key, title in titles(comparison.swept).items()]
-    measures = [*SPEED, *_metric(comparison)[:1], *RESULT]
+    metric, (objective, _, runs) = _metric(comparison)[0], _objective(comparison)
+    several = [runs] if any(row.measures.runs > 1 for row in comparison.rows) else []
+    quality = [metric, *several] if comparison.races else [objective, *several, metric]
+    measures = [*quality, *SPEED, *RESULT]
+    if not comparison.races and len({row.measures.ranks for row in comparison.completed}) < 2:
+        measures = [column for column in measures if column.name != "ranks"]
     measures = [column for column in measures if any(column.value(row) not in (None, "") for row in comparison.rows)]
     if len({row.measures.held for row in comparison.rows if row.measures.held}) > 1:
         measures.append(HELD)
-    objective = [] if any(row.measures.metric is not None for row in comparison.rows) else [OBJECTIVE]
-    objective = [column for column in objective if any(column.value(row) is not None for row in comparison.rows)]
-    return [JOB, *keys, STATE, *measures, *objective, *([MARKS] if any(row.marks for row in comparison.rows) else [])]
+    if objective not in measures and metric not in measures:
+        measures += [OBJECTIVE] if any(OBJECTIVE.value(row) is not None for row in comparison.rows) else []
+    states = [STATE] if any(row.state != "completed" for row in comparison.rows) else []
+    return [JOB, *keys, *states, *measures, *([MARKS] if any(row.marks for row in comparison.rows) else [])]
 
 
 def file_columns(comparison: Comparison) -> list[Column]:
     """What comparison.csv holds: everything."""
     keys = [_of_key(key, key) for key in comparison.swept]
     metric, *details = _metric(comparison)
-    return [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS, HELD]
-
-
-def titles(keys: list[str]) -> dict[str, str]:
-    """Keys by their last part, where that tells them apart."""
-    leaves = [key.rpartition(".")[2] for key in keys]
-    return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
-
-
-def number(value: float | None) -> str:
-    """Three digits, or all before the point."""
-    if value is None:
-        return NONE
-    return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0 else f"{value:#.3g}"
+    known = [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS, HELD]
+    return [*known, *_objective(comparison), JOBS]
 
 
 def seconds(row: Row) -> str:
@@ -80,19 +75,36 @@ def _range(values: tuple[float, ...]) -> str:
 def _metric(comparison: Comparison) -> list[Column]:
     """The task's metric: its mean over repeats, their standard deviation, the best epoch's."""
     metric = comparison.metric
-    show = "{:.2f}".format if metric.unit == "%" else number
-
-    def text(row: Row) -> str:
-        mean, spread = row.measures.metric, row.measures.metric_spread
-        unit = f" {metric.unit}" if metric.unit else ""
-        return NONE if mean is None else f"{show(mean)}{'' if spread is None else f' ± {show(spread)}'}{unit}"
-
-    about = "of the last epoch, on validation data"
+    own, deviation = (lambda row: row.measures.metric), (lambda row: row.measures.metric_spread)
     return [
-        Column(metric.column, metric.label, lambda r: r.measures.metric, text, about),
-        _numbers(f"{metric.column}_std", f"± {metric.label}", lambda r: r.measures.metric_spread),
+        _mean(metric, metric.column, metric.label, own, deviation, "on validation data, after the last epoch"),
+        _numbers(f"{metric.column}_std", f"± {metric.label}", deviation),
         _numbers(f"best_{metric.column}", f"best {metric.label}", lambda r: r.measures.best_metric),
     ]
+
+
+def _objective(comparison: Comparison) -> list[Column]:
+    """What rows are sorted by: its mean over seeds and folds, their standard deviation, and how many there were."""
+    objective = comparison.objective
+    own, deviation = (lambda row: row.measures.objective), (lambda row: row.measures.objective_spread)
+    about = "the objective, on validation data, of each run's best epoch"
+    return [
+        _mean(objective, "objective_mean", f"best {objective.label}", own, deviation, about),
+        _numbers("objective_std", f"± best {objective.label}", deviation),
+        RUNS,
+    ]
+
+
+def _mean(
+    metric: ShownMetric,
+    name: str,
+    title: str,
+    mean: Callable[[Row], float | None],
+    deviation: Callable[[Row], float | None],
+    about: str,
+) -> Column:
+    about = f"{about}; of several runs the mean ± the standard deviation"
+    return Column(name, title, mean, lambda row: shown_value(metric, mean(row), deviation(row)), about)
 
 
 def _digest(row: Row) -> str:
@@ -118,7 +130,16 @@ def _numbers(
     return Column(name, title, value, lambda row: NONE if (own := value(row)) is None else text(own), about)
 
 
-JOB = Column("job", "job", lambda row: row.number, lambda row: row.number, "its number in the sweep")
+def _numbers_of(row: Row) -> str:
+    """``0, 4, 8``: the jobs that the row is an average of."""
+    numbers = row.numbers
+    return ", ".join(numbers if len(numbers) <= MOST_JOBS else [*numbers[: MOST_JOBS - 1], f"… {numbers[-1]}"])
+
+
+MOST_JOBS = 4
+JOB = Column("job", "job", lambda row: row.number, _numbers_of, "the number in the sweep; of an average, of each job")
+JOBS = _words("jobs", "jobs", lambda row: " ".join(row.numbers))
+RUNS = _numbers("runs", "n", lambda row: row.measures.runs, "completed runs that the row is an average of", str)
 STATE = _words("state", "status", lambda row: row.state)
 MARKS = _words("marks", "remarks", lambda row: ", ".join(row.marks))
 OBJECTIVE = _numbers("objective", "objective", lambda r: r.first.objective)
@@ -169,7 +190,7 @@ HELD = Column(
     "parameters and optimizer state between two updates: lowest–highest over ranks",
 )
 RESULT = [
-    _numbers("val_loss", "val loss", lambda r: r.measures.loss, "of the last epoch"),
+    _numbers("val_loss", "val loss", lambda r: r.measures.loss, "after the last epoch; of several runs the mean"),
     Column("weights", "weights", lambda r: r.digest or "", _digest, "sha256 of the final weights", is_number=False),
 ]
 EXTREMES = [

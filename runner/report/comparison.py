@@ -10,7 +10,9 @@ from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, listed
 from manyheads.runner.report.keys import swept_keys
-from manyheads.runner.report.metric import ShownMetric, shown_metric
+from manyheads.runner.report.metric import ShownMetric, shown_metric, shown_objective
+from manyheads.runner.report.purpose import compares_speed
+from manyheads.runner.report.ranking import doubts, explain, rank
 from manyheads.runner.report.rows import Row, make_rows
 from manyheads.runner.report.run_set import Job, RunSet
 from manyheads.runner.run.ledger import STATES
@@ -23,7 +25,10 @@ EXPLAINED = ("failed", "skipped", "interrupted", "pruned")  # states whose reaso
 
 @dataclass(frozen=True)
 class Comparison:
-    """``headline``: how many jobs completed. ``notes``: what differs, and findings. ``reasons``: of what failed."""
+    """``headline``: how many jobs completed. ``notes``: what differs, and findings. ``reasons``: of what failed.
+
+    ``races``: backends or layouts were swept, so that speed is what is compared; else rows are sorted by the objective.
+    """
 
     title: str
     folder: Path | None
@@ -34,6 +39,7 @@ class Comparison:
     notes: list[str]
     reasons: list[str]
     active: bool = False  # there is more to come
+    races: bool = True
 
     @property
     def completed(self) -> list[Row]:
@@ -44,31 +50,43 @@ class Comparison:
         """What tables and charts show of the tasks' metrics."""
         return shown_metric(row.first.run for row in self.rows)
 
+    @property
+    def objective(self) -> ShownMetric:
+        """What makes an epoch, and a row, the best."""
+        return shown_objective(row.first.run for row in self.rows)
+
 
 def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
     """Raises ConfigurationError when no completed job is the named ``baseline``."""
     swept = swept_keys(run_set)
     rows = make_rows(run_set, swept)
-    rule = make_rule(rows, swept, baseline, strict=run_set.folder is not None)
-    rows, findings = agree(compare_speed(rows, rule))
-    rows.sort(key=lambda row: row.group)
+    objective = shown_objective(job.run for job in run_set.jobs)
+    races = baseline is not None or compares_speed(rows, swept)
+    if races:
+        rule = make_rule(rows, swept, baseline, strict=run_set.folder is not None)
+        rows = compare_speed(rows, rule)
+    rows, findings = agree(rows)
+    rows = sorted(rows, key=lambda row: row.group) if races else rank(rows, objective)
+    speed = rule.caption if races and any(row.baseline for row in rows) else ""
     return Comparison(
         title=run_set.title,
         folder=run_set.folder,
         headline=headline(run_set),
         swept=swept,
         rows=rows,
-        caption=rule.caption if any(row.baseline for row in rows) else "",
+        caption=speed or explain(rows, objective),
         notes=[
             *run_set.notes,
             *differences(rows, swept),
             *_loose(run_set, rows, swept),
             *_too_fast(rows),
+            *doubts(rows, objective),
             *findings,
             *_unequal_weights(rows),
         ],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
+        races=races,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from manyheads.runner.machine.driver import THROTTLED
 from manyheads.runner.provenance.record import WITHOUT_EFFECT
-from manyheads.runner.report.keys import follows, text_of, varies
+from manyheads.runner.report.keys import follows, repeating_keys, text_of, varies
 from manyheads.runner.report.rows import Row
 
 GROUPS = ("model.", "data.", "task.", "precision.")
@@ -40,7 +40,9 @@ def fair_values(row: Row) -> dict[str, str]:
 def differing(rows: Sequence[Row]) -> list[str]:
     """Keys of fair_values that are not alike in all rows; a group's option stands for the keys that it brings."""
     values = [fair_values(row) for row in rows]
-    keys = [key for key in dict.fromkeys(key for v in values for key in v) if varies(values, key)]
+    repeating = repeating_keys([job for row in rows for job in row.jobs])
+    found = dict.fromkeys(key for v in values for key in v if key not in repeating)
+    keys = [key for key in found if varies(values, key)]
     return [
         key
         for key in keys

@@ -5,17 +5,29 @@ from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.report.run_set import FOLD, Job, RunSet
+from manyheads.runner.report.run_set import REPEATING, Job, RunSet
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
 
 def swept_keys(run_set: RunSet) -> list[str]:
-    """Keys in the order in which they were typed: those whose override differs; of loose runs, those that differ."""
+    """Keys in the order in which they were typed: those whose override differs; of loose runs, those that differ.
+
+    Without the seed or the fold where rows are averages over them.
+    """
+    repeating = repeating_keys(run_set.jobs)
     if run_set.folder is not None and any(job.overrides for job in run_set.jobs):
         names = dict.fromkeys(key for job in run_set.jobs for key in parsed(job.overrides))
-        return [key for key in names if key != FOLD and len({value_of(job, key) for job in run_set.jobs}) > 1]
-    return differing_keys(run_set.jobs)
+        return [key for key in names if key not in repeating and len({value_of(j, key) for j in run_set.jobs}) > 1]
+    return [key for key in differing_keys(run_set.jobs) if key not in repeating]
+
+
+def repeating_keys(jobs: Sequence[Job]) -> list[str]:
+    """The seed or the fold, or both, where jobs of one row differ in them."""
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(job.row or job.number, []).append(job)
+    return [key for key in REPEATING if any(len({value_of(job, key) for job in same}) > 1 for same in found.values())]
 
 
 def parsed(overrides: Sequence[str]) -> dict[str, str]:
@@ -96,3 +108,17 @@ def _follows_option(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
     group = key.partition(".")[0]
     leaders = [f"{leader}.name" for leader in (group, FOLLOWS.get(group)) if leader in GROUPS]
     return any(varies(configs, leader) and follows(configs, leader, key) for leader in leaders)
+
+
+def titles(keys: Sequence[str]) -> dict[str, str]:
+    """Keys by their last part, where that tells them apart."""
+    leaves = [key.rpartition(".")[2] for key in keys]
+    return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
+
+
+def told(values: Mapping[str, str], *without: str | None) -> str:
+    """Swept values in a few words, such as «ddp lr 0.01»: an option speaks for itself, another value has its key."""
+    names = titles(list(values))
+    return " ".join(
+        value if key in GROUPS else f"{names[key]} {value}" for key, value in values.items() if value and key not in without
+    )

@@ -14,7 +14,8 @@ from manyheads.runner.report.metric import ACCURACY, ShownMetric
 class Measures:
     """Numbers of one run, or of a job's repeats; None where there is none. Memory is MB.
 
-    ``metric``: of its task's metrics the one that the comparison shows, such as the accuracy.
+    ``metric``: of its task's metrics the one that the comparison shows, such as the accuracy, after the last epoch.
+    ``objective``: what checkpoint.monitor names, of the best epoch; of several ``runs`` the mean of each.
 
     ``low`` and ``high`` enclose ``seconds``, the median per epoch: over its epochs, or over repeats. ``throughput``:
     an epoch's samples over ``seconds``. ``with_first``: there was one epoch only, so that its warm-up is in it.
@@ -32,6 +33,9 @@ class Measures:
     held: tuple[float, ...] = ()
     metric: float | None = None
     metric_spread: float | None = None
+    objective: float | None = None
+    objective_spread: float | None = None
+    runs: int = 1
     best_metric: float | None = None
     loss: float | None = None
     train_loss: float | None = None
@@ -40,7 +44,7 @@ class Measures:
     devices: int | None = None
 
 
-def measure(run: Run, metric: ShownMetric = ACCURACY) -> Measures:
+def measure(run: Run, metric: ShownMetric = ACCURACY, objective: ShownMetric = ACCURACY) -> Measures:
     """Epochs count without the first one (start-up, choice of algorithms) and without one that was cut short."""
     epochs, with_first = timed_epochs(run)
     seconds = [run.epochs["train_seconds"][index] for index in epochs]
@@ -55,6 +59,7 @@ def measure(run: Run, metric: ShownMetric = ACCURACY) -> Measures:
         memory=_memory(run),
         held=_held(run),
         metric=_number(metrics.get(metric.column, last(run, metric.column))),
+        objective=_objective(run, objective),
         best_metric=_number((run.result.get("best") or {}).get(metric.column)),
         loss=_number(metrics.get("val_loss", last(run, "val_loss"))),
         train_loss=_number(metrics.get("train_loss", last(run, "train_loss"))),
@@ -78,6 +83,18 @@ def _throughput(run: Run, epochs: Sequence[int], seconds: Sequence[float]) -> fl
     rates = run.epochs.get("samples_per_second", [])
     counts = [rates[index] * run.epochs["train_seconds"][index] for index in epochs] if rates else []
     return _ratio(_median(_finite(counts)), _median(seconds))
+
+
+def _objective(run: Run, objective: ShownMetric) -> float | None:
+    """Of the best epoch that there has been, also of a run that has not ended."""
+    known = [run.result.get(key) or {} for key in ("best", "metrics")]
+    values = [*(each.get(objective.column) for each in known), _best(run, objective)]
+    return next((value for value in values if value is not None), None)
+
+
+def _best(run: Run, objective: ShownMetric) -> float | None:
+    values = _finite(run.epochs.get(objective.column, []))
+    return (min if objective.direction == "min" else max)(values, default=None)
 
 
 def last(run: Run, column: str) -> float | None:
@@ -137,13 +154,17 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, (int, float)) else None
 
 
-def fold(measured: Sequence[Measures]) -> Measures:
-    """Repeats of one job as one: medians, lowest and highest; the metric is a mean with its standard deviation."""
+def average(measured: Sequence[Measures]) -> Measures:
+    """Repeats, seeds or folds of one job as one.
+
+    Of times and memory medians, lowest and highest; of losses and metrics means, with their standard deviations.
+    """
     if len(measured) < 2:
         return measured[0] if measured else Measures()
     seconds = [m.seconds for m in measured if m.seconds is not None]
     samples = [m.throughput * m.seconds for m in measured if m.throughput and m.seconds]
-    metrics = [m.metric for m in measured if m.metric is not None]
+    metric, spread = _mean(m.metric for m in measured)
+    objective, objective_spread = _mean(m.objective for m in measured)
     return Measures(
         seconds=_median(seconds),
         low=min(seconds, default=None),
@@ -153,11 +174,14 @@ def fold(measured: Sequence[Measures]) -> Measures:
         data_share=_median(m.data_share for m in measured),
         memory=tuple(max(peaks) for peaks in zip(*(m.memory for m in measured), strict=False)),
         held=measured[0].held,
-        metric=statistics.fmean(metrics) if metrics else None,
-        metric_spread=statistics.stdev(metrics) if len(metrics) > 1 else None,
-        best_metric=_median(m.best_metric for m in measured),
-        loss=_median(m.loss for m in measured),
-        train_loss=_median(m.train_loss for m in measured),
+        metric=metric,
+        metric_spread=spread,
+        objective=objective,
+        objective_spread=objective_spread,
+        runs=len(measured),
+        best_metric=_mean(m.best_metric for m in measured)[0],
+        loss=_mean(m.loss for m in measured)[0],
+        train_loss=_mean(m.train_loss for m in measured)[0],
         train_seconds=_median(m.train_seconds for m in measured),
         ranks=measured[0].ranks,
         devices=measured[0].devices,
@@ -167,6 +191,14 @@ def fold(measured: Sequence[Measures]) -> Measures:
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
+
+
+def _mean(values: Iterable[float | None]) -> tuple[float | None, float | None]:
+    """The mean, and the standard deviation of several values (n - 1). NaN where a value is not finite."""
+    known = [value for value in values if value is not None]
+    if not all(map(math.isfinite, known)):
+        return math.nan, None
+    return (statistics.fmean(known) if known else None), (statistics.stdev(known) if len(known) > 1 else None)
 
 
 def _ratio(value: float | None, of: float | None) -> float | None:

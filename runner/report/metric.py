@@ -1,10 +1,12 @@
 """Which of its task's metrics a comparison shows: the monitored one, or the task's first."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from manyheads.runner.report.load_run import Run
+
+NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,15 @@ class ShownMetric:
         return f"val_{self.name}"
 
 
+    @property
+    def axis(self) -> str:
+        """Its title on an axis: the label and the unit."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
 # Runs that don't say what they measure are older than tasks, or have failed.
 ACCURACY = ShownMetric("acc1", "accuracy", "%", "max")
+LOSS = ShownMetric("loss", "val loss", "", "min")
 
 
 def metric_of(run: Run) -> ShownMetric | None:
@@ -41,6 +50,31 @@ def metric_of(run: Run) -> ShownMetric | None:
 def shown_metric(runs: Iterable[Run]) -> ShownMetric:
     """That of the first run that says."""
     return next(filter(None, map(metric_of, runs)), ACCURACY)
+
+
+def objective_of(run: Run) -> ShownMetric | None:
+    """What the run's best epoch is best at: the loss where checkpoint.monitor is that; None where it does not say."""
+    scores = run.result.get("scores")
+    return LOSS if isinstance(scores, dict) and scores.get("monitor") == LOSS.column else metric_of(run)
+
+
+def shown_objective(runs: Iterable[Run]) -> ShownMetric:
+    """The objective of the first run that says."""
+    return next(filter(None, map(objective_of, runs)), ACCURACY)
+
+
+def number(value: float | None) -> str:
+    """Three digits, or all before the point."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0 else f"{value:#.3g}"
+
+
+def shown_value(metric: ShownMetric, mean: float | None, spread: float | None) -> str:
+    """``98.61 ± 0.30 %``: a mean with its standard deviation, in the metric's unit."""
+    show: Callable[[float], str] = "{:.2f}".format if metric.unit == "%" else number
+    unit = f" {metric.unit}" if metric.unit else ""
+    return NONE if mean is None else f"{show(mean)}{'' if spread is None else f' ± {show(spread)}'}{unit}"
 
 
 def is_share(name: str, result: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.report.columns import number
+from manyheads.runner.report.metric import number
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.metric import ShownMetric
 from manyheads.runner.report.series import Bar, Line, Series, short

@@ -1,12 +1,12 @@
-"""One row for each job: its repeats become one."""
+"""One row for each job: its repeats, seeds and folds become one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manyheads.runner.report.keys import parsed, value_of
-from manyheads.runner.report.measures import Measures, fold, measure
-from manyheads.runner.report.metric import ShownMetric, shown_metric
-from manyheads.runner.report.run_set import FOLD, Job, RunSet
+from manyheads.runner.report.keys import parsed, repeating_keys, told, value_of
+from manyheads.runner.report.measures import Measures, average, measure
+from manyheads.runner.report.metric import ShownMetric, shown_metric, shown_objective
+from manyheads.runner.report.run_set import FOLD, SEED, Job, RunSet
 
 # Of what is said of a job, none of it completed.
 ORDER = ("running", "interrupted", "pruned", "failed", "skipped", "pending")
@@ -26,6 +26,7 @@ class Row:
     baseline: str | None = None
     speed_up: float | None = None
     efficiency: float | None = None
+    is_best: bool = False  # by the objective, where rows are sorted by that
     losses: str = ""  # how they agree with those of the group's other backends
 
     @property
@@ -40,18 +41,25 @@ class Row:
     @property
     def label(self) -> str:
         """Its swept values in a few words."""
-        return " ".join(value for value in self.values.values() if value) or f"job {self.number}"
+        return told(self.values) or f"job {self.number}"
+
+    @property
+    def numbers(self) -> list[str]:
+        """Those of its jobs, several where seeds or folds were swept."""
+        return list(dict.fromkeys(job.number for job in self.jobs))
 
     @property
     def marks(self) -> list[str]:
         """What must be known about the row's numbers."""
-        found = []
+        found = ["best"] if self.is_best else []
         if any(job.out_of_memory for job in self.jobs):
             found.append("out of memory")
         if (parts := max(job.split for job in self.jobs)) > 1:
             found.append(f"ran with {'half' if parts == 2 else f'1/{parts} of'} the micro-batch")
         if len(self.jobs) > 1 and self.completed and len(self.completed) < len(self.jobs):
-            found.append(f"{len(self.completed)} of {len(self.jobs)} repeats")
+            words = {SEED: "seeds", FOLD: "folds"} if len(self.numbers) > 1 else {}
+            what = [words[key] for key in repeating_keys(self.jobs) if key in words]
+            found.append(f"{len(self.completed)} of {len(self.jobs)} {what[0] if len(what) == 1 else 'repeats'}")
         if self.measures.with_first and self.state == "completed":
             found.append("first epoch included")
         return found
@@ -61,12 +69,13 @@ def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[Row]:
     """The set's jobs as rows, in their order."""
     found: dict[str, list[Job]] = {}
     for job in run_set.jobs:
-        found.setdefault(job.number, []).append(job)
-    metric = shown_metric(job.run for job in run_set.jobs)
-    return [_row(number, jobs, keys, metric) for number, jobs in found.items()]
+        found.setdefault(job.row or job.number, []).append(job)
+    runs = [job.run for job in run_set.jobs]
+    shown = (shown_metric(runs), shown_objective(runs))
+    return [_row(number, jobs, keys, *shown) for number, jobs in found.items()]
 
 
-def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric) -> Row:
+def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric, objective: ShownMetric) -> Row:
     states = {job.state for job in jobs}
     completed = [job for job in jobs if job.state == "completed"]
     measured = completed or [job for job in jobs if job.run.epochs] or jobs[:1]
@@ -75,7 +84,7 @@ def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric)
         jobs=tuple(jobs),
         values={key: value_of(jobs[0], key) for key in keys},
         state="completed" if completed else next((state for state in ORDER if state in states), jobs[0].state),
-        measures=fold([measure(job.run, metric) for job in measured]),
+        measures=average([measure(job.run, metric, objective) for job in measured]),
         digest=_digest(completed),
     )
 

@@ -10,14 +10,18 @@ from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
-FOLD = "data.fold"
+SEED, FOLD = "seed", "data.fold"
+REPEATING = (SEED, FOLD)  # keys that repeat a job rather than make another one
 # Of steps.csv; of long runs reading numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run, or what should have become one. ``number``: how the user finds it, such as 3."""
+    """One run, or what should have become one. ``number``: how the user finds it, such as 3.
+
+    ``row``: the number of the first of the jobs that it is averaged with, where it is.
+    """
 
     number: str
     run: Run
@@ -28,6 +32,7 @@ class Job:
     out_of_memory: bool = False
     split: int = 1
     objective: float | None = None
+    row: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,27 +55,30 @@ def gather(paths: list[str]) -> RunSet:
         raise ConfigurationError("Name the folder of a sweep, or of runs, such as outputs/sweeps/<date>/<time>.")
     found = [_one(Path(path)) for path in dict.fromkeys(paths)]
     if len(found) == 1:
-        return folded(found[0])
+        return averaged(found[0])
     several = [
         replace(job, number=f"{run_set.title}/{job.number}" if run_set.folder else job.number)
         for run_set in found
         for job in run_set.jobs
     ]
     notes = tuple(f"{run_set.title}: {note}" for run_set in found for note in run_set.notes)
-    return folded(RunSet("several folders", None, tuple(several), any(run_set.active for run_set in found), notes))
+    return averaged(RunSet("several folders", None, tuple(several), any(run_set.active for run_set in found), notes))
 
 
-def folded(run_set: RunSet) -> RunSet:
-    """The folds of one cross-validation as repeats of one job: jobs that differ in nothing typed but data.fold."""
-    first: dict[tuple[str, ...], list[str]] = {}
+def averaged(run_set: RunSet) -> RunSet:
+    """Jobs that differ in nothing typed but the seed or the fold of a cross-validation, as one row.
+
+    Only those of one sweep, or loose runs of one commit: else what differs may be what is to be compared.
+    """
+    first: dict[tuple[object, ...], str] = {}
     jobs = []
     for job in run_set.jobs:
-        if job.run.config.get(FOLD) is None:
+        kept = [each for each in job.overrides if each.lstrip("+").partition("=")[0] not in REPEATING]
+        if len(kept) == len(job.overrides) and job.run.config.get(FOLD) is None:
             jobs.append(job)
             continue
-        same = first.setdefault(tuple(each for each in job.overrides if not each.startswith(f"{FOLD}=")), [])
-        same.append(job.number)
-        jobs.append(replace(job, number=same[0], repeat=max(job.repeat, len(same))))
+        source = None if run_set.folder else (job.run.folder.parent, job.run.provenance.get("commit"))
+        jobs.append(replace(job, row=first.setdefault((source, *kept), job.number)))
     return replace(run_set, jobs=tuple(jobs))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate, cycle
 
-from manyheads.runner.report.columns import titles
+from manyheads.runner.report.keys import titles
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.load_run import Columns, Run
 from manyheads.runner.report.rows import Row

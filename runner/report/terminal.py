@@ -12,10 +12,18 @@ from manyheads.runner.report.columns import Column, median, shown_columns
 from manyheads.runner.report.comparison import Comparison
 
 SPREAD = "the spread of s/epoch"
-DISPENSABLE = (
-    *("weights", "val_loss", "data_share", "peak_memory_mb", "marks", "ranks", "scaling_efficiency", "state"),
-    *("held_mb", SPREAD, "samples_per_second"),
-)
+# Columns in the order in which they are dropped where they don't fit, by whether speed is what is compared. What the sweep
+# is about stays: the metric, or the objective that rows are sorted by.
+DISPENSABLE = {
+    True: (
+        *("weights", "val_loss", "data_share", "peak_memory_mb", "marks", "ranks", "scaling_efficiency", "state"),
+        *("held_mb", SPREAD, "samples_per_second", "runs", "seconds_per_epoch", "speed_up"),
+    ),
+    False: (
+        *("weights", "ranks", "data_share", "held_mb", "peak_memory_mb", "samples_per_second", SPREAD, "marks"),
+        *("seconds_per_epoch", "state", "val_loss", "runs"),
+    ),
+}
 MOST_ROWS, MOST_LINES = 200, 12
 
 
@@ -28,7 +36,7 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
     if not comparison.rows:
         return
     columns, omitted = shown_columns(comparison), []
-    for name in DISPENSABLE if console.is_terminal else ():
+    for name in _dispensable(comparison) if console.is_terminal else ():
         if _width(comparison, columns, console) <= console.width:
             break
         omitted += [SPREAD] if name == SPREAD else [column.title for column in columns if column.name == name]
@@ -39,12 +47,17 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
     if comparison.caption:
         console.print(Text(comparison.caption))
     if omitted:
-        console.print(Text(f"Left out for want of width: {', '.join(omitted)}. The files have them."))
+        console.print(Text(f"Columns that did not fit: {', '.join(omitted)}. The files have them."))
     for lines in (comparison.notes, comparison.reasons):
         for line in lines[:MOST_LINES]:
             console.print(Text(line if len(line) < 600 else f"{line[:600]} ..."))
         if len(lines) > MOST_LINES:
             console.print(Text(f"... and {len(lines) - MOST_LINES} more, which comparison.md has."))
+
+
+def _dispensable(comparison: Comparison) -> tuple[str, ...]:
+    names = DISPENSABLE[comparison.races]
+    return names if comparison.races else (*names, comparison.metric.column)
 
 
 def _without(columns: list[Column], name: str) -> list[Column]:
@@ -65,5 +78,6 @@ def _table(comparison: Comparison, columns: list[Column], *, folds: bool = False
     rows = comparison.rows[:MOST_ROWS]
     for row, after in zip(rows, [*rows[1:], None], strict=True):
         is_last = after is None or after.group != row.group
-        table.add_row(*(Text(column.text(row)) for column in columns), end_section=is_last)
+        style = "bold" if row.is_best else ""
+        table.add_row(*(Text(column.text(row), style) for column in columns), end_section=is_last)
     return table

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.report.load_run import load_run, read_columns
-from manyheads.runner.report.measures import fold, measure
+from manyheads.runner.report.measures import average, measure
 from tests.report.sweep import Sweep, set_column, set_config, set_result, set_seconds
 
 
@@ -110,7 +110,7 @@ def test_repeats_become_one(sweep: Sweep):
 
 
 def test_nothing_measured_is_nothing():
-    assert fold([]).seconds is None
+    assert average([]).seconds is None
 
 
 def keep_lines(path: Path, count: int) -> None:

@@ -118,7 +118,7 @@ def test_a_terminals_table_fits(sweep: Sweep, width: int):
         show(sweep.compared(), console=console)
     text = console.export_text()
     assert max(len(line) for line in text.splitlines()) <= width
-    assert ("Left out for want of width" in text) == (width < 160)
+    assert ("Columns that did not fit" in text) == (width < 160)
 
 
 @pytest.mark.parametrize("states", [[], ["running", "pending"], ["failed", "pending"]])

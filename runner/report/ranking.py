@@ -1,0 +1,49 @@
+"""The order of rows where settings were swept: by the objective, the best first."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from manyheads.runner.report.metric import ShownMetric, shown_value
+from manyheads.runner.report.rows import Row
+
+
+def rank(rows: Sequence[Row], objective: ShownMetric) -> list[Row]:
+    """The rows, best first, with the best one marked; what was not measured or did not complete comes last."""
+    sign = -1 if objective.direction == "max" else 1
+
+    def key(row: Row) -> tuple[bool, bool, float]:
+        value = row.measures.objective
+        known = value is not None and math.isfinite(value)
+        return (row.state != "completed", not known, sign * value if value is not None and known else 0.0)
+
+    ranked = sorted(rows, key=key)
+    values = {key(row) for row in ranked if not any(key(row)[:2])}
+    best = min(values) if len(values) > 1 else None
+    return [replace(row, is_best=key(row) == best) for row in ranked]
+
+
+def explain(rows: Sequence[Row], objective: ShownMetric) -> str:
+    """How the rows are ordered, for below the table."""
+    if not any(row.is_best for row in rows):
+        return ""
+    several = any(row.measures.runs > 1 for row in rows)
+    spread = ", mean ± standard deviation over n runs" if several else ""
+    return f"Sorted by best {objective.label}: of each run's best epoch, on validation data{spread}."
+
+
+def doubts(rows: Sequence[Row], objective: ShownMetric) -> list[str]:
+    """A sentence where the two best rows are no farther apart than their runs are."""
+    first, second, *_ = [*(row.measures for row in rows if row.state == "completed"), None, None]
+    if first is None or second is None or first.objective is None or second.objective is None:
+        return []
+    spreads = [each.objective_spread for each in (first, second) if each.objective_spread is not None]
+    gap = abs(first.objective - second.objective)
+    if not spreads or not gap <= max(spreads) or not any(row.is_best for row in rows):
+        return []
+    told = " and ".join(
+        f"{row.label}: {shown_value(objective, row.measures.objective, row.measures.objective_spread)}"
+        f" (n = {row.measures.runs})"
+        for row in rows[:2]
+    )
+    return [f"The two best rows differ by no more than their standard deviations: {told}. More seeds may reorder them."]
