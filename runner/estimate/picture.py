@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.estimate.findings import Device, Estimate
 from manyheads.runner.estimate.terminal import name_of, readable
+from manyheads.runner.report.palette import short
 from manyheads.runner.report.picture import STYLE
-from manyheads.runner.report.series import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

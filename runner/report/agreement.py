@@ -31,7 +31,8 @@ def agree(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     if later:
         more = f"; and {len(later) - MOST_TOLD} more" if len(later) > MOST_TOLD else ""
         findings.append(
-            f"Rounding, amplified by training, and no fault by itself: {'; '.join(later[:MOST_TOLD])}{more}."
+            "Rounding differences that training has amplified, not faults in themselves: "
+            f"{'; '.join(later[:MOST_TOLD])}{more}."
         )
     return [replace(row, losses=told.get(row.number, "")) for row in rows], findings
 
@@ -52,7 +53,7 @@ def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
         return f"departs from job {reference.number} at {where}", []
     text = f"differs from job {reference.number} from {where} on"
     if _layout(row) == _layout(reference) or run.declared("model").treats_samples_alone:
-        return text, [f"Finding: job {row.number} ({row.label}) {text}, more than rounding can be."]
+        return text, [f"Finding: job {row.number} ({row.label}) {text}, by more than rounding can explain."]
     return text, [
         f"Job {row.number} ({row.label}) {text}. Not a fault if the model has BatchNorm or dropout, "
         "which work on each rank's share of the batch."

@@ -37,8 +37,8 @@ def make_rule(rows: Sequence[Row], swept: Sequence[str], named: str | None, *, s
 
 def _caption(what: str, keys: Sequence[str]) -> str:
     same = f" with the same {_joined([key.removesuffix('.name') for key in keys])}" if keys else ""
-    rest = " where there is one" if keys else ""
-    return f"Speed-up and efficiency against {what}{same}{rest}."
+    rest = ", where there is one" if keys else ""
+    return f"Speed-up and efficiency are relative to {what}{same}{rest}."
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -1,113 +1,103 @@
-"""The page's charts as plotly's JSON: plain figures, in which each trace names the row that it belongs to."""
+"""The charts of a comparison: what there is to draw, in the order in which it is looked at."""
 
 import math
-from typing import Any
+import statistics
+from dataclasses import replace
 
-from manyheads.runner.report.metric import number
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.metric import ShownMetric
-from manyheads.runner.report.series import Bar, Line, Series
+from manyheads.runner.report.effects import effects
+from manyheads.runner.report.numbers import is_wide
+from manyheads.runner.report.series import Line, Series
+from manyheads.runner.report.spec import Axis, Chart, axis_of
 
 MOST_POINTS = 200  # of a curve
-FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#1c2329"}
-WHISKERS = {"color": "#333", "thickness": 1}
+MOST_ROWS = 40  # at a time
+DIVERGED = 3  # times the median of the runs' first losses: what is above that would flatten all other curves
+ALIKE = 1.05  # ratio of the largest to the smallest memory up to which there is nothing to see
 
 
-def charts(comparison: Comparison) -> list[dict[str, Any]]:
-    """Those that there is something to draw in: {name, title, note, most, figure}; ``most``: rows at a time."""
+def charts(comparison: Comparison) -> list[Chart]:
+    """Those that there is something to draw in. Speed comes first where that is compared, else the objective."""
     series = Series(comparison)
-    drawn = [
-        _epoch_times(series.epoch_times()),
-        _metrics(series.metrics(), comparison.metric),
-        _throughputs(series.throughputs()[0]),
-        _losses(series.losses(), series.validation_losses()),
-        _gpu_load(series.gpu_load()),
-    ]
-    return [chart for chart in drawn if chart["figure"]["data"]]
+    speed = [_epoch_times(series, comparison), _memory(series, races=comparison.races), _throughputs(series)]
+    quality = [*effects(comparison, series), _metrics(series, comparison), _losses(series)]
+    raced = [*speed[:2], quality[-2], *speed[2:], *quality[:-2], quality[-1]]
+    drawn = raced if comparison.races else [*quality, *speed]
+    return [chart for chart in (*drawn, _gpu_load(series)) if chart.lines or chart.bars]
 
 
-def _epoch_times(bars: list[Bar]) -> dict[str, Any]:
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "meta": bar.row,
-            "name": _plain(bar.name),
-            "y": [_plain(bar.name)],
-            "x": [bar.seconds],
-            "text": [number(bar.seconds) + (f" ({bar.speed_up:.2f} x)" if bar.speed_up else "")],
-            "textposition": "auto",
-            "insidetextanchor": "start",
-            "error_x": {"array": [bar.high - bar.seconds], "arrayminus": [bar.seconds - bar.low], **WHISKERS},
-            "marker": {"color": bar.colour},
-            "opacity": 1 if bar.is_complete else 0.5,
-            "hovertemplate": "%{y}<br>%{x:.4g} s<extra></extra>",
-        }
-        for bar in bars
-    ]
-    title, note = "Seconds per epoch, and speed-up", "Median, with the lowest and the highest; pale: not completed."
-    axis = {"autorange": "reversed", "type": "category", "ticks": "outside", "tickcolor": "#ffffff", "ticklen": 4}
-    layout = {"barmode": "overlay", "bargap": 0.25, "yaxis": axis, "xaxis": {"rangemode": "tozero"}}
-    return _chart("epoch_times", title, data, note=note, most=100, **layout)
+def _epoch_times(series: Series, comparison: Comparison) -> Chart:
+    title = "Seconds per epoch" + (", and speed-up" if comparison.races else "")
+    bars = series.epoch_times()
+    pale = " Pale: not completed." if not all(bar.is_complete for bar in bars) else ""
+    note = f"Median, with a whisker from the lowest to the highest.{pale}"
+    return Chart(
+        "epoch_times", title, note, Axis("seconds per epoch (s)", from_zero=True), Axis(""), bars=bars, most=100
+    )
 
 
-def _metrics(lines: list[Line], metric: ShownMetric) -> dict[str, Any]:
-    data = [_trace(line, mode="lines+markers", marker={"size": 5}) for line in lines]
-    title = f"Validation {metric.label} against seconds of training"
-    return _chart("metrics", title, data, most=20, yaxis={"ticksuffix": f" {metric.unit}".rstrip()})
+def _memory(series: Series, *, races: bool) -> Chart:
+    bars = series.memory()
+    if bars and not races and max(bar.value for bar in bars) <= ALIKE * min(bar.value for bar in bars):
+        bars = []
+    title, axis = "Peak memory per device", Axis("peak memory (MB)", from_zero=True)
+    note = (
+        "The device that needed most, with a whisker down to the one that needed least; on CPUs, each rank's process."
+    )
+    return Chart("memory", title, note, axis, Axis(""), bars=bars, most=100)
 
 
-def _throughputs(lines: list[Line]) -> dict[str, Any]:
+def _metrics(series: Series, comparison: Comparison) -> Chart:
+    metric, races = comparison.metric, comparison.races
+    x = Axis("training time (s)", from_zero=True) if races else Axis("epoch", is_whole=True)
+    title = f"Validation {metric.label} against {'seconds of training' if races else 'epochs'}"
+    lines = series.metrics(against_time=races)
+    y = axis_of(metric, metric.axis, lines)
+    several = any(len(row.jobs) > 1 for row in comparison.rows)
+    note = "A line for each run; seeds and folds of a row share its colour." if several else ""
+    return Chart("metrics", title, note, x, y, _thinned(lines), most=MOST_ROWS)
+
+
+def _throughputs(series: Series) -> Chart:
+    lines = series.throughputs()
     sizes = sorted({size for line in lines for size in line.x})
-    data = [_trace(line, mode="lines+markers", hoverlabel={"namelength": -1}) for line in lines]
-    title, note = "Samples per second against global batch", "All completed jobs."
-    axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
-    return _chart("throughputs", title, data, note=note, xaxis=axis, yaxis={"rangemode": "tozero"})
+    x = Axis("global batch (samples)", "log", sizes, [f"{size:.0f}" for size in sizes])
+    title = "Samples per second against global batch"
+    return Chart("throughputs", title, "All completed jobs.", x, Axis("samples/s", from_zero=True), lines)
 
 
-def _losses(training: list[Line], validation: list[Line]) -> dict[str, Any]:
-    data = [_trace(line, mode="lines") for line in training]
-    for line in validation:
-        data.append(_trace(line, mode="markers", marker={"size": 6, "color": line.colour}, showlegend=False))
-    title, note = "Loss of each run against its steps", "Lines: training; points: validation."
-    return _chart("losses", title, data, note=note, most=20, yaxis={"rangemode": "tozero"})
+def _losses(series: Series) -> Chart:
+    training, validation = series.losses(), series.validation_losses()
+    lines = _thinned([*training, *validation])
+    top = _top([line.y for line in training])
+    shown = [value for line in lines for value in line.y if top is None or value <= top]
+    y = Axis("loss", "log" if is_wide(shown) else "linear", top=top)
+    scale = " Logarithmic scale." if y.scale == "log" else ""
+    beyond = f" Losses above {top:.3g} are off the chart." if top is not None else ""
+    note = f"Lines: training; points: validation.{scale}{beyond}"
+    return Chart(
+        "losses", "Loss of each run against its steps", note, Axis("step", is_whole=True), y, lines, most=MOST_ROWS
+    )
 
 
-def _gpu_load(lines: list[Line]) -> dict[str, Any]:
-    data = [_trace(line, mode="lines") for line in lines]
-    axis = {"ticksuffix": " %", "range": [0, 102]}
-    return _chart("gpu_load", "GPU load against seconds", data, most=8, yaxis=axis)
+def _gpu_load(series: Series) -> Chart:
+    lines, y = _thinned(series.gpu_load()), Axis("GPU load (%)", from_zero=True, top=100)
+    return Chart("gpu_load", "GPU load against seconds", "", Axis("time (s)", from_zero=True), y, lines, most=8)
 
 
-def _chart(name: str, title: str, data: list[dict], *, note: str = "", most: int = 0, **layout: Any) -> dict[str, Any]:
-    common = {
-        "font": FONT,
-        "margin": {"l": 48, "r": 16, "t": 8, "b": 32},
-        "legend": {"orientation": "h", "y": -0.12, "yanchor": "top"},
-        "hovermode": "closest",
-        "paper_bgcolor": "#ffffff",
-        "plot_bgcolor": "#ffffff",
-    }
-    grid = {"gridcolor": "#e3e7ea", "zerolinecolor": "#c5ccd1", "automargin": True}
-    axes = {axis: {**grid, **layout.get(axis, {})} for axis in ("xaxis", "yaxis")}
-    figure = {"data": data, "layout": {**common, **layout, **axes}}
-    return {"name": name, "title": title, "note": note, "most": most, "figure": figure}
+def _top(losses: list[list[float]]) -> float | None:
+    """Where the axis ends, when a run has diverged: some times what losses began with."""
+    first = [each[0] for each in losses if each and math.isfinite(each[0]) and each[0] > 0]
+    top = DIVERGED * statistics.median(first) if first else math.inf
+    return top if any(value > top for each in losses for value in each if math.isfinite(value)) else None
 
 
-def _trace(line: Line, **marks: Any) -> dict[str, Any]:
-    own = {} if line.row is None else {"meta": line.row, "legendgroup": str(line.row)}
-    stroke = {"color": line.colour, "dash": line.dash, "width": 2}
-    points = {"x": _thin(line.x), "y": _thin(line.y)}
-    return {"type": "scatter", "name": _plain(line.name), "line": stroke, **own, **marks, **points}
+def _thinned(lines: list[Line]) -> list[Line]:
+    return [replace(line, x=_thin(line.x), y=_thin(line.y)) for line in lines]
 
 
-def _thin(values: list[float]) -> list[float | None]:
-    """At most MOST_POINTS points and the last one; None where not finite."""
+def _thin(values: list[float]) -> list[float]:
+    """At most MOST_POINTS points and the last one, of six digits."""
     stride = math.ceil(len(values) / MOST_POINTS) or 1
     kept = values[::stride] if (len(values) - 1) % stride == 0 else [*values[::stride], values[-1]]
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in kept]
-
-
-def _plain(text: str) -> str:
-    """Text that plotly does not take for markup."""
-    return text.replace("<", "‹")
+    return [float(f"{value:.6g}") for value in kept]

@@ -1,26 +1,12 @@
 """The columns of a comparison: their names in comparison.csv, their titles, and their values as text."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from manyheads.runner.report.column import Column, numbers, words
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.keys import titles
 from manyheads.runner.report.metric import NONE, ShownMetric, number, shown_value
 from manyheads.runner.report.rows import Row
-
-Value = str | float | int | None
-
-
-@dataclass(frozen=True)
-class Column:
-    """``value``: in full, for files and sorting; ``text``: as shown; ``about``: what it means."""
-
-    name: str
-    title: str
-    value: Callable[[Row], Value]
-    text: Callable[[Row], str]
-    about: str = ""
-    is_number: bool = True
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:
@@ -33,12 +19,14 @@ def shown_columns(comparison: Comparison) -> list[Column]:
     if not comparison.races and len({row.measures.ranks for row in comparison.completed}) < 2:
         measures = [column for column in measures if column.name != "ranks"]
     measures = [column for column in measures if any(column.value(row) not in (None, "") for row in comparison.rows)]
-    if len({row.measures.held for row in comparison.rows if row.measures.held}) > 1:
+    if len({HELD.text(row) for row in comparison.rows if row.measures.held}) > 1:
         measures.append(HELD)
     if objective not in measures and metric not in measures:
         measures += [OBJECTIVE] if any(OBJECTIVE.value(row) is not None for row in comparison.rows) else []
     states = [STATE] if any(row.state != "completed" for row in comparison.rows) else []
-    return [JOB, *keys, *states, *measures, *([MARKS] if any(row.marks for row in comparison.rows) else [])]
+    first = [column for column in measures if column in quality]  # what a narrow window shows besides the keys
+    others = [column for column in measures if column not in quality]
+    return [JOB, *keys, *first, *states, *others, *([MARKS] if any(row.marks for row in comparison.rows) else [])]
 
 
 def file_columns(comparison: Comparison) -> list[Column]:
@@ -78,8 +66,8 @@ def _metric(comparison: Comparison) -> list[Column]:
     own, deviation = (lambda row: row.measures.metric), (lambda row: row.measures.metric_spread)
     return [
         _mean(metric, metric.column, metric.label, own, deviation, "on validation data, after the last epoch"),
-        _numbers(f"{metric.column}_std", f"± {metric.label}", deviation),
-        _numbers(f"best_{metric.column}", f"best {metric.label}", lambda r: r.measures.best_metric),
+        numbers(f"{metric.column}_std", f"± {metric.label}", deviation),
+        numbers(f"best_{metric.column}", f"best {metric.label}", lambda r: r.measures.best_metric),
     ]
 
 
@@ -90,7 +78,7 @@ def _objective(comparison: Comparison) -> list[Column]:
     about = "the objective, on validation data, of each run's best epoch"
     return [
         _mean(objective, "objective_mean", f"best {objective.label}", own, deviation, about),
-        _numbers("objective_std", f"± best {objective.label}", deviation),
+        numbers("objective_std", f"± best {objective.label}", deviation),
         RUNS,
     ]
 
@@ -109,69 +97,62 @@ def _mean(
 
 def _digest(row: Row) -> str:
     digest = row.digest or NONE
-    return digest[:8] if len(digest) == 64 else digest
+    return digest[:8] if len(digest) == 64 else digest.removeprefix("one for each of ")
 
 
 def _of_key(key: str, title: str) -> Column:
-    return _words(key, title, lambda row: row.values.get(key, ""), about=key)
-
-
-def _words(name: str, title: str, value: Callable[[Row], str], about: str = "") -> Column:
-    return Column(name, title, value, lambda row: value(row) or NONE, about, is_number=False)
-
-
-def _numbers(
-    name: str,
-    title: str,
-    value: Callable[[Row], float | None],
-    about: str = "",
-    text: Callable[[float], str] = number,
-) -> Column:
-    return Column(name, title, value, lambda row: NONE if (own := value(row)) is None else text(own), about)
+    return words(key, title, lambda row: row.values.get(key, ""), about=key)
 
 
 def _numbers_of(row: Row) -> str:
     """``0, 4, 8``: the jobs that the row is an average of."""
-    numbers = row.numbers
-    return ", ".join(numbers if len(numbers) <= MOST_JOBS else [*numbers[: MOST_JOBS - 1], f"… {numbers[-1]}"])
+    own = row.numbers
+    return ", ".join(own if len(own) <= MOST_JOBS else [*own[: MOST_JOBS - 1], f"… {own[-1]}"])
+
+
+def _of_runs(row: Row) -> str:
+    """``2 of 3`` where one did not complete: the average is of those that did."""
+    return f"{row.measures.runs}" + (f" of {len(row.jobs)}" if row.measures.runs < len(row.jobs) else "")
 
 
 MOST_JOBS = 4
 JOB = Column("job", "job", lambda row: row.number, _numbers_of, "the number in the sweep; of an average, of each job")
-JOBS = _words("jobs", "jobs", lambda row: " ".join(row.numbers))
-RUNS = _numbers("runs", "n", lambda row: row.measures.runs, "completed runs that the row is an average of", str)
-STATE = _words("state", "status", lambda row: row.state)
-MARKS = _words("marks", "remarks", lambda row: ", ".join(row.marks))
-OBJECTIVE = _numbers("objective", "objective", lambda r: r.first.objective)
+JOBS = words("jobs", "jobs", lambda row: " ".join(row.numbers))
+RUNS = Column("runs", "n", lambda row: row.measures.runs, _of_runs, "completed runs that the row is an average of")
+STATE = words("state", "status", lambda row: row.state)
+MARKS = words("marks", "remarks", lambda row: ", ".join(row.marks))
+OBJECTIVE = numbers("objective", "objective", lambda r: r.first.objective)
 SPEED = [
-    _numbers("ranks", "ranks", lambda r: r.measures.ranks, text=str),
+    numbers("ranks", "ranks", lambda r: r.measures.ranks, text=str),
     Column(
         "seconds_per_epoch",
         "s/epoch",
         lambda r: r.measures.seconds,
         seconds,
-        "median (lowest–highest) over epochs or repeats, without the first epoch, evaluation and checkpoints",
+        "median (lowest–highest) over epochs or runs, without the first epoch, evaluation and checkpoints",
     ),
-    _numbers("samples_per_second", "samples/s", lambda r: r.measures.throughput, "of all ranks together"),
-    _numbers(
+    numbers(
+        "samples_per_second", "samples/s", lambda r: r.measures.throughput, "training throughput of all ranks together"
+    ),
+    numbers(
         "speed_up",
         "speed-up",
         lambda r: r.speed_up,
-        "the baseline's seconds per epoch over the job's",
+        "the baseline's seconds per epoch divided by the job's",
         "{:.2f} x".format,
     ),
-    _numbers(
+    numbers(
         "scaling_efficiency",
         "efficiency",
         lambda r: r.efficiency,
-        "samples/s per rank over the baseline's",
+        "samples/s per rank relative to the baseline's",
         lambda efficiency: f"{100 * efficiency:.0f} %",
     ),
-    _numbers(
+    numbers(
         "data_share",
         "data",
         lambda r: r.measures.data_share,
-        "the part of the training time that ranks waited for data",
+        "share of the training time spent waiting for data",
         lambda share: f"{100 * share:.1f} %",
     ),
     Column(
@@ -179,7 +160,7 @@ SPEED = [
         "memory MB",
         lambda r: max(r.measures.memory, default=None),
         _memory,
-        "peak: lowest–highest over ranks and their devices; without GPUs the process's",
+        "peak memory, lowest–highest across devices; on CPUs, of each rank's process",
     ),
 ]
 HELD = Column(
@@ -187,23 +168,23 @@ HELD = Column(
     "held MB",
     lambda r: max(r.measures.held, default=None),
     lambda r: _range(r.measures.held),
-    "parameters and optimizer state between two updates: lowest–highest over ranks",
+    "parameters and optimizer state between two updates, lowest–highest across ranks",
 )
 RESULT = [
-    _numbers("val_loss", "val loss", lambda r: r.measures.loss, "after the last epoch; of several runs the mean"),
-    Column("weights", "weights", lambda r: r.digest or "", _digest, "sha256 of the final weights", is_number=False),
+    numbers("val_loss", "val loss", lambda r: r.measures.loss, "after the last epoch; of several runs the mean"),
+    Column("weights", "weights", lambda r: r.digest or "", _digest, "SHA-256 of the final weights", is_number=False),
 ]
 EXTREMES = [
-    _numbers("seconds_per_epoch_low", "lowest s/epoch", lambda r: r.measures.low),
-    _numbers("seconds_per_epoch_high", "highest s/epoch", lambda r: r.measures.high),
-    _numbers("lowest_peak_memory_mb", "lowest memory MB", lambda r: min(r.measures.memory, default=None)),
+    numbers("seconds_per_epoch_low", "lowest s/epoch", lambda r: r.measures.low),
+    numbers("seconds_per_epoch_high", "highest s/epoch", lambda r: r.measures.high),
+    numbers("lowest_peak_memory_mb", "lowest memory MB", lambda r: min(r.measures.memory, default=None)),
 ]
 DETAILS = [
-    _numbers("train_loss", "train loss", lambda r: r.measures.train_loss),
-    _numbers("train_seconds", "train s", lambda r: r.measures.train_seconds),
-    _numbers("devices", "devices", lambda r: r.measures.devices),
-    _numbers("repeats", "repeats", lambda r: len(r.jobs)),
-    _words("baseline", "baseline", lambda row: row.baseline or ""),
-    _words("losses", "losses", lambda row: row.losses),
-    _words("folder", "folder", lambda row: str(row.first.run.folder)),
+    numbers("train_loss", "train loss", lambda r: r.measures.train_loss),
+    numbers("train_seconds", "train s", lambda r: r.measures.train_seconds),
+    numbers("devices", "devices", lambda r: r.measures.devices),
+    numbers("repeats", "repeats", lambda r: len(r.jobs)),
+    words("baseline", "baseline", lambda row: row.baseline or ""),
+    words("losses", "losses", lambda row: row.losses),
+    words("folder", "folder", lambda row: str(row.first.run.folder)),
 ]

@@ -124,7 +124,7 @@ def _loose(run_set: RunSet, rows: list[Row], swept: list[str]) -> list[str]:
     besides = [key for key in keys if key not in fair and not key.startswith(TOLD_ELSEWHERE)]
     return [
         *([f"The runs differ in {', '.join(found)}."] if found else []),
-        *([f"The runs differ in {', '.join(besides)} besides."] if besides else []),
+        *([f"The runs also differ in {', '.join(besides)}."] if besides else []),
     ]
 
 
@@ -142,8 +142,8 @@ def _too_fast(rows: list[Row]) -> list[str]:
             found.append(row.number)
     if not found:
         return []
-    who, whose = listed(found), "its" if len(found) == 1 else "their"
-    return [f"J{who[1:]}: more than {whose} ranks' share; was the machine busy during the baseline?"]
+    scale = "scales" if len(found) == 1 else "scale"
+    return [f"J{listed(found)[1:]} {scale} better than linearly; was the machine busy while the baseline ran?"]
 
 
 def _unequal_weights(rows: list[Row]) -> list[str]:

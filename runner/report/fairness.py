@@ -72,12 +72,12 @@ def differences(rows: Sequence[Row], swept: Sequence[str]) -> list[str]:
     known = [row for row in rows if row.first.run.config]
     unfair = [key for key in differing(known) if not is_swept(key, swept)]
     notes = [
-        f"Not compared with one another: {key} differs, though it was not swept ({_who(known, _at(key))})."
+        f"Not compared with each other: {key} differs, though it was not swept ({_who(known, _at(key))})."
         for key in unfair
     ]
     for name, value in ENVIRONMENT.items():
         if name not in swept and (who := _who([row for row in known if value(row) not in (None, "")], value, few=True)):
-            notes.append(f"Other {name}: {who}.")
+            notes.append(f"Different {name}: {who}.")
     return notes
 
 

@@ -120,5 +120,7 @@ def told(values: Mapping[str, str], *without: str | None) -> str:
     """Swept values in a few words, such as «ddp lr 0.01»: an option speaks for itself, another value has its key."""
     names = titles(list(values))
     return " ".join(
-        value if key in GROUPS else f"{names[key]} {value}" for key, value in values.items() if value and key not in without
+        value if key in GROUPS else f"{names[key]} {value}"
+        for key, value in values.items()
+        if value and key not in without
     )

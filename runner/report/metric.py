@@ -23,7 +23,6 @@ class ShownMetric:
         """Its column in epochs.csv, and its key in result.json."""
         return f"val_{self.name}"
 
-
     @property
     def axis(self) -> str:
         """Its title on an axis: the label and the unit."""

@@ -34,41 +34,28 @@ function filterRows() {
     row.hidden = !words.every((word) => text.includes(word));
   }
   const shown = rows.filter((row) => !row.hidden).length;
-  document.getElementById("count").textContent = `${shown} of ${rows.length} jobs`;
+  document.getElementById("count").textContent = `${shown} of ${rows.length} ${data.noun}`;
   drawCharts();
 }
 
+// Lines through several rows are always drawn; of the others, those of the rows that are left, up to chart.most rows.
 function drawCharts() {
   const shown = rows.filter((row) => !row.hidden).map((row) => row.index);
   for (const chart of data.charts) {
-    const drawn = new Set(chart.figure.data.map((trace) => trace.meta));
+    const marks = [...chart.lines, ...chart.bars];
+    const drawn = new Set(marks.map((mark) => mark.row));
     const candidates = shown.filter((index) => drawn.has(index));
     const kept = chart.most ? candidates.slice(0, chart.most) : candidates;
-    const place = new Map(kept.map((index, order) => [index, order]));
-    const traces = chart.figure.data
-      .filter((trace) => trace.meta === undefined || place.has(trace.meta))
-      .sort((a, b) => (place.get(a.meta) ?? 0) - (place.get(b.meta) ?? 0));
-    const element = document.getElementById(chart.name);
+    const order = new Map(kept.map((index, place) => [index, place]));
+    const left = marks
+      .filter((mark) => mark.row === null || order.has(mark.row))
+      .sort((a, b) => (order.get(a.row) ?? 0) - (order.get(b.row) ?? 0));
+    const frame = document.getElementById(chart.name);
     const few = kept.length < candidates.length ? `The first ${kept.length} of ${candidates.length} jobs.` : "";
-    element.closest("figure").querySelector(".few").textContent = few;
-    const bars = chart.name === "epoch_times";
-    const legend = traces.filter((trace) => trace.showlegend !== false).length;
-    const named = legend > 1 && legend <= 12;  // more names than that are read by pointing at a line
-    const height = bars ? 80 + 26 * Math.max(traces.length, 3) : 360 + (named ? 22 * Math.ceil(legend / 2) : 0);
-    const layout = { ...chart.figure.layout, height, showlegend: named && !bars };
-    if (bars) fitBars(layout, traces, element.clientWidth);
-    Plotly.react(element, traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+    frame.closest("figure").querySelector(".few").textContent = few;
+    if (!left.length) frame.replaceChildren();
+    else (chart.bars.length ? drawBars : drawLines)(frame, chart, left);
   }
-}
-
-// Where there is little width, long labels are cut and the values get room beside the bars.
-function fitBars(layout, traces, width) {
-  const names = traces.map((trace) => trace.y[0]);
-  layout.yaxis = { ...layout.yaxis, categoryarray: names };
-  if (width > 500) return;
-  const shorten = (name) => (name.length > 16 ? `${name.slice(0, 15)}…` : name);
-  layout.yaxis = { ...layout.yaxis, tickvals: names, ticktext: names.map(shorten) };
-  layout.xaxis = { ...layout.xaxis, range: [0, 1.3 * Math.max(...traces.map((trace) => trace.x[0]))] };
 }
 
 function showDifference() {
@@ -93,3 +80,8 @@ if (document.getElementById("difference")) {
   showDifference();
 }
 filterRows();
+let width = document.body.clientWidth;
+addEventListener("resize", () => {
+  if (width !== document.body.clientWidth) drawCharts();
+  width = document.body.clientWidth;
+});

@@ -3,45 +3,58 @@
 import json
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from manyheads.runner.report.charts import charts
-from manyheads.runner.report.columns import Column, shown_columns
+from manyheads.runner.report.column import Column
+from manyheads.runner.report.columns import shown_columns
 from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.heading import facts, heading
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rows import Row
 
 HERE = Path(__file__).parent
+SCRIPTS = ("axes.js", "chart.js", "page.js")
 PROVENANCE = ("host", "devices", "commit", "clean", "command")
 
 
 def as_page(comparison: Comparison, folder: Path) -> str:
     """The page as text. ``folder``: where it will lie; its links to runs are relative to that."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from plotly.offline import get_plotlyjs
 
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     drawn = charts(comparison)
     columns = shown_columns(comparison)
+    noun = "rows" if any(len(row.numbers) > 1 for row in comparison.rows) else "jobs"
     return environment.get_template("page.html.j2").render(
         comparison=comparison,
+        heading=heading(comparison),
+        facts=facts(comparison),
         columns=columns,
         rows=[_row(row, columns, folder) for row in comparison.rows],
         charts=drawn,
-        data=as_script({"charts": drawn, "configs": configs(comparison)}),
+        data=as_script({"charts": [asdict(chart) for chart in drawn], "configs": configs(comparison), "noun": noun}),
         style=(HERE / "page.css").read_text(),
-        script=(HERE / "page.js").read_text(),
-        plotly=get_plotlyjs() if drawn else "",
+        scripts=[(HERE / name).read_text() for name in SCRIPTS],
     )
 
 
 def as_script(content: Any) -> str:
-    """JSON that cannot end the script element that it stands in."""
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    """JSON that cannot end the script element that it stands in; numbers that are not finite are null."""
+    return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def configs(comparison: Comparison) -> dict[str, Any]:
@@ -67,6 +80,21 @@ def _row(row: Row, columns: list[Column], folder: Path) -> dict[str, Any]:
         value = column.value(row)
         order = "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
         cells.append({"text": column.text(row), "order": order, "name": column.name})
-    target = os.path.relpath(row.first.run.folder, folder.absolute())
-    link = quote(Path(target).as_posix()) + "/" if row.first.run.folder.is_dir() else None
-    return {"cells": cells, "link": link, "label": f"{row.number}: {row.label}", "state": row.state}
+    return {
+        "cells": cells,
+        "links": _links(row, folder),
+        "label": f"{row.number}: {row.label}",
+        "state": f"{row.state} best" if row.is_best else row.state,
+    }
+
+
+def _links(row: Row, folder: Path) -> list[tuple[str, str | None]]:
+    """Each of the row's jobs with the way to its folder, None where there is none."""
+    folders = {job.number: job.run.folder for job in reversed(row.jobs)}
+    return [(number, _link(folders[number], folder)) for number in row.numbers]
+
+
+def _link(target: Path, folder: Path) -> str | None:
+    if not target.is_dir():
+        return None
+    return quote(Path(os.path.relpath(target, folder.absolute())).as_posix()) + "/"

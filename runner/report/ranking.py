@@ -27,9 +27,11 @@ def explain(rows: Sequence[Row], objective: ShownMetric) -> str:
     """How the rows are ordered, for below the table."""
     if not any(row.is_best for row in rows):
         return ""
+    extreme = "highest" if objective.direction == "max" else "lowest"
     several = any(row.measures.runs > 1 for row in rows)
-    spread = ", mean ± standard deviation over n runs" if several else ""
-    return f"Sorted by best {objective.label}: of each run's best epoch, on validation data{spread}."
+    spread = "; mean ± standard deviation over n runs" if several else ""
+    what = objective.label.removeprefix("val ")
+    return f"Sorted by best {objective.label}: each run's {extreme} validation {what} after any epoch{spread}."
 
 
 def doubts(rows: Sequence[Row], objective: ShownMetric) -> list[str]:
@@ -41,9 +43,11 @@ def doubts(rows: Sequence[Row], objective: ShownMetric) -> list[str]:
     gap = abs(first.objective - second.objective)
     if not spreads or not gap <= max(spreads) or not any(row.is_best for row in rows):
         return []
-    told = " and ".join(
+    told = ", ".join(
         f"{row.label}: {shown_value(objective, row.measures.objective, row.measures.objective_spread)}"
         f" (n = {row.measures.runs})"
         for row in rows[:2]
     )
-    return [f"The two best rows differ by no more than their standard deviations: {told}. More seeds may reorder them."]
+    return [
+        f"The top two rows are within one standard deviation of each other ({told}): more seeds may change their order."
+    ]

@@ -109,7 +109,7 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
     if jobs == "1":
         return ()
     ran = "Jobs may have run" if jobs == "auto" else f"{jobs} jobs ran"
-    return (f"{ran} beside each other (hydra.launcher.jobs={jobs}): their timings can't be trusted.",)
+    return (f"{ran} at the same time (hydra.launcher.jobs={jobs}), so their timings are unreliable.",)
 
 
 def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:

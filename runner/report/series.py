@@ -1,43 +1,45 @@
 """What comparison.png and comparison.html draw, once, as plain numbers: each of the two only draws it."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import accumulate, cycle
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
-from manyheads.runner.report.keys import titles
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.load_run import Columns, Run
+from manyheads.runner.report.metric import number
+from manyheads.runner.report.palette import Palette, colours, dashes, short
 from manyheads.runner.report.rows import Row
 
-# Colours that colour-blind readers can tell apart (Okabe and Ito), for what declares none.
-OTHERS = ("#cc79a7", "#56b4e9", "#8c6d1f", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56646e")
-DASHES = ("solid", "dash", "dot", "dashdot")
 BATCH = "data.batch_size"
-MOST_NAME = 60  # of a line of throughput, letters
+ALONE = "#0072b2"  # the colour of a line that needs no telling apart
+MOST_NAME = 60  # of a line through several rows, letters
 
 Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Seconds per epoch of one row: median, lowest and highest. ``row``: its index in the comparison."""
+    """A row's value with its lowest and highest. ``row``: its index in the comparison; ``remark``: the speed-up."""
 
     row: int
     name: str
     colour: str
-    seconds: float
+    value: float
     low: float
     high: float
-    speed_up: float | None
+    text: str
+    remark: str
     group: int
     is_complete: bool
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve. ``row``: the index of its row in the comparison; None where it goes through several rows."""
+    """A curve. ``row``: the index of its row in the comparison; None where it goes through several rows.
+
+    ``spread``: of each point, the standard deviation, where there is one; ``mark``: line, points, or both.
+    """
 
     row: int | None
     name: str
@@ -45,47 +47,44 @@ class Line:
     dash: str
     x: list[float]
     y: list[float]
+    mark: str = "line"
+    spread: list[float] = field(default_factory=list)
 
 
 class Series:
-    """A comparison's bars and lines. ``colours``, ``dashes``: what those of one row mean.
-
-    Colours tell backends apart, or what else was swept first; dashes the rest, and recur after four.
-    """
+    """A comparison's bars and lines, in the colours of its palette."""
 
     def __init__(self, comparison: Comparison):
-        self._comparison, self._rows, swept = comparison, comparison.rows, comparison.swept
-        self._key = "parallel" if "parallel" in swept else next(iter(swept), None)
-        self.colours = _colours((self._coloured(row), self._declared(row)) for row in self._rows)
-        self.dashes = _dashes(_rest(row, self._key) for row in self._rows)
-        counts = Counter(short(row.label) for row in self._rows)
-        self._names = [
-            name if counts[name := short(row.label)] == 1 else f"{short(row.label, 20)} · {row.number[-12:]}"
-            for row in self._rows
-        ]
+        self._comparison, self._rows = comparison, comparison.rows
+        self.palette = Palette(comparison)
 
     def epoch_times(self) -> list[Bar]:
-        """A bar for each row that has got through an epoch."""
-        bars = []
-        for index, row in enumerate(self._rows):
-            name, colour, own = self._names[index], self.colours[self._coloured(row)], row.measures
-            if own.seconds and own.low and own.high:
-                times = (own.seconds, own.low, own.high)
-                bars.append(Bar(index, name, colour, *times, row.speed_up, row.group, row.state == "completed"))
-        return bars
+        """Seconds per epoch of each row that has got through one."""
+        timed = [
+            (index, own.seconds, own.low, own.high)
+            for index, own in enumerate(row.measures for row in self._rows)
+            if own.seconds and own.low and own.high
+        ]
+        return [self._bar(*each, unit="s", has_speed=True) for each in timed]
 
-    def metrics(self) -> list[Line]:
-        """The comparison's metric on validation data against seconds of training, at each epoch that was evaluated."""
+    def memory(self) -> list[Bar]:
+        """Peak memory of each row in MB, of the device that needed most, down to that of the one that needed least."""
+        peaks = [(index, row.measures.memory) for index, row in enumerate(self._rows) if row.measures.memory]
+        return [self._bar(index, max(each), min(each), max(each), unit="MB") for index, each in peaks]
+
+    def metrics(self, *, against_time: bool) -> list[Line]:
+        """The comparison's metric on validation data, against seconds of training or epochs, where it was evaluated."""
         column = self._comparison.metric.column
 
         def points(run: Run) -> Points:
-            times, values = accumulate(run.epochs.get("train_seconds", [])), run.epochs.get(column, [])
-            return [(time, value) for time, value in zip(times, values, strict=False) if math.isfinite(value)]
+            times, values = run.epochs.get("train_seconds", []), run.epochs.get(column, [])
+            x = accumulate(times) if against_time else run.epochs.get("epoch", [])
+            return [(time, value) for time, value in zip(x, values, strict=False) if math.isfinite(value)]
 
-        return self._lines(points)
+        return self._lines(points, mark="both")
 
-    def throughputs(self) -> tuple[list[Line], dict[str, str]]:
-        """Samples per second against the global batch, where that was swept, and what the lines' dashes mean.
+    def throughputs(self) -> list[Line]:
+        """Samples per second against the global batch, where that was swept.
 
         A line for each combination of the other swept keys, through the rows that completed.
         """
@@ -94,15 +93,27 @@ class Series:
             if row.measures.throughput and _batch(row):
                 key = tuple(value for name, value in row.values.items() if name != BATCH)
                 lines.setdefault(key, []).append(row)
-        dashes = _dashes(_rest(rows[0], BATCH, self._key) for rows in lines.values())
         found = []
         for rows in (sorted(rows, key=_batch) for rows in lines.values()):
-            coloured, rest = self._coloured(rows[0]), _rest(rows[0], BATCH, self._key)
-            words = (coloured if self._key not in (None, BATCH) else "", rest)
-            name = short(" ".join(filter(None, words)), MOST_NAME) or "samples/s"
             rates = [row.measures.throughput or math.nan for row in rows]
-            found.append(Line(None, name, self.colours[coloured], dashes[rest], [*map(_batch, rows)], rates))
-        return found, dashes
+            found.append(self.through(rows, BATCH, [*map(float, map(_batch, rows))], rates))
+        return self.dashed(found, [rows[0] for rows in lines.values()], BATCH)
+
+    def through(self, rows: list[Row], key: str, x: list[float], y: list[float], **more: list[float]) -> Line:
+        """A line through rows that differ in one key, named by the others."""
+        colour, rest = self.palette.coloured(rows[0]), self.palette.rest(rows[0], key)
+        words = (colour if self.palette.key not in (None, key) else "", rest)
+        name = short(" ".join(filter(None, words)), MOST_NAME)
+        return Line(None, name, self.palette.colours[colour], "solid", x, y, "both", **more)
+
+    def dashed(self, lines: list[Line], firsts: list[Row], key: str) -> list[Line]:
+        """Lines through rows, each with a dash for what its colour does not tell, or with another colour for it."""
+        rests = [self.palette.rest(row, key) for row in firsts]
+        if key == self.palette.key:
+            own = colours((rest, None) for rest in rests) if len({*rests}) > 1 else dict.fromkeys(rests, ALONE)
+            return [replace(line, colour=own[rest]) for line, rest in zip(lines, rests, strict=True)]
+        meaning = dashes(rests)
+        return [replace(line, dash=meaning[rest]) for line, rest in zip(lines, rests, strict=True)]
 
     def losses(self) -> list[Line]:
         """Training losses against steps, as logged."""
@@ -110,7 +121,7 @@ class Series:
 
     def validation_losses(self) -> list[Line]:
         """Validation losses against steps, one for each epoch."""
-        return self._lines(lambda run: _points(run.epochs, "step", "val_loss"), ", validation")
+        return self._lines(lambda run: _points(run.epochs, "step", "val_loss"), ", validation", mark="points")
 
     def gpu_load(self) -> list[Line]:
         """The load of each GPU in percent against seconds, where it was sampled."""
@@ -121,51 +132,24 @@ class Series:
             start = min((time for _, (time, _) in samples), default=0.0)
             for device in sorted({device for device, _ in samples}):
                 points = [(time - start, load) for own, (time, load) in samples if own == device]
-                lines.append(self._line(index, points, f", GPU {device:.0f}"))
+                lines.append(self._line(index, points, f", GPU {device:.0f}", "line"))
         return lines
 
-    def _lines(self, points_of: Callable[[Run], Points], suffix: str = "") -> list[Line]:
-        """A line for each row whose first run has points."""
-        found = [points_of(row.first.run) for row in self._rows]
-        return [self._line(index, points, suffix) for index, points in enumerate(found) if points]
+    def _bar(self, index: int, value: float, low: float, high: float, *, unit: str, has_speed: bool = False) -> Bar:
+        row, name = self._rows[index], self.palette.names[index]
+        remark = f"{row.speed_up:.2f} x" if has_speed and row.speed_up else ""
+        colour, text = self.palette.of(row)[0], f"{number(value)} {unit}"
+        return Bar(index, name, colour, value, low, high, text, remark, row.group, row.state == "completed")
 
-    def _line(self, index: int, points: Points, suffix: str) -> Line:
-        row, name = self._rows[index], self._names[index] + suffix
-        colour, dash = self.colours[self._coloured(row)], self.dashes[_rest(row, self._key)]
-        return Line(index, name, colour, dash, [x for x, _ in points], [y for _, y in points])
+    def _lines(self, points_of: Callable[[Run], Points], suffix: str = "", mark: str = "line") -> list[Line]:
+        """A line for each run that has points: those of a row are alike but for the seed or the fold."""
+        found = [(index, points_of(job.run)) for index, row in enumerate(self._rows) for job in row.jobs]
+        return [self._line(index, points, suffix, mark) for index, points in found if points]
 
-    def _coloured(self, row: Row) -> str:
-        """What its colour stands for."""
-        return row.values.get(self._key, "") if self._key else str(row.first.run.config.get("parallel.name", ""))
-
-    def _declared(self, row: Row) -> str | None:
-        """The colour of its backend, where colours stand for backends."""
-        return row.first.run.declared("parallel").color if self._key in ("parallel", None) else None
-
-
-def short(text: str, most: int = 28) -> str:
-    """The text, cut at its end where it is longer than ``most``."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _rest(row: Row, *without: str | None) -> str:
-    """A row's other swept values, with the key's name where there is one only."""
-    names = titles(list(row.values))
-    rest = {names[name]: value for name, value in row.values.items() if name not in without}
-    return " ".join(rest.values()) if len(rest) > 1 else "".join(f"{name} {value}" for name, value in rest.items())
-
-
-def _colours(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """A colour for each value: the one that goes with it, or one of the others."""
-    found: dict[str, str | None] = {}
-    for value, colour in values:
-        found[value] = found.get(value) or colour
-    others = cycle(OTHERS)
-    return {value: colour or next(others) for value, colour in found.items()}
-
-
-def _dashes(values: Iterable[str]) -> dict[str, str]:
-    return dict(zip(dict.fromkeys(values), cycle(DASHES), strict=False))
+    def _line(self, index: int, points: Points, suffix: str, mark: str) -> Line:
+        colour, dash = self.palette.of(self._rows[index])
+        name = self.palette.names[index] + suffix
+        return Line(index, name, colour, dash, [x for x, _ in points], [y for _, y in points], mark)
 
 
 def _points(columns: Columns, x: str, y: str) -> Points:

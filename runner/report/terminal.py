@@ -8,12 +8,13 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.report.columns import Column, median, shown_columns
+from manyheads.runner.report.column import Column
+from manyheads.runner.report.columns import median, shown_columns
 from manyheads.runner.report.comparison import Comparison
 
 SPREAD = "the spread of s/epoch"
-# Columns in the order in which they are dropped where they don't fit, by whether speed is what is compared. What the sweep
-# is about stays: the metric, or the objective that rows are sorted by.
+# Columns in the order in which they are dropped where they don't fit, by whether speed is what is compared. What the
+# sweep is about stays: the metric, or the objective that rows are sorted by.
 DISPENSABLE = {
     True: (
         *("weights", "val_loss", "data_share", "peak_memory_mb", "marks", "ranks", "scaling_efficiency", "state"),
@@ -43,7 +44,7 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
         columns = _without(columns, name)
     console.print(_table(comparison, columns, folds=console.is_terminal))
     if len(comparison.rows) > MOST_ROWS:
-        console.print(Text(f"... and {len(comparison.rows) - MOST_ROWS} jobs more, which comparison.md has."))
+        console.print(Text(f"... and {len(comparison.rows) - MOST_ROWS} more jobs, in comparison.md."))
     if comparison.caption:
         console.print(Text(comparison.caption))
     if omitted:
@@ -52,7 +53,7 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
         for line in lines[:MOST_LINES]:
             console.print(Text(line if len(line) < 600 else f"{line[:600]} ..."))
         if len(lines) > MOST_LINES:
-            console.print(Text(f"... and {len(lines) - MOST_LINES} more, which comparison.md has."))
+            console.print(Text(f"... and {len(lines) - MOST_LINES} more, in comparison.md."))
 
 
 def _dispensable(comparison: Comparison) -> tuple[str, ...]:

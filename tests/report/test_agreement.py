@@ -43,7 +43,7 @@ def test_a_later_departure_is_told_but_no_finding(sweep: Sweep):
     set_losses(folder, read_losses(folder) + [9.0])
     comparison = sweep.compared()
     assert comparison.rows[1].losses.startswith("departs from job 0 at step 12")
-    assert any("no fault by itself: job 1 departs" in note for note in comparison.notes)
+    assert any("not faults in themselves: job 1 departs" in note for note in comparison.notes)
 
 
 def read_losses(folder: Path) -> list[str]:

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
-from manyheads.runner.report.write import write
+from manyheads.runner.report.page import as_page
+from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep
 
 pytestmark = pytest.mark.slow
@@ -18,6 +19,7 @@ INSTALL = "apt-get install -y --no-install-recommends chromium chromium-driver"
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
+    *("--disable-extensions", "--disable-default-apps", "--disable-features=Translate,MediaRouter,OptimizationHints"),
 )
 
 
@@ -36,17 +38,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     chrome.quit()
 
 
-@pytest.fixture
-def page(sweep: Sweep, browser: Chrome) -> Iterator[Chrome]:
-    """Of four jobs, one of which failed; no error may come up while it is used."""
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, real_run: RunFolder) -> Path:
+    """The page of four jobs, one of which was skipped."""
+    sweep = Sweep(tmp_path_factory.mktemp("browser") / "sweep", real_run)
     note = "+model.note=<img src=x onerror=console.error(1)>" + "_and_a_long_rest" * 8
     for number, seconds in enumerate((10.0, 9.0, 101.0)):
         parallel = ("single", "ddp", "horovod")[number]
         sweep.job(f"parallel={parallel}", f"optimizer.lr=0.{number}", note, seconds=seconds)
     sweep.job("parallel=dp", "optimizer.lr=0.5", state="skipped", reason="no GPU" * 60)
-    write(sweep.compared(), sweep.folder)
+    path = sweep.folder / "comparison.html"
+    path.write_text(as_page(sweep.compared(), sweep.folder))
+    return path
+
+
+@pytest.fixture
+def page(file: Path, browser: Chrome) -> Iterator[Chrome]:
+    """Just opened; no error may come up while it is used, and nothing be fetched."""
     browser.get_log("browser")
-    browser.get(Path(sweep.folder / "comparison.html").as_uri())
+    browser.get(file.as_uri())
     yield browser
     assert browser.get_log("browser") == []
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
@@ -54,68 +64,101 @@ def page(sweep: Sweep, browser: Chrome) -> Iterator[Chrome]:
 
 def column(page: Chrome, title: str) -> list[str]:
     """The cells of the rows that can be seen."""
-    titles = [cell.text.rstrip(" ▲▼") for cell in page.find_elements(By.CSS_SELECTOR, "#table th")]
-    rows = page.find_elements(By.CSS_SELECTOR, "#table tbody tr")
-    at = titles.index(title)
-    return [row.find_elements(By.TAG_NAME, "td")[at].text for row in rows if row.is_displayed()]
+    script = """const at = [...document.querySelectorAll("#table th")].findIndex(
+        (cell) => cell.textContent.trim() === arguments[0]);
+        return [...document.querySelectorAll("#table tbody tr")].filter((row) => row.offsetParent !== null)
+        .map((row) => row.cells[at].innerText);"""
+    return page.execute_script(script, title)
 
 
 def click(page: Chrome, title: str) -> None:
     page.find_element(By.XPATH, f"//table[@id='table']//button[text()='{title}']").click()
 
 
-def test_a_column_sorts_by_its_numbers_and_what_was_not_measured_comes_last(page: Chrome):
+def names(page: Chrome, chart: str) -> list[str]:
+    return page.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)", f"#{chart} .name"
+    )
+
+
+def test_columns_sort_by_their_numbers_and_the_filter_leaves_rows_and_charts_with_all_its_words(page: Chrome):
     assert column(page, "job") == ["0", "1", "2", "3"]
     click(page, "s/epoch")
-    assert column(page, "s/epoch") == ["9.00", "10.0", "101", "–"]
+    assert column(page, "s/epoch") == ["9.00", "10.0", "101", "–"]  # what was not measured comes last
     click(page, "s/epoch")
     assert column(page, "s/epoch") == ["101", "10.0", "9.00", "–"]
+    assert [name.split()[0] for name in names(page, "epoch_times")] == ["horovod", "single", "ddp"]
     click(page, "parallel")
     assert column(page, "parallel") == ["ddp", "dp", "horovod", "single"]
-
-
-def test_the_filter_leaves_rows_and_charts_with_all_its_words(page: Chrome):
     field = page.find_element(By.ID, "filter")
     field.send_keys("completed D")
-    assert column(page, "parallel") == ["single", "ddp", "horovod"]  # "completed" has a d
+    assert column(page, "parallel") == ["ddp", "horovod", "single"]  # "completed" has a d
     field.clear()
     field.send_keys("Completed ddp")
     assert column(page, "parallel") == ["ddp"]
     assert page.find_element(By.ID, "count").text == "1 of 4 jobs"
-    drawn = "return document.getElementById('epoch_times').data.map(trace => trace.x[0])"
-    assert page.execute_script(drawn) == [9]
+    assert [name.split()[0] for name in names(page, "epoch_times")] == ["ddp"]
+    assert page.find_element(By.CSS_SELECTOR, "#epoch_times .value").text == "9.00 s"
 
 
-def test_charts_are_drawn(page: Chrome):
+def test_charts_are_drawn_and_what_the_pointer_is_at_is_brought_out(page: Chrome):
     titles = [title.text for title in page.find_elements(By.CSS_SELECTOR, "figcaption h3")]
     assert titles == [
         "Seconds per epoch, and speed-up",
+        "Peak memory per device",
         "Validation accuracy against seconds of training",
+        "Best validation accuracy against lr",
         "Loss of each run against its steps",
     ]
-    assert len(page.find_elements(By.CSS_SELECTOR, ".chart .main-svg")) >= 3
+    of_losses = page.find_element(By.ID, "losses")
+    assert {"loss", "step"} <= {text.text for text in of_losses.find_elements(By.CSS_SELECTOR, "text.title")}
+    assert len(of_losses.find_elements(By.CSS_SELECTOR, ".series .curve")) == 3
+    assert page.execute_script("return document.querySelector('#losses .curve').getBBox().width") > 100
+    name = of_losses.find_elements(By.CSS_SELECTOR, ".legend button")[1]
+    ActionChains(page).move_to_element(name).perform()
+    opacity = "return [...document.querySelectorAll('#losses .series')].map((each) => getComputedStyle(each).opacity)"
+    assert sorted(map(float, page.execute_script(opacity))) == [0.13] * 4 + [1.0] * 2  # training and validation
+    spot = page.find_element(By.CSS_SELECTOR, "#metrics .series circle")
+    ActionChains(page).move_to_element(spot).perform()
+    tip = page.find_element(By.CSS_SELECTOR, "#metrics .tip").text
+    assert "accuracy (%): " in tip
+    assert "training time (s): " in tip
 
 
-def test_two_runs_show_their_differing_keys(page: Chrome):
+def test_two_runs_show_their_differing_keys_and_a_link_leads_into_a_runs_folder(page: Chrome, file: Path):
     Select(page.find_element(By.ID, "first")).select_by_index(0)
     Select(page.find_element(By.ID, "second")).select_by_index(2)
     lines = [line.text for line in page.find_elements(By.CSS_SELECTOR, "#keys tbody tr")]
     assert lines == ["optimizer.lr 0.0 0.2", "parallel.name single horovod"]
     Select(page.find_element(By.ID, "second")).select_by_index(0)
     assert page.find_element(By.CSS_SELECTOR, "#keys tbody").text == "no difference"
+    link = page.find_element(By.CSS_SELECTOR, "#table tbody a").get_attribute("href")
+    assert link == (file.parent / "0").as_uri() + "/"
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-def test_nothing_is_wider_than_the_window(page: Chrome, width: int):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+def test_it_fits_the_window_shows_accuracy_first_and_follows_the_system_into_the_dark(page: Chrome):
+    background = "return getComputedStyle(document.body).backgroundColor"
+    measure = """const cells = document.querySelectorAll("#table th");
+        return {page: document.documentElement.scrollWidth, frame: document.getElementById("losses").clientWidth,
+          svg: document.querySelector("#losses svg").clientWidth,
+          accuracy: [...cells].findIndex((cell) => cell.textContent.trim() === "accuracy"),
+          speed: [...cells].findIndex((cell) => cell.textContent.trim() === "s/epoch"),
+          quality: document.getElementById("metrics").getBoundingClientRect().top,
+          times: document.getElementById("epoch_times").getBoundingClientRect().top}"""
     try:
-        page.refresh()
-        assert page.execute_script("return document.documentElement.scrollWidth") <= width
+        for width, scheme in ((1280, "light"), (400, "dark")):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+            page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+            found = page.execute_async_script(  # the page draws anew in its own time
+                f"requestAnimationFrame(() => setTimeout(() => arguments[0]((() => {{{measure}}})())))"
+            )
+            assert found["page"] <= width
+            assert found["svg"] == found["frame"]
+            assert found["accuracy"] < found["speed"]
+            assert (found["quality"] < found["times"]) == (width == 400)
+            assert page.execute_script(background) == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 25, 29)"}[scheme]
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_a_link_leads_into_the_runs_folder(page: Chrome, sweep: Sweep):
-    link = page.find_element(By.CSS_SELECTOR, "#table tbody a").get_attribute("href")
-    assert link == (sweep.folder / "0").as_uri() + "/"
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -55,10 +55,10 @@ def test_want_of_memory_is_marked(sweep: Sweep):
 @pytest.mark.parametrize(
     ("key", "value", "note"),
     [
-        ("host", "elsewhere", "Other host"),
-        ("devices", ["NVIDIA H200"], "Other GPUs"),
-        ("versions", {"torch": "2.0.0"}, "Other torch"),
-        ("commit", "0" * 40, "Other commit"),
+        ("host", "elsewhere", "Different host"),
+        ("devices", ["NVIDIA H200"], "Different GPUs"),
+        ("versions", {"torch": "2.0.0"}, "Different torch"),
+        ("commit", "0" * 40, "Different commit"),
     ],
 )
 def test_another_place_is_told(sweep: Sweep, key: str, value: object, note: str):
@@ -100,7 +100,7 @@ def test_of_loose_runs_every_key_that_differs_is_named(sweep: Sweep):
     paths = [str(first), str(second)]
     assert not any("differ in" in note for note in compare(gather(paths)).notes)
     set_config(second, {"optimizer": "adam", "trainer.label_smoothing": 0.1, "checkpoint.every": 5})
-    told = "The runs differ in optimizer.name, trainer.label_smoothing besides."
+    told = "The runs also differ in optimizer.name, trainer.label_smoothing."
     assert [note for note in compare(gather(paths)).notes if "differ in" in note] == [told]
 
 
@@ -108,14 +108,14 @@ def test_of_loose_runs_every_key_that_differs_is_named(sweep: Sweep):
 def test_more_than_the_ranks_share_is_doubted(sweep: Sweep, seconds: float, ranks: int, is_told: bool):
     sweep.job("parallel=single", seconds=3.0)
     sweep.job("parallel=ddp", seconds=seconds, ranks=ranks)
-    told = "Job 1: more than its ranks' share; was the machine busy during the baseline?"
+    told = "Job 1 scales better than linearly; was the machine busy while the baseline ran?"
     assert (told in sweep.compared().notes) == is_told
 
 
 def test_what_is_doubted_is_named_as_it_is_called(sweep: Sweep):
     folders = [sweep.job(f"parallel={name}", seconds=3.0 / n**2, ranks=n) for n, name in ((1, "single"), (2, "ddp"))]
     folders[1] = folders[1].rename(folders[1].with_name("With_Capitals"))
-    assert any(f"Job {folders[1]}: more than" in note for note in compare(gather([*map(str, folders)])).notes)
+    assert any(f"Job {folders[1]} scales better" in note for note in compare(gather([*map(str, folders)])).notes)
 
 
 def test_folds_are_one_row_with_their_mean(sweep: Sweep):

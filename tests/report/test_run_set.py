@@ -105,8 +105,8 @@ def test_a_refused_job_has_nothing_of_the_run_whose_folder_it_was_to_have(sweep:
     [
         ({}, None),
         ({"jobs": 1}, None),
-        ({"jobs": 3}, "3 jobs ran beside each other (hydra.launcher.jobs=3): their timings can't be trusted."),
-        ({"jobs": "auto"}, "Jobs may have run beside each other (hydra.launcher.jobs=auto): "),
+        ({"jobs": 3}, "3 jobs ran at the same time (hydra.launcher.jobs=3), so their timings are unreliable."),
+        ({"jobs": "auto"}, "Jobs may have run at the same time (hydra.launcher.jobs=auto), "),
     ],
 )
 def test_jobs_at_once_are_told(tmp_path: Path, real_run: RunFolder, options: dict, note: str | None):
@@ -114,6 +114,6 @@ def test_jobs_at_once_are_told(tmp_path: Path, real_run: RunFolder, options: dic
     sweep.job("parallel=single")
     assert gather([str(sweep.folder)]).notes == ()
     sweep.job("parallel=ddp")
-    told = [text for text in sweep.compared().notes if "beside" in text]
+    told = [text for text in sweep.compared().notes if "at the same time" in text]
     assert len(told) == (note is not None)
     assert all(text.startswith(str(note)) for text in told)

@@ -121,6 +121,21 @@ def test_a_terminals_table_fits(sweep: Sweep, width: int):
     assert ("Columns that did not fit" in text) == (width < 160)
 
 
+@pytest.mark.parametrize("width", [46, 80, 120])
+@pytest.mark.parametrize("key", ["parallel", "optimizer.lr"])
+def test_accuracy_is_the_last_column_to_be_left_out(sweep: Sweep, width: int, key: str):
+    for value, best in {"parallel": {"single": 90.0, "ddp": 80.0}, "optimizer.lr": {"1": 90.0, "2": 80.0}}[key].items():
+        scores = {"best": {"val_acc1": best}, "metrics": {"val_acc1": best}}
+        sweep.job(f"{key}={value}", "model.width=64", f"trainer.epochs={int(best)}", result=scores, seconds=1.0)
+    with open(os.devnull, "w") as nowhere:
+        console = Console(file=nowhere, force_terminal=True, width=width, record=True, highlight=False)
+        show(sweep.compared(), console=console)
+    text = console.export_text()
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "90.00 %" in text
+    assert any("accuracy" in line for line in text.splitlines() if line.startswith("┃"))
+
+
 @pytest.mark.parametrize("states", [[], ["running", "pending"], ["failed", "pending"]])
 def test_of_a_running_sweep_nothing_completed_is_no_error(
     sweep: Sweep, states: list[str], capsys: pytest.CaptureFixture[str]
@@ -139,4 +154,4 @@ def test_every_form_tells_what_to_know(tmp_path: Path, real_run: RunFolder, caps
         sweep.job(f"parallel={parallel}")
     report([str(sweep.folder)])
     texts = [(sweep.folder / f"comparison.{suffix}").read_text() for suffix in ("md", "html")]
-    assert all("3 jobs ran beside each other" in text for text in (capsys.readouterr().out, *texts))
+    assert all("3 jobs ran at the same time" in text for text in (capsys.readouterr().out, *texts))

@@ -1,0 +1,59 @@
+"""Where a comparison's runs come from: what they are called, when, where and from which code they ran."""
+
+from datetime import datetime
+
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.load_run import Run
+
+
+def heading(comparison: Comparison) -> str:
+    """The name that all runs were given, or else the folder."""
+    names = {str(row.first.run.config.get("name") or "") for row in comparison.rows}
+    return names.pop() if len(names) == 1 and names != {""} else comparison.title
+
+
+def facts(comparison: Comparison) -> dict[str, str]:
+    """Date, command, machine, software and commit of the first run that knows them; notes tell where others differ."""
+    runs = [job.run for row in comparison.rows for job in row.jobs]
+    known = next((run for run in runs if run.provenance), None)
+    if known is None:
+        return {}
+    about = known.provenance
+    commands = {str(run.provenance["command"]) for run in runs if run.provenance.get("command")}
+    found = {
+        "folder": comparison.title if heading(comparison) != comparison.title else "",
+        "date": _date(runs),
+        "command": commands.pop() if len(commands) == 1 else "",
+        "machine": _machine(known),
+        "software": ", ".join(
+            f"{name} {version}"
+            for name, key in (("Python", "python"), ("torch", "torch"), ("CUDA", "cuda"))
+            if (version := (about.get("versions") or {}).get(key)) and (key != "cuda" or about.get("devices"))
+        ),
+        "commit": _commit(known),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def _date(runs: list[Run]) -> str:
+    """From the first epoch's start to the last one's, on this machine's clock."""
+    starts = [start for run in runs for start in run.epochs.get("started", []) if start > 0]
+    if not starts:
+        return ""
+    first, last = (datetime.fromtimestamp(end).isoformat(" ", "minutes") for end in (min(starts), max(starts)))
+    return first if first == last else f"{first} to {last.removeprefix(first[:11])}"
+
+
+def _machine(run: Run) -> str:
+    """``node1: 8 x NVIDIA H200``, or the processor where there is no GPU."""
+    about = run.provenance
+    devices, cpu = about.get("devices") or [], about.get("cpu") or {}
+    kinds = [f"{devices.count(name)} x {name}" for name in dict.fromkeys(devices)]
+    cores = f"{cpu.get('cores')} cores" if cpu.get("cores") else ""
+    what = ", ".join(kinds) or ", ".join(str(each) for each in (cpu.get("model"), cores) if each)
+    return ": ".join(str(each) for each in (about.get("host"), what) if each)
+
+
+def _commit(run: Run) -> str:
+    commit = str(run.provenance.get("commit") or "")[:10]
+    return commit and commit + ("" if run.provenance.get("clean") else " with uncommitted changes")

@@ -1,0 +1,86 @@
+"""Names, colours and dashes by which a comparison's rows are told apart, on a light and on a dark page."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.keys import told
+from manyheads.runner.report.numbers import as_numbers
+from manyheads.runner.report.rows import Row
+
+# Colours that colour-blind readers can tell apart (Okabe and Ito), for what declares none.
+OTHERS = ("#cc79a7", "#56b4e9", "#8c6d1f", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56646e")
+SCALE = ("#3f57c8", "#1f8fb0", "#2f9e62", "#b58a00", "#d9602b", "#b8325e")  # from a key's lowest to its highest value
+DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+class Palette:
+    """``colours``, ``dashes``: what those of one row mean.
+
+    Colours tell backends apart, or what else was swept first, in the order of its values where they are numbers; dashes
+    the rest, and recur after four.
+    """
+
+    def __init__(self, comparison: Comparison):
+        rows, swept = comparison.rows, comparison.swept
+        self.key = "parallel" if "parallel" in swept else next(iter(swept), None)
+        self.colours = colours((self.coloured(row), self._declared(row)) for row in rows)
+        self.dashes = dashes(self.rest(row) for row in rows)
+        counts = Counter(short(row.label) for row in rows)
+        self.names = [
+            name if counts[name := short(row.label)] == 1 else f"{short(row.label, 20)} · {row.number[-12:]}"
+            for row in rows
+        ]
+
+    def coloured(self, row: Row) -> str:
+        """What its colour stands for, as in «ddp» or «lr 0.01»."""
+        if self.key is None:
+            return str(row.first.run.config.get("parallel.name", ""))
+        return told(row.values, *(key for key in row.values if key != self.key))
+
+    def rest(self, row: Row, *without: str) -> str:
+        """A row's other swept values."""
+        return told(row.values, self.key, *without)
+
+    def of(self, row: Row) -> tuple[str, str]:
+        """Its colour and its dash."""
+        return self.colours[self.coloured(row)], self.dashes[self.rest(row)]
+
+    def _declared(self, row: Row) -> str | None:
+        """The colour of its backend, where colours stand for backends."""
+        return row.first.run.declared("parallel").color if self.key in ("parallel", None) else None
+
+
+def short(text: str, most: int = 28) -> str:
+    """The text, cut at its end where it is longer than ``most``."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def dashes(values: Iterable[str]) -> dict[str, str]:
+    """A dash for each value."""
+    return dict(zip(dict.fromkeys(values), cycle(DASHES), strict=False))
+
+
+def colours(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """A colour for each value: the one that goes with it, one of a scale of numbers, or one of the others."""
+    declared: dict[str, str | None] = {}
+    for value, colour in values:
+        declared[value] = declared.get(value) or colour
+    numbers = as_numbers([value.rpartition(" ")[2] for value in declared])
+    if numbers and len(declared) > 2 and not any(declared.values()):
+        by_value = dict(zip(declared, numbers, strict=True))
+        order = sorted(declared, key=by_value.__getitem__)
+        return {value: _mixed(order.index(value) / (len(order) - 1)) for value in declared}
+    others = cycle(OTHERS)
+    return {value: colour or next(others) for value, colour in declared.items()}
+
+
+def _mixed(position: float) -> str:
+    """The scale's colour at a position from 0 to 1."""
+    place = position * (len(SCALE) - 1)
+    first = min(int(place), len(SCALE) - 2)
+    parts: Sequence[tuple[int, int]] = [
+        (int(SCALE[first][at : at + 2], 16), int(SCALE[first + 1][at : at + 2], 16)) for at in (1, 3, 5)
+    ]
+    return "#" + "".join(f"{round(low + (high - low) * (place - first)):02x}" for low, high in parts)
