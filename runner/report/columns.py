@@ -56,8 +56,8 @@ def _memory(row: Row) -> str:
 
 def _range(values: tuple[float, ...]) -> str:
     """The lowest and the highest, or the one that they all are."""
-    lowest, highest = min(values, default=None), max(values, default=None)
-    return number(highest) if lowest == highest else f"{number(lowest)}–{number(highest)}"
+    lowest, highest = number(min(values, default=None)), number(max(values, default=None))
+    return highest if lowest == highest else f"{lowest}–{highest}"
 
 
 def _metric(comparison: Comparison) -> list[Column]:

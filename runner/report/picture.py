@@ -134,6 +134,8 @@ def _limit(axes: "Axes", axis: Axis, values: list[float]) -> None:
     low, high = axes.get_ylim()
     if axis.top is not None and not axis.from_zero:
         axes.set_ylim(0.8 * min((value for value in values if value > 0), default=low), axis.top)
+    elif axis.from_zero and axis.top is None:
+        axes.set_ylim(0, 1.06 * max(values, default=1))
     elif axis.within:
         axes.set_ylim(max(low, axis.within[0]), min(high, axis.within[1]))
 
