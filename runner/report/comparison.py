@@ -122,10 +122,7 @@ def _loose(run_set: RunSet, rows: list[Row], swept: list[str]) -> list[str]:
     keys = [f"{key}.name" if key in GROUPS else key for key in swept]
     fair = {key for row in known for key in fair_values(row)}
     besides = [key for key in keys if key not in fair and not key.startswith(TOLD_ELSEWHERE)]
-    return [
-        *([f"The runs differ in {', '.join(found)}."] if found else []),
-        *([f"The runs also differ in {', '.join(besides)}."] if besides else []),
-    ]
+    return [f"The runs differ in {', '.join([*found, *besides])}."] if found or besides else []
 
 
 def _too_fast(rows: list[Row]) -> list[str]:

@@ -100,7 +100,7 @@ def test_of_loose_runs_every_key_that_differs_is_named(sweep: Sweep):
     paths = [str(first), str(second)]
     assert not any("differ in" in note for note in compare(gather(paths)).notes)
     set_config(second, {"optimizer": "adam", "trainer.label_smoothing": 0.1, "checkpoint.every": 5})
-    told = "The runs also differ in optimizer.name, trainer.label_smoothing."
+    told = "The runs differ in optimizer.name, trainer.label_smoothing."
     assert [note for note in compare(gather(paths)).notes if "differ in" in note] == [told]
 
 
