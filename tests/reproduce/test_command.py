@@ -229,7 +229,7 @@ class TestTheRecordedCode:
         assert done.code == 0, done.err
         assert "identical" in done.out
         assert len(git(clone, "worktree", "list").splitlines()) == 1
-        assert "1.1 *" in (clone / "runner" / "optimizer" / "rank.py").read_text()
+        assert "1.1 *" in (clone / "runner" / "optimizer" / "rank" / "build.py").read_text()
 
     def test_a_commit_that_is_not_here_is_named(self, clone):
         folder = RunFolder(clone / "foreign")
