@@ -183,7 +183,7 @@ def test_they_run_and_are_compared(sweep):
     assert "Validation mean distance against seconds of training" in page
     assert "#123456" in page
     assert "#56646e" in page
-    assert "more than rounding can be" not in page
+    assert "more than rounding explains" not in page
     assert yaml.safe_load((path / "1" / "run.yaml").read_text())["parallel"]["_option_"].startswith("my_package.")
 
 
