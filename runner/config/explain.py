@@ -43,7 +43,7 @@ def explain(error: Exception, folders: Folders = OWN) -> str:
         return f"{unknown_key(key, folders)} `{called.command('train')} --cfg job` lists them all."
     if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
         group, name = found.groups()
-        return f"+{group}={name}: {group} has an option already. Write {group}={name}, without the plus."
+        return f"+{group}={name}: {group} already has an option. Write {group}={name}, without the plus."
     if "Config group override must be" in text:
         return f"{text}: set each group to one of its options, which `{called.command('train')} --help` lists."
     return text

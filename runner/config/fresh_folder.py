@@ -56,7 +56,7 @@ class FreshFolder(Callback):
         named = any(override.startswith(f"hydra.{kind}.dir=") for override in as_typed(config.hydra.overrides.hydra))
         try:
             if named and is_taken(path) and os.environ.get(RESUMED) != str(path):
-                refuse(f"hydra.{kind}.dir={path} holds a {kind} already. Name another folder, or leave it out.")
+                refuse(f"hydra.{kind}.dir={path} already holds a {kind}. Name another folder, or leave it out.")
             if named:
                 path.mkdir(parents=True, exist_ok=True)
                 for written in (path / ".hydra", path / "multirun.yaml", *path.glob("*.log")):

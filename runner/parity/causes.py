@@ -17,9 +17,7 @@ def causes(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
     if outcome.state == FAILED:
         return list(_of_failure(outcome, baseline))
     if not baseline["finite"]:
-        return [
-            "The baseline's own loss or weights are not finite, so that nothing can be compared. Lower optimizer.lr."
-        ]
+        return ["The baseline's own loss or weights are not finite, so nothing can be compared. Lower optimizer.lr."]
     settings = list(_of_settings(outcome))
     first = list(_of_first_step(outcome, settings)) or list(_of_cut(outcome, baseline))
     found = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
@@ -92,13 +90,13 @@ def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
     if culprit["reason"] == "random":
         has_probability = "Dropout" in culprit["kind"] or culprit["kind"] == "StochasticDepth"
         remedy = "Set its probability to 0" if has_probability else "Leave that out"
-        return f"{several} draws random numbers, other ones on each rank. {remedy} for this check."
+        return f"{several} draws random numbers, different ones on each rank. {remedy} for this check."
     if culprit["reason"] == "buffer":
         buffers = _names(culprit["buffers"])
-        return f"{name} is the first module with another output for the same input, by its buffer {buffers}."
+        return f"{name} is the first module with a different output for the same input, by its buffer {buffers}."
     return (
-        f"{name} is the first module with another output for the same input: it depends on the other samples in its "
-        "batch, or on the rank."
+        f"{name} is the first module with a different output for the same input: it depends on the other samples in "
+        "its batch, or on the rank."
     )
 
 
@@ -137,13 +135,13 @@ def _of_unused(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
     if names:
         yield (
             f"{_names(names)} {_get(names)} no gradient, so the baseline leaves {'them' if names[1:] else 'it'} alone; "
-            f"here the gradient is 0, and weight decay or momentum still act. Leave out what is unused."
+            f"here the gradient is 0, and weight decay or momentum still act. Remove what is unused."
         )
 
 
 def _unknown(outcome: Outcome) -> str:
     if outcome.config.get("trainer", {}).get("compile", "none") != "none":
-        return "A compiled model can't be looked into. Set trainer.compile=none to find the cause."
+        return "A compiled model can't be inspected. Set trainer.compile=none to find the cause."
     step = min((entry["first"] for entry in outcome.beyond()), default=0)
     if step:
         return f"The first step agrees, step {step + 1} is the first that does not: something is kept between steps."

@@ -64,7 +64,7 @@ def _lines(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
     name = outcome.strategy
     if outcome.state == NOT_HERE:
         reason = re.split(r" \(|; |\. ", outcome.error)[0].rstrip(".").removeprefix(f"parallel={name}: ")
-        return [f"{name} is not here: {reason}. `{called.command('doctor')}` says more."]
+        return [f"{name} is unavailable: {reason}. `{called.command('doctor')}` says more."]
     if not outcome.differs:
         return []
     beyond = outcome.beyond()

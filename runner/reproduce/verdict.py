@@ -50,8 +50,8 @@ def verdict(
     rests_on["departure"] = _as_dict(departed)
     other_ranks = now.result["world_size"] != past.result["world_size"]
     if departed and is_early(departed, tolerance=tolerance):
-        hint = f" With another number of ranks `{called.command('parity')}` tells why." if other_ranks else ""
-        return Verdict(DIFFERENT, f"{_departs(departed)}, more than rounding can be.{hint}", rests_on)
+        hint = f" With another number of ranks `{called.command('parity')}` finds the cause." if other_ranks else ""
+        return Verdict(DIFFERENT, f"{_departs(departed)}, more than rounding explains.{hint}", rests_on)
     if departed is None and not (whole and other_ranks):
         return Verdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
     by_windows = _by_windows(departed, windows(), tolerance=tolerance)

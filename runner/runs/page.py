@@ -72,7 +72,8 @@ def _state(run: Summary) -> Rows:
     for key in ABOUT:
         if said := config.get(key):
             yield key, ", ".join(map(str, said)) if isinstance(said, list) else str(said)
-    counts = [f"{result[key]:,} {key}" for key in ("epochs", "steps") if key in result]
+    known = {key: result[key] for key in ("epochs", "steps") if key in result}
+    counts = [f"{count:,} {key if count != 1 else key[:-1]}" for key, count in known.items()]
     yield "status", ", ".join([run.status, *counts])
     if failure := Failure.from_json(result.get("error")):
         yield "error", failure.describe()

@@ -70,7 +70,7 @@ def test_the_default_model_is_the_same_on_every_backend(tmp_path):
         row = table[name]
         if unavailable("parallel", name):
             assert row[-3:-1] == ["not", "here"]
-            assert f"{name} is not here: " in done.out
+            assert f"{name} is unavailable: " in done.out
         else:
             assert row[-2] == "equal"
             assert row[3] == ("1" if name == "dp" else "2")
@@ -107,13 +107,13 @@ def test_a_healthy_model_is_not_accused(compare, overrides):
     ("overrides", "cause"),
     [
         (model("Normalised"), "body.1 (BatchNorm2d), like 1 more, takes its statistics over each rank's share"),
-        (model("Dropping"), "dropout (Dropout) draws random numbers, other ones on each rank"),
+        (model("Dropping"), "dropout (Dropout) draws random numbers, different ones on each rank"),
         (model("Unused"), "auxiliary.weight, auxiliary.bias get no gradient, and DistributedDataParallel waits"),
         (
             model("Ranked", "+model.what=weights"),
             "head.weight: the initial weights that the model is made with on rank 1",
         ),
-        (model("Centred"), "The model itself (Centred) is the first module with another output for the same input"),
+        (model("Centred"), "The model itself (Centred) is the first module with a different output for the same input"),
         ((*model("Plain"), "+loss.reduction=sum", *MEAN), "All outputs agree, but the loss is 1/2 of the baseline's"),
         ((*loss("FixedAverage"), *MEAN), "All outputs agree, but the loss is 1/2 of the baseline's"),
         ((*loss("MeanOfClasses"), *MEAN), "All outputs agree, but the loss is"),
