@@ -1,0 +1,1 @@
+"""Slurm: runs as jobs in its queue, and runs inside an allocation."""
