@@ -36,7 +36,7 @@ class LauncherOption(Option):
         *("hosts", "hostfile", "arguments"),
         *("nodes", "rendezvous", "remote_shell", "network_interface"),
     )
-    derived: tuple[str, ...] = ("threads_per_rank",)
+    derived: ClassVar[tuple[str, ...]] = ("threads_per_rank",)
     has_own_class = True
     one_process: ClassVar[bool] = False
 

@@ -10,9 +10,10 @@ from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.allocation import Allocation, is_on_node
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.declared import declared
 from manyheads.runner.option.duration import DURATION
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
 
 WORD = Rule("a word without spaces", lambda v: isinstance(v, str) and re.fullmatch(r"[^\s\"'\\]+", v) is not None)
 CPUS_FOR_GPU = 8
@@ -36,7 +37,7 @@ class SlurmOption(LauncherOption):
         *("partition", "account", "qos", "constraint", "time_limit", "lines", "template", "srun"),
         "network_interface",
     )
-    derived = ("nodes", "cpus_per_node")
+    derived: ClassVar[tuple[str, ...]] = ("nodes", "cpus_per_node")
 
     def unavailable(self) -> str | None:
         return commands.missing()
@@ -60,7 +61,8 @@ class SlurmOption(LauncherOption):
             yield
             return
         gpus = section["gpus_per_node"]
-        ranks = section["nproc_per_node"] if section["nproc_per_node"] != "auto" else gpus or 2
+        alone = declared("parallel", config["parallel"]).one_process
+        ranks = section["nproc_per_node"] if section["nproc_per_node"] != "auto" else 1 if alone else gpus or 2
         if section["cpus_per_node"] == "auto":
             threads = section["threads_per_rank"]
             section["cpus_per_node"] = ranks * threads if threads != "auto" else max(ranks, CPUS_FOR_GPU * gpus)
@@ -71,5 +73,7 @@ class SlurmOption(LauncherOption):
         return count if Allocation.here() is not None and is_on_node() else 0
 
     def complete(self, config: dict[str, Any]) -> None:
+        if config["trainer"]["device"] == "cuda" and hardware.torch_cuda_version() is None:
+            raise Unavailable("launcher.gpus_per_node: the installed torch is a CPU build. Set trainer.device=cpu.")
         if self.section["template"] is not None:
             self.section["template"] = os.path.abspath(os.path.expanduser(self.section["template"]))
