@@ -59,7 +59,8 @@ def test_a_run_that_is_queued_again_ends_as_if_nothing_had_been(cluster, submit,
 def test_before_its_time_limit_a_run_stops_and_is_queued_again_by_itself(cluster, submit, tmp_path):
     endless = ("launcher.nproc_per_node=1", "trainer.epochs=4000", "trainer.log_every=2")
     run = submit("run", "launcher.nodes=2", *endless, "launcher.time_limit=2m", "launcher.stop_before=30")
-    run.wait_until(lambda: "is queued again" in (run.folder.logs / "slurm.log").read_text(), 200)
+    log = run.folder.logs / "slurm.log"
+    run.wait_until(lambda: log.exists() and "is queued again" in log.read_text(), 200)
     stopped = run.folder.read_result()
     assert stopped["status"] == "interrupted"
     run.wait_until(lambda: last_step(run.folder) > stopped["steps"], 250)  # it goes on by itself
