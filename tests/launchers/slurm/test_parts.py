@@ -92,7 +92,7 @@ def test_values_that_no_option_of_sbatch_can_have(override):
         config(override)
 
 
-def script_of(folder, *overrides, **given):
+def script_of(folder, *overrides):
     launcher = complete(config("parallel=ddp", *overrides))["launcher"]
     return write_script(
         RunFolder(folder), launcher, name=None, pinned={"MANYHEADS_CHECKED": "x y"}, **given
