@@ -94,9 +94,7 @@ def test_values_that_no_option_of_sbatch_can_have(override):
 
 def script_of(folder, *overrides):
     launcher = complete(config("parallel=ddp", *overrides))["launcher"]
-    return write_script(
-        RunFolder(folder), launcher, name=None, pinned={"MANYHEADS_CHECKED": "x y"}, **given
-    ).read_text()
+    return write_script(RunFolder(folder), launcher, name=None, pinned={"MANYHEADS_CHECKED": "x y"}).read_text()
 
 
 def test_the_script_asks_for_what_was_typed(tmp_path):
