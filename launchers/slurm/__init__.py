@@ -30,18 +30,18 @@ STEP = (
     "--quiet --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist={host} --overlap --cpu-bind=none --mpi=none "
     "--input=none"
 )
-OWN_KEYS = (
+KEYS = (
     *("gpus_per_node", "cpus_per_node", "partition", "account", "qos", "constraint", "time_limit", "stop_before"),
     *("requeue", "follow", "lines", "template", "srun", "nodes"),
+    *("network_interface", "node_timeout", "start_timeout", "max_restarts"),
 )
-COMMON_KEYS = ("network_interface", "node_timeout", "start_timeout", "max_restarts")
 
 
 class Slurm(Launcher):
     """``settings``: of the allocation that this process is in; None outside of any."""
 
     def __init__(self, **options: Any):
-        self._section = {key: options.pop(key) for key in (*OWN_KEYS, *COMMON_KEYS)}
+        self._section = {key: options.pop(key) for key in KEYS}
         super().__init__(**options)
         self._allocation = Allocation.here()
         self._at_limit = self._is_apart = False
