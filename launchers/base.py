@@ -69,6 +69,18 @@ class Launcher:
     def prepare(self, environment: Mapping[str, str]) -> None:
         """Begin in the background with what takes long. ``environment``: that of the job to come."""
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether something else than this process is the run's parent, such as a job in a queue."""
+        return False
+
+    def launch_elsewhere(self, folder: RunFolder, signals: list[int]) -> dict[str, Any]:
+        """Have that run what is frozen in ``folder``; returns and raises as ``launchers.launch.launch`` does."""
+        raise NotImplementedError
+
+    def ended(self, folder: RunFolder, reason: BaseException) -> None:
+        """The run has not completed, and result.json says so."""
+
     def launch(self, job: Job) -> None:
         """Raises RunFailed, ConfigurationError (found by a rank) or Interrupted; leaves no process behind."""
         raise NotImplementedError

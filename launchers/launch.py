@@ -34,10 +34,24 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
     this process, which has other jobs to do, and must outlive this one. ``main``: the module whose main(folder) is a
     rank; with ``apart``.
     """
-    with folder.locked(), received_signals() as signals:
+    folder.pin_config()
+    launcher = _launcher(folder.read_config(), apart=apart)
+    with received_signals() as signals:
+        if launcher.is_elsewhere:
+            if main != TRAIN:
+                raise ConfigurationError(f"launcher={launcher.name} does nothing but train from here. Choose another.")
+            return launcher.launch_elsewhere(folder, signals)
+        try:
+            return _launch_here(launcher, folder, signals, main=main)
+        except (RunFailed, Interrupted) as reason:
+            launcher.ended(folder, reason)
+            raise
+
+
+def _launch_here(launcher: Launcher, folder: RunFolder, signals: list[int], *, main: str) -> dict[str, Any]:
+    with folder.locked():
         pinned = folder.pin_config()
         config = folder.read_config()
-        launcher = _launcher(config, apart=apart)
         sys.path += [each for each in PROJECT if each not in sys.path]
         folder.clear_attempt()
         spread = launcher.settings is not None

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from manyheads.runner.option.base import Option
@@ -34,13 +36,22 @@ class LauncherOption(Option):
         *("hosts", "hostfile", "arguments"),
         *("nodes", "rendezvous", "remote_shell", "network_interface"),
     )
-    derived = ("threads_per_rank",)
+    derived: ClassVar[tuple[str, ...]] = ("threads_per_rank",)
     has_own_class = True
     one_process: ClassVar[bool] = False
 
     def complete(self, config: dict[str, Any]) -> None:
         if self.section.get("hostfile") is not None:  # a run may go on from another directory
             self.section["hostfile"] = os.path.abspath(os.path.expanduser(self.section["hostfile"]))
+
+    @contextmanager
+    def on_its_machines(self, config: dict[str, Any]) -> Iterator[None]:
+        """Decide where the ranks will be; meanwhile ``machine.hardware`` speaks of the machines there."""
+        yield
+
+    def gpus_here(self, count: int) -> int:
+        """How many of this machine's own GPUs a run takes that has so many on each of its machines."""
+        return count
 
     @property
     def horovod_controller(self) -> str | None:

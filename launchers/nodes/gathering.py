@@ -192,8 +192,8 @@ def called_machines(settings: Settings, folder: RunFolder) -> Gathering:
     """Those that the settings list, which are to be called."""
     key = folder.logs / "nodes.key"
     key.unlink(missing_ok=True)  # of an attempt that was killed
-    places = {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
-    here = {name for name, address in places.items() if addresses.is_own(address)}
+    places = settings.addresses or {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
+    here = set() if settings.addresses else {name for name, address in places.items() if addresses.is_own(address)}
     others = [address for name, address in places.items() if name not in here]
     own = addresses.own_address(settings.interface, towards=others[0] if others else None)
     return Gathering(settings, folder, Meeting(own, 0, new_key(key)), key, here)

@@ -1,5 +1,6 @@
 """The command that is typed on each machine: where the rendezvous is it is the run, elsewhere an agent of it."""
 
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -22,6 +23,9 @@ def join(config: dict[str, Any]) -> None:
 
     Raises ConfigurationError where it is another run, RunFailed or Interrupted as the run does.
     """
+    if "rendezvous" not in config["launcher"]:
+        print(f"task {os.environ['SLURM_PROCID']} of this step leaves: the first one is the run", flush=True)
+        return
     settings = Settings.of(config["launcher"])
     assert settings is not None
     assert settings.rendezvous is not None

@@ -1,6 +1,6 @@
 """What a run's launcher says of its machines."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from manyheads.runner.run.layout import nodes, read_hosts
@@ -18,7 +18,8 @@ class Settings:
 
     ``hosts``: those to start agents on, [] where each is started by hand and all meet at ``rendezvous``; ``fewest``,
     ``most``: how many machines; ``per_node``: ranks on each; ``shell``: the command line that runs another one on
-    ``{host}``; ``silence``: seconds without a word after which a machine is lost.
+    ``{host}``; ``silence``: seconds without a word after which a machine is lost; ``addresses``: of the hosts, where
+    something else than their names says them; then all agents are started by the shell, this machine's too.
     """
 
     hosts: list[str]
@@ -31,6 +32,7 @@ class Settings:
     silence: float
     start_timeout: float
     max_restarts: int
+    addresses: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, section: dict[str, Any]) -> "Settings | None":

@@ -24,6 +24,11 @@ ORDER = sorted(GROUPS, key=lambda group: group != "launcher")
 def complete(config: dict[str, Any]) -> dict[str, Any]:
     """Decide every ``auto`` in place and check what keys say together. Raises ConfigurationError."""
     refuse_other_machines(config["launcher"])
+    with declared("launcher", config["launcher"]).on_its_machines(config):
+        return _completed(config)
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
     _decide_device(config)
     _decide_ranks(config)
     for group in reversed(ORDER):  # a strategy is what was asked for, and brings its launcher
@@ -54,7 +59,8 @@ def gpus_used(config: dict[str, Any]) -> int:
     """How many GPUs of this machine a completed run config uses: the first ones."""
     if config["trainer"]["device"] == "cpu":
         return 0
-    return declared("parallel", config["parallel"]).gpus_used(config)
+    count = declared("parallel", config["parallel"]).gpus_used(config)
+    return declared("launcher", config["launcher"]).gpus_here(count)
 
 
 def batch_per_rank(config: dict[str, Any]) -> int:

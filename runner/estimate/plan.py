@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import OmegaConf
 
-from manyheads.runner.config.arguments import CommandLine, searching
-from manyheads.runner.config.command_line import check_experiment, explained
-from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.command_line import explained
+from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -45,7 +42,7 @@ def plan(line: CommandLine, origin: Origin) -> list[Planned]:
     for words in combinations:
         label = " ".join(each for each in words if each.partition("=")[0].lstrip("+") in swept)
         try:
-            found.append(Planned(label, _config(list(words), line, origin)))
+            found.append(Planned(label, run_config(words, line, origin)))
         except ConfigurationError as error:
             if len(combinations) == 1:
                 raise
@@ -60,12 +57,3 @@ def _values(override: Override) -> Iterator[str]:
     key = str(override.input_line).partition("=")[0]
     for value in override.sweep_string_iterator():
         yield f"{key}={value}"
-
-
-def _config(words: list[str], line: CommandLine, origin: Origin) -> dict[str, Any]:
-    folders = line.folders
-    path = [searching(folders[1:])] if folders[1:] else []
-    check_experiment(OmegaConf.create(words), folders)
-    with explained(line), initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose("config", [*words, *path])
-    return checked(composed, trust=origin.trust, folders=folders)

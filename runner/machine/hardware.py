@@ -3,8 +3,12 @@
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from manyheads.runner.machine.driver import Board, Part, memory, read
 from manyheads.runner.run import called
@@ -13,6 +17,24 @@ NO_GPU = (
     "this machine has no NVIDIA GPU that the installed torch can use "
     f"(a driver and a CUDA build of torch are needed; see `{called.command('doctor')}`)"
 )
+
+
+class _Machine(NamedTuple):
+    gpus: int
+    cores: int
+
+
+_elsewhere: ContextVar[_Machine | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def elsewhere(*, gpus: int, cores: int) -> Iterator[None]:
+    """Meanwhile this module speaks of a machine with so many devices and cores, on which a run is to be."""
+    token = _elsewhere.set(_Machine(gpus, cores))
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
 
 
 @cache
@@ -79,6 +101,8 @@ def _visible() -> list[tuple[int, Part]]:
 
     Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/, "Device Enumeration".
     """
+    if (other := _elsewhere.get()) is not None:
+        return [(index, Part(name="GPU", uuid=str(index))) for index in range(other.gpus)]
     if torch_cuda_version() is None:
         return []
     boards = _driver()[1]
@@ -111,6 +135,8 @@ def _named(entry: str, boards: list[Board]) -> tuple[int, Part] | None:
 
 def cpu_cores() -> int:
     """Cores that this process may use."""
+    if (other := _elsewhere.get()) is not None:
+        return other.cores
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

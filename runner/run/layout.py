@@ -21,6 +21,8 @@ def ranks(config: dict[str, Any]) -> int:
 def nodes(launcher: dict[str, Any]) -> tuple[int, int] | None:
     """The fewest and the most machines that a run may have; None: this machine alone. Raises ConfigurationError."""
     hosts, given = read_hosts(launcher.get("hosts"), launcher.get("hostfile")), launcher.get("nodes")
+    if given is not None and "rendezvous" not in launcher:  # what starts the ranks knows where
+        return given, given
     if given is None:
         if launcher.get("rendezvous") is not None:
             raise ConfigurationError(

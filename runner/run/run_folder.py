@@ -128,8 +128,12 @@ class RunFolder:
         return {CHECKED: f"{self._checked} {self.path}"}
 
     def is_own(self) -> bool:
-        """Whether the user froze this run, or took it over."""
-        return self.config.exists() and is_own(self.config_content(), name=self.config.name)
+        """Whether the user froze this run, or took it over, as it is or by a job that he submitted for it."""
+        if not self.config.exists():
+            return False
+        content = self.config_content()
+        named = f"{hashlib.sha256(content).hexdigest()} {self.path}" == os.environ.get(CHECKED)
+        return named or is_own(content, name=self.config.name)
 
     def read_config(self) -> dict:
         """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""

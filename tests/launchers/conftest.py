@@ -20,7 +20,15 @@ from tests import in_process
 from tests.in_process import config
 
 PROJECT = CONF.parent
-LAUNCHERS = [name for name in options("launcher") if name != "inline"]
+
+
+def starts_here(launcher: str) -> bool:
+    """Whether it starts processes on this machine; others ask an engine that the tests of their own start."""
+    section = read_option("launcher", launcher)
+    return "nodes" not in section or "rendezvous" in section
+
+
+LAUNCHERS = [name for name in options("launcher") if name != "inline" and starts_here(name)]
 
 
 def strategies() -> list[str]:

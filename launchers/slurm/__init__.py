@@ -1,0 +1,185 @@
+"""launcher=slurm: outside of Slurm's jobs it submits one and follows it; inside one it starts the ranks on its nodes.
+
+Both are the same run: the job's script resumes the run's folder, and finds itself inside.
+"""
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.nodes.run import run_on_nodes
+from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.slurm import commands
+from manyheads.launchers.slurm.allocation import Allocation
+from manyheads.launchers.slurm.following import Following, Output, ended_badly
+from manyheads.launchers.slurm.queued import note_job, refuse_queued
+from manyheads.launchers.slurm.script import output, write_script
+from manyheads.launchers.torchrun import order
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.result import finish
+from manyheads.runner.run.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+# A step of one task on one node, beside whatever else runs there, on all that the job has of the node.
+STEP = (
+    "--quiet --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist={host} --overlap --cpu-bind=none --mpi=none "
+    "--input=none"
+)
+KEYS = (
+    *("gpus_per_node", "cpus_per_node", "partition", "account", "qos", "constraint", "time_limit", "stop_before"),
+    *("requeue", "follow", "lines", "template", "srun", "nodes"),
+    *("network_interface", "node_timeout", "start_timeout", "max_restarts"),
+)
+
+
+class Slurm(Launcher):
+    """``settings``: of the allocation that this process is in; None outside of any."""
+
+    def __init__(self, **options: Any):
+        self._section = {key: options.pop(key) for key in KEYS}
+        super().__init__(**options)
+        self._allocation = Allocation.here()
+        self._at_limit = self._is_apart = False
+        self._nodes = self._section["nodes"]
+        if self._allocation is not None:
+            self.settings = self._settings(self._allocation)
+            self.machines = dict.fromkeys(self.settings.hosts, self.ranks)
+        self.ranks *= self._nodes
+
+    def apart(self) -> Launcher:
+        self._is_apart = True
+        return self
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return self._allocation is None
+
+    def launch(self, job: Job) -> None:
+        assert self.settings is not None
+        assert self._allocation is not None
+        job.added["slurm"] = {"job": self._allocation.job, "restarts": self._allocation.restarts}
+        self._checkpoint = _newest(job.folder)
+        with self._stopping_at_limit(job):
+            run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout)
+
+    def launch_elsewhere(self, folder: RunFolder, signals: list[int]) -> dict[str, Any]:
+        if self._is_apart and not self._section["follow"]:
+            raise ConfigurationError("launcher.follow=false: a sweep follows its jobs. Set it to true.")
+        with folder.locked():
+            refuse_queued(folder)
+            pinned = folder.pin_config()
+            config = folder.read_config()
+            folder.clear_attempt()
+            try:
+                script = write_script(folder, config["launcher"], name=config["name"], pinned=pinned)
+                written = Output(output(folder))
+                job = commands.submit(script)
+            except (RunFailed, ConfigurationError) as reason:
+                finish(folder, config, 0.0, reason)
+                raise
+            note_job(folder, job)
+        print(f"submitted as job {job} of Slurm, by {script}; what it prints is in {output(folder)}", flush=True)
+        log.info("%s: job %s of Slurm", folder, job)
+        if not self._section["follow"]:
+            return {"status": "queued", "objective": None}
+        try:
+            status = Following(folder, job, written, signals).to_the_end()
+        except Interrupted as reason:
+            self._finish(folder, config, job, reason)
+            raise
+        return self._outcome(folder, config, job, status, signals)
+
+    def ended(self, folder: RunFolder, reason: BaseException) -> None:
+        """Have Slurm queue this job again where the run was cut short by what is not its own fault."""
+        is_lost = isinstance(reason, RunFailed) and reason.failure.type == "NodeLost"
+        if self._allocation is None or not self._allocation.is_ours or not (self._at_limit or is_lost):
+            return
+        if not self._section["requeue"]:
+            return
+        if _newest(folder) == self._checkpoint:
+            complain(
+                "this job has written no checkpoint, so that the next one would come no further: it is not requeued."
+            )
+        elif (why := commands.requeue(self._allocation.job)) is not None:
+            complain(f"Slurm does not queue job {self._allocation.job} again: {why}. Resume the run by hand.")
+        else:
+            print(f"job {self._allocation.job} is queued again, to resume from the last checkpoint", flush=True)
+
+    def _outcome(
+        self, folder: RunFolder, config: dict[str, Any], job: str, status: commands.Status, signals: list[int]
+    ) -> dict[str, Any]:
+        """What became of the run, now that its job is over. Raises RunFailed, ConfigurationError or Interrupted."""
+        result = folder.read_result()
+        if result is not None and result.get("status") == "completed":
+            return result
+        if signals:
+            reason = Interrupted(signals[0])
+            if result is None:
+                self._finish(folder, config, job, reason)
+            raise reason
+        has_run = result is not None or folder.steps.exists()
+        failure = ended_badly(job, status, _last_line(folder), has_run=has_run)
+        if failure is not None:
+            self._finish(folder, config, job, RunFailed(failure))
+        elif result is not None and (failure := Failure.from_json(result.get("error"))) is None:
+            raise Interrupted(int(result.get("signal", signal.SIGTERM)))
+        if failure is not None and failure.type == ConfigurationError.__name__:
+            raise ConfigurationError(failure.message)
+        assert failure is not None
+        raise RunFailed(failure)
+
+    def _finish(self, folder: RunFolder, config: dict[str, Any], job: str, reason: BaseException) -> None:
+        known = (folder.read_result() or {}).get("wall_seconds") or 0.0
+        finish(folder, config, known, reason, {"slurm": {"job": job}})
+
+    @contextmanager
+    def _stopping_at_limit(self, job: Job) -> Iterator[None]:
+        """Slurm's word that the time limit is near is taken as a request to stop."""
+
+        def note(_: int, __: FrameType | None) -> None:
+            self._at_limit = True
+            if not job.signals:
+                print("the job's time limit is near: stopping with a checkpoint", flush=True)
+                job.signals.append(signal.SIGTERM)
+
+        before = signal.signal(signal.SIGUSR1, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    def _settings(self, allocation: Allocation) -> Settings:
+        places = dict(list(allocation.nodes().items())[: self._nodes])
+        section = self._section
+        return Settings(
+            hosts=list(places),
+            rendezvous=None,
+            fewest=len(places),
+            most=len(places),
+            per_node=self.ranks,
+            shell=f"{section['srun']} {STEP} sh -c",
+            interface=section["network_interface"],
+            silence=section["node_timeout"],
+            start_timeout=section["start_timeout"],
+            max_restarts=section["max_restarts"],
+            addresses=places,
+        )
+
+
+def _newest(folder: RunFolder) -> float:
+    """When the last checkpoint was written; 0 where there is none."""
+    path = folder.last_checkpoint
+    return path.stat().st_mtime if path.exists() else 0.0
+
+
+def _last_line(folder: RunFolder) -> str:
+    try:
+        lines = output(folder).read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in reversed(lines) if line.strip()), "").removeprefix("error: ")

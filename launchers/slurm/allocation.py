@@ -1,0 +1,42 @@
+"""The allocation that this process is in: of our own batch script, or of a job that the user has started himself."""
+
+import os
+from dataclasses import dataclass
+
+from manyheads.launchers.slurm import commands
+from manyheads.runner.machine import addresses
+
+OURS = "MANYHEADS_SLURM_JOB"  # set by our batch script: Slurm may run it again
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """``listed``: its nodes as Slurm writes them; ``is_ours``: our batch script's, which may be queued again."""
+
+    job: str
+    count: int
+    listed: str
+    restarts: int
+    is_ours: bool
+
+    @classmethod
+    def here(cls) -> "Allocation | None":
+        """None outside of any."""
+        job = os.environ.get("SLURM_JOB_ID")
+        listed = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST")
+        count = os.environ.get("SLURM_STEP_NUM_NODES") or os.environ.get("SLURM_JOB_NUM_NODES")
+        if not job or not listed or not count:
+            return None
+        restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+        return cls(job, int(count), listed, restarts, OURS in os.environ)
+
+    def nodes(self) -> dict[str, str]:
+        """Their addresses by name, in Slurm's order."""
+        names = commands.host_names(self.listed)
+        known = commands.addresses(names)
+        return {name: addresses.resolved(f"Slurm's node {name}", known.get(name, name)) for name in names}
+
+
+def is_on_node() -> bool:
+    """Whether this process runs on one of the allocation's nodes; what salloc starts may be elsewhere."""
+    return "SLURMD_NODENAME" in os.environ

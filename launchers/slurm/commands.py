@@ -1,0 +1,151 @@
+"""What is said to Slurm, and asked of it: sbatch, scancel, and scontrol, since many sites keep no accounting.
+
+Source: https://slurm.schedmd.com/, the manual pages of these commands; tried with Slurm 22.05.
+"""
+
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.run.failure import Failure
+
+SECONDS = 60.0  # that a command may take
+AWAY = re.compile(r"contact slurm controller|connect(ion)? (failure|refused|timed out)|timed out|try again", re.I)
+AWAY_SECONDS = 900.0  # for which a controller may be away, as while it is started anew
+PENDING, OVER = (
+    ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "CONFIGURING"),
+    (
+        *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"),
+        *("PREEMPTED", "REVOKED", "SPECIAL_EXIT"),
+    ),
+)
+HOW_TO_GET = (
+    "sbatch and scontrol are not on the PATH of this machine. Use a login node of the cluster, where the site may want "
+    "`module load slurm`; Debian has them in the package slurm-client"
+)
+
+
+@dataclass(frozen=True)
+class Status:
+    """A job as scontrol shows it. ``state``: GONE where the controller has forgotten it."""
+
+    state: str
+    reason: str = ""
+    nodes: str = ""
+    restarts: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will not run again, and nothing of it runs any more."""
+        return self.state in OVER or self.state == "GONE"
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state in PENDING
+
+    def __str__(self) -> str:
+        """For a sentence."""
+        if self.is_waiting:
+            return f"waits in the queue{f' ({self.reason})' if self.reason else ''}"
+        if self.state == "RUNNING":
+            return f"runs on {self.nodes}"
+        return f"is {self.state.lower().replace('_', ' ')}"
+
+
+GONE = Status("GONE")
+
+
+def missing() -> str | None:
+    """Why Slurm cannot be asked from here, and how to get it."""
+    return None if shutil.which("sbatch") and shutil.which("scontrol") else HOW_TO_GET
+
+
+def version() -> str:
+    """As Slurm names itself."""
+    return _run("sbatch", "--version").stdout.strip()
+
+
+def submit(script: Path) -> str:
+    """The new job's number. Raises ConfigurationError where Slurm refuses it, RunFailed where nobody answers."""
+    done = _run("sbatch", "--parsable", str(script))
+    if done.returncode == 0:
+        return done.stdout.strip().splitlines()[-1].partition(";")[0]
+    said = " ".join(done.stderr.replace("sbatch: error:", "").split()).rstrip(".")
+    if AWAY.search(said):
+        raise RunFailed(Failure(type="SlurmAway", message=f"Slurm's controller does not answer: {said}."))
+    raise ConfigurationError(
+        f"Slurm refused the job: {said}. See {script}, and launcher.partition, account, qos, time_limit, nodes, "
+        "gpus_per_node, cpus_per_node and constraint."
+    )
+
+
+def status(job: str) -> Status:
+    """How a job stands now. Raises RunFailed where the controller stays away."""
+    deadline = time.monotonic() + AWAY_SECONDS
+    while True:
+        done = _run("scontrol", "show", "job", "-o", job)
+        if done.returncode == 0 and "JobState=" in done.stdout:
+            return parsed(done.stdout.splitlines()[0])
+        if "Invalid job id" in done.stderr:
+            return GONE
+        if time.monotonic() > deadline:
+            said = " ".join(done.stderr.split())
+            raise RunFailed(Failure(type="SlurmAway", message=f"Slurm says nothing of job {job}: {said}."))
+        time.sleep(5)
+
+
+def parsed(line: str) -> Status:
+    """Of one line of scontrol's."""
+    found = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+    reason, nodes = (found.get(key, "") for key in ("Reason", "NodeList"))
+    without = {"None", "(null)", "N/A"}
+    return Status(
+        found["JobState"],
+        "" if reason in without else reason,
+        "" if nodes in without else nodes,
+        int(found.get("Restarts", "0")),
+    )
+
+
+def cancel(job: str) -> None:
+    """Take a job out of the queue, or end it."""
+    _run("scancel", job)
+
+
+def ask_to_stop(job: str, signal: str) -> None:
+    """Send a signal to a running job's batch script alone."""
+    _run("scancel", "--batch", f"--signal={signal}", job)
+
+
+def requeue(job: str) -> str | None:
+    """Have a job queued again; returns why Slurm will not."""
+    done = _run("scontrol", "requeue", job)
+    return None if done.returncode == 0 else " ".join(done.stderr.split()) or "no reason given"
+
+
+def host_names(listed: str) -> list[str]:
+    """The nodes that Slurm writes as n[1-2,7]."""
+    return _run("scontrol", "show", "hostnames", listed).stdout.split()
+
+
+def addresses(nodes: list[str]) -> dict[str, str]:
+    """What Slurm itself reaches each node by."""
+    lines = _run("scontrol", "show", "node", "-o", ",".join(nodes)).stdout.splitlines()
+    found = [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in lines]
+    return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Own session: the terminal's Ctrl-C is not for it."""
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, start_new_session=True
+        )
+    except FileNotFoundError:
+        raise ConfigurationError(f"launcher=slurm: {HOW_TO_GET}.") from None
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} timed out after {SECONDS:g} seconds")

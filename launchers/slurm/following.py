@@ -1,0 +1,115 @@
+"""A job is followed from the command that submitted it: its output, its changes of state, and its end."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from manyheads.launchers.slurm import commands
+from manyheads.launchers.slurm.commands import Status
+from manyheads.runner.run.errors import Interrupted, RunFailed, printable
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.run_folder import RunFolder
+
+LOOK_SECONDS = 0.2
+ASK_SECONDS = 0.5, 10.0  # between two questions to the controller: at first, and after a while
+END_SECONDS = 90.0  # for a job that was cancelled to be gone
+
+
+class Output:
+    """What the job has written since ``start``, as it comes. Opened anew each time: it may be on NFS."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._at = path.stat().st_size if path.exists() else 0
+
+    def pass_on(self) -> bool:
+        """Print what is new; returns whether there was any."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._at)
+                new = file.read()
+        except OSError:
+            return False
+        self._at += len(new)
+        if new:
+            sys.stdout.buffer.write(new) if hasattr(sys.stdout, "buffer") else sys.stdout.write(new.decode())
+            sys.stdout.flush()
+        return bool(new)
+
+
+class Following:
+    """``signals``: those that this process has received, in order; the first asks the job to stop, a second ends it."""
+
+    def __init__(self, folder: RunFolder, job: str, output: Output, signals: list[int]):
+        self._folder, self._job, self._output, self._signals = folder, job, output, signals
+        self._passed_on = 0
+        self._said = ""
+
+    def to_the_end(self) -> Status:
+        """Return how the job ended. Raises Interrupted once it is gone, where a signal has ended it."""
+        asked, pause = 0.0, ASK_SECONDS[0]
+        while True:
+            self._output.pass_on()
+            now = time.monotonic()
+            has_result = self._folder.result.exists()
+            if now - asked > (ASK_SECONDS[0] if has_result or self._signals else pause):
+                asked, pause = now, min(1.2 * pause, ASK_SECONDS[1])
+                status = commands.status(self._job)
+                self._say(status)
+                if status.is_over:
+                    self._output.pass_on()
+                    return status
+                self._heed(status)
+            time.sleep(LOOK_SECONDS)
+
+    def _say(self, status: Status) -> None:
+        if (said := f"job {self._job} {status}") != self._said and not status.is_over:
+            self._said = said
+            print(printable(said), flush=True)
+
+    def _heed(self, status: Status) -> None:
+        """Pass on what has been received."""
+        count = len(self._signals)
+        if count == self._passed_on:
+            return
+        self._passed_on = count
+        if count > 1 or status.state != "RUNNING":
+            cancelled(self._job)
+            self._output.pass_on()
+            raise Interrupted(self._signals[0])
+        commands.ask_to_stop(self._job, signal.Signals(self._signals[0]).name.removeprefix("SIG"))
+
+
+def cancelled(job: str) -> None:
+    """Cancel a job and return when it is gone. Raises RunFailed where it stays."""
+    deadline = time.monotonic() + END_SECONDS
+    while not commands.status(job).is_over:
+        commands.cancel(job)
+        if time.monotonic() > deadline:
+            raise RunFailed(
+                Failure(type="JobStays", message=f"job {job} was cancelled, and is still there. See squeue.")
+            )
+        time.sleep(ASK_SECONDS[0])
+
+
+def ended_badly(job: str, status: Status, said: str, *, has_run: bool) -> Failure | None:
+    """What Slurm did to a job, in a sentence; None where it let it end. ``said``: the last line of its output."""
+    before = "" if has_run else " before it started"
+    whys = {
+        "CANCELLED": ("JobCancelled", f"was cancelled{before}"),
+        "TIMEOUT": ("JobTimedOut", "reached its time limit. Set launcher.time_limit, or launcher.stop_before higher"),
+        "DEADLINE": ("JobTimedOut", "reached its deadline"),
+        "OUT_OF_MEMORY": ("OutOfMemoryError", "was ended since it took more memory than it had asked for"),
+        "NODE_FAIL": ("NodeLost", "lost a node, and was not queued again"),
+        "PREEMPTED": ("JobPreempted", "was preempted, and not queued again"),
+        "BOOT_FAIL": ("JobNotStarted", "could not be started on its nodes"),
+        "REVOKED": ("JobCancelled", "was revoked"),
+    }
+    if status.state in whys:
+        kind, why = whys[status.state]
+        return Failure(type=kind, message=f"job {job} of Slurm {why}.")
+    if not has_run:
+        seen = f": {said}" if said else ""
+        return Failure(type="JobNotStarted", message=f"job {job} of Slurm ended before the run began{seen}.")
+    return None

@@ -1,0 +1,79 @@
+"""What launcher=slurm declares: its keys, and what the nodes have that it will ask for."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from manyheads.launchers.option import LauncherOption
+from manyheads.launchers.slurm import commands
+from manyheads.launchers.slurm.allocation import Allocation, is_on_node
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.duration import DURATION
+from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
+
+WORD = Rule("a word without spaces", lambda v: isinstance(v, str) and re.fullmatch(r"[^\s\"'\\]+", v) is not None)
+CPUS_FOR_GPU = 8
+
+
+class SlurmOption(LauncherOption):
+    """Asks for nodes of a cluster, of which this machine need not be one."""
+
+    rules: ClassVar = {
+        "nodes": either(whole(1), AUTO),
+        "gpus_per_node": whole(0),
+        "cpus_per_node": either(whole(1), AUTO),
+        **dict.fromkeys(("partition", "account", "qos", "constraint"), WORD),
+        "time_limit": DURATION,
+        "stop_before": whole(1),
+        "lines": list_of(TEXT),
+        "template": TEXT,
+        "srun": TEXT,
+    }
+    steering: ClassVar[tuple[str, ...]] = (
+        *("partition", "account", "qos", "constraint", "time_limit", "lines", "template", "srun"),
+        "network_interface",
+    )
+    derived: ClassVar[tuple[str, ...]] = ("nodes", "cpus_per_node")
+
+    def unavailable(self) -> str | None:
+        return commands.missing()
+
+    def note(self) -> str:
+        return commands.version()
+
+    @contextmanager
+    def on_its_machines(self, config: dict[str, Any]) -> Iterator[None]:
+        section, allocation = self.section, Allocation.here()
+        if section["nodes"] == "auto":
+            section["nodes"] = allocation.count if allocation else 1
+        if allocation is not None and section["nodes"] > allocation.count:
+            raise ConfigurationError(
+                f"launcher.nodes={section['nodes']}: this is job {allocation.job} of Slurm, which has "
+                f"{allocation.count}. Set it to auto, or type the command outside of a job, to submit one."
+            )
+        if allocation is not None and is_on_node():
+            if section["cpus_per_node"] == "auto":
+                section["cpus_per_node"] = hardware.cpu_cores()
+            yield
+            return
+        gpus = section["gpus_per_node"]
+        alone = declared("parallel", config["parallel"]).one_process
+        ranks = section["nproc_per_node"] if section["nproc_per_node"] != "auto" else 1 if alone else gpus or 2
+        if section["cpus_per_node"] == "auto":
+            threads = section["threads_per_rank"]
+            section["cpus_per_node"] = ranks * threads if threads != "auto" else max(ranks, CPUS_FOR_GPU * gpus)
+        with hardware.elsewhere(gpus=gpus, cores=section["cpus_per_node"]):
+            yield
+
+    def gpus_here(self, count: int) -> int:
+        return count if Allocation.here() is not None and is_on_node() else 0
+
+    def complete(self, config: dict[str, Any]) -> None:
+        if config["trainer"]["device"] == "cuda" and hardware.torch_cuda_version() is None:
+            raise Unavailable("launcher.gpus_per_node: the installed torch is a CPU build. Set trainer.device=cpu.")
+        if self.section["template"] is not None:
+            self.section["template"] = os.path.abspath(os.path.expanduser(self.section["template"]))

@@ -1,0 +1,42 @@
+"""A task of SkyPilot's: the same command on each node, which find the first one by its address.
+
+Source: https://docs.skypilot.co/en/latest/reference/yaml-spec.html and its page on distributed jobs.
+"""
+
+import shlex
+from typing import Any
+
+from manyheads.runner.manifest.subject import PORT, Subject, text
+
+HEAD = "manyheads-head"  # known to the nodes alone: addresses are given when they are there
+
+
+def rendezvous(name: str) -> str:
+    """Where nodes meet."""
+    return f"{HEAD}:{PORT}"
+
+
+def manifest(subject: Subject) -> str:
+    """The file's text."""
+    machines = subject.machines
+    resources: dict[str, Any] = {"cpus": f"{machines.cpus}+"}
+    if machines.gpus:
+        resources["accelerators"] = f"{machines.accelerator}:{machines.gpus}"
+    if subject.image:
+        resources["image_id"] = f"docker:{subject.image}"
+    content = {
+        "name": subject.name,
+        "num_nodes": machines.nodes,
+        "resources": resources,
+        "volumes": {str(subject.shared): subject.volume},
+        "envs": subject.variables(),
+        "run": "\n".join(
+            [
+                'head=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
+                f'grep -q {HEAD} /etc/hosts || echo "$head {HEAD}" | sudo tee -a /etc/hosts',
+                f"exec {shlex.join(subject.command())}",
+                "",
+            ]
+        ),
+    }
+    return text("A task of SkyPilot", subject, content)

@@ -1,0 +1,163 @@
+"""A real Slurm on this host: a controller and two slurmd, on ports of their own, below one folder."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+# No key daemon, no cgroups, no accounting: a stranger's site lacks some of these too.
+CONFIGURATION = """\
+ClusterName=manyheads
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmdPidFile={folder}/%n.pid
+SlurmctldPidFile={folder}/controller.pid
+SlurmctldLogFile={folder}/controller.log
+SlurmdLogFile={folder}/%n.log
+SlurmdParameters=config_overrides
+SwitchType=switch/none
+SchedulerType=sched/backfill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+KillWait=10
+JobRequeue=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=8 RealMemory=1000 Gres=gpu:2 State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second} CPUs=8 RealMemory=1000 Gres=gpu:2 State=UNKNOWN
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+PartitionName=short Nodes=n1,n2 MaxTime=5 State=UP PriorityTier=1
+"""
+NODES = ("n1", "n2")
+
+
+def missing() -> str | None:
+    """Why no Slurm can be started here."""
+    lacking = [name for name in ("slurmctld", "slurmd", "sbatch") if shutil.which(name) is None]
+    return f"{', '.join(lacking)} not installed: apt-get install slurmctld slurmd slurm-client" if lacking else None
+
+
+class Slurm:
+    """The cluster, with its clients' commands. ``environment``: what a client needs to find it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self._daemons: list[subprocess.Popen] = []
+
+    def start(self) -> None:
+        """Return when jobs can run."""
+        (self.folder / "state").mkdir()
+        ports = dict(zip(("controller", "first", "second"), _free_ports(3), strict=True))
+        host, user = socket.gethostname().partition(".")[0], psutil.Process().username()
+        text = CONFIGURATION.format(folder=self.folder, host=host, user=user, **ports)
+        (self.folder / "slurm.conf").write_text(text)
+        (self.folder / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
+        self._run("slurmctld", "-D")
+        for node in NODES:
+            (self.folder / node).mkdir()
+            self._run("slurmd", "-D", "-N", node)
+        self.wait(lambda: self.client("sinfo", "-h", "-o", "%T %D") == "idle 2", "nodes are not idle")
+
+    def _run(self, *command: str) -> None:
+        program = shutil.which(command[0]) or command[0]
+        with open(self.folder / f"{'_'.join(command)}.out", "wb") as output:
+            options = ["-f", self.environment["SLURM_CONF"]]
+            environment = {**os.environ, **self.environment}
+            self._daemons.append(
+                subprocess.Popen(
+                    [program, *command[1:], *options], env=environment, stdout=output, stderr=output, cwd=self.folder
+                )
+            )
+
+    def client(self, *command: str) -> str:
+        """What a command of Slurm's prints."""
+        done = subprocess.run(command, env={**os.environ, **self.environment}, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def jobs(self) -> list[str]:
+        """Those that are in the queue."""
+        return self.client("squeue", "-h", "-o", "%i").split()
+
+    def wait(self, condition, why: str, seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"{why}: {self.client('scontrol', 'show', 'job')}"
+            time.sleep(0.1)
+
+    def clear(self) -> None:
+        """Cancel what is left, and wait until the nodes are idle."""
+        self.client("scontrol", "update", "nodename=n1,n2", "state=resume")
+        if jobs := self.jobs():
+            self.client("scancel", *jobs)
+            self.wait(lambda: not self.jobs(), "jobs that were cancelled stay")
+
+    def stop(self) -> None:
+        """End all that was started, and what is below it."""
+        everything = [child for d in self._daemons for child in _below(d.pid)]
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+        for daemon in self._daemons:
+            try:
+                daemon.wait(5)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        steps = [p for p in psutil.process_iter() if _names(p, str(self.folder))]
+        for process in [*everything, *steps]:
+            if process.is_running():
+                process.kill()
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Slurm]:
+    """A cluster for a while."""
+    cluster = Slurm(folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _names(process: psutil.Process, text: str) -> bool:
+    try:
+        return any(text in part for part in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _free_ports(count: int) -> list[int]:
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
+    return ports

@@ -1,0 +1,64 @@
+"""A cluster for all tests of a process, empty before each; runs that are submitted from here."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.launchers.conftest import PROJECT, Parent
+from tests.launchers.slurm.cluster import Slurm, missing, started
+
+COMMON = ("parallel=ddp", "launcher=slurm", "data.batch_size=48", "model.width=8", "trainer.device=cpu")
+HELD = "launcher.lines=['#SBATCH --hold']"  # a job that never starts by itself
+
+
+@pytest.fixture(scope="session")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    if (why := missing()) is not None:
+        pytest.skip(why)
+    with started(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    """With nothing in its queue; after the test too."""
+    for name, value in _cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    _cluster.clear()
+    yield _cluster
+    _cluster.clear()
+
+
+class Submitted(Parent):
+    """A real command that submits a run, and follows it."""
+
+    def __init__(self, folder: Path, *overrides: str):
+        super().__init__(folder, *COMMON, f"hydra.run.dir={folder}", *overrides)
+
+
+@pytest.fixture
+def submit(cluster: Slurm, tmp_path: Path) -> Iterator[Callable[..., Submitted]]:
+    """Starts such commands, and ends what a failed test leaves."""
+    begun: list[Submitted] = []
+
+    def start(name: str, *overrides: str) -> Submitted:
+        begun.append(Submitted(tmp_path / name, *overrides))
+        return begun[-1]
+
+    yield start
+    for one in begun:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+def resumed(folder: Path) -> subprocess.CompletedProcess[str]:
+    """``python -m runner resume``."""
+    command = [sys.executable, "-m", "runner", "resume", str(folder)]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=100)

@@ -1,0 +1,127 @@
+"""Runs submitted to a real Slurm: followed, refused, cancelled, held, and never started."""
+
+import signal
+import threading
+
+import pytest
+
+from manyheads.launchers.launch import launch
+from manyheads.launchers.slurm.queued import noted_job
+from manyheads.runner.config.lookup import CONF
+from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
+from tests.launchers.conftest import Parent, freeze, rows, survivors
+from tests.launchers.slurm.conftest import COMMON, HELD
+from tests.tail import tail
+
+PROJECT_TEMPLATE = CONF.parent / "launchers" / "slurm" / "batch.sh.j2"
+
+
+def in_background(call):
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.processes
+def test_a_run_on_two_nodes_is_that_of_as_many_ranks_on_one_machine(cluster, submit, tmp_path):
+    run = submit("there", "launcher.nodes=2", "launcher.nproc_per_node=1", "trainer.max_steps=6", "trainer.log_every=2")
+    here = freeze(tmp_path / "here", *COMMON, "launcher=spawn", "trainer.max_steps=6", "trainer.log_every=2")
+    launch(here)
+    code, text = run.end(120)
+    assert code == 0, text
+    assert "runs on n[1-2]" in text
+    assert "completed" in text  # what rank 0 said there
+    there, expected = run.folder.read_result(), here.read_result()
+    assert there["weights_sha256"] == expected["weights_sha256"]
+    assert rows(run.folder.steps) == rows(here.steps)
+    assert [each["ranks"] for each in there["nodes"]] == [1, 1]
+    assert there["slurm"] == {"job": noted_job(run.folder), "restarts": 0}
+    assert cluster.jobs() == []
+    assert not survivors(run.folder)
+
+
+def test_what_slurm_refuses_is_said_in_its_own_words(cluster, tmp_path):
+    folder = freeze(tmp_path / "run", *COMMON, "launcher.partition=nowhere")
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        launch(folder)
+    assert "nowhere" in folder.read_result()["error"]["message"]
+    assert cluster.jobs() == []
+
+
+def test_a_job_that_is_cancelled_while_it_waits_says_so(cluster, tmp_path):
+    folder = freeze(tmp_path / "run", *COMMON, HELD)
+    in_background(lambda: (cluster.wait(lambda: cluster.jobs(), "no job"), cluster.client("scancel", *cluster.jobs())))
+    with pytest.raises(RunFailed, match=r"job \d+ of Slurm was cancelled before it started"):
+        launch(folder)
+    result = folder.read_result()
+    assert (result["status"], result["error"]["type"], result["steps"]) == ("failed", "JobCancelled", 0)
+    assert result["slurm"]["job"] == noted_job(folder)
+
+
+def test_a_run_that_is_left_in_the_queue_is_not_submitted_twice(cluster, tmp_path, capfd):
+    folder = freeze(tmp_path / "run", *COMMON, HELD, "launcher.follow=false")
+    assert launch(folder)["status"] == "queued"
+    job = noted_job(folder)
+    assert cluster.jobs() == [job]
+    assert f"submitted as job {job}" in capfd.readouterr().out
+    with pytest.raises(ConfigurationError, match=rf"is in the queue already: job {job} waits in the queue"):
+        launch(folder)
+    assert cluster.jobs() == [job]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, tail(signal.SIGTERM)])
+def test_who_stops_waiting_leaves_nothing_in_the_queue(cluster, submit, signum):
+    run = submit("run", HELD)
+    run.wait_until(lambda: cluster.jobs() and "held" in cluster.client("squeue", "-h", "-o", "%r").lower())
+    run.wait_until(lambda: noted_job(run.folder))
+    run.process.send_signal(signum)
+    code, text = run.end()
+    assert code == 128 + signum, text
+    assert cluster.jobs() == []
+    assert run.folder.read_result()["status"] == "interrupted"
+
+
+def test_a_script_that_ends_before_the_run_begins_is_said_with_its_last_line(cluster, tmp_path):
+    template = tmp_path / "site.sh.j2"
+    template.write_text("#!/bin/bash\n#SBATCH --output={{ output }}\necho no python on $SLURMD_NODENAME\nexit 1\n")
+    folder = freeze(tmp_path / "run", *COMMON, f"launcher.template={template}")
+    with pytest.raises(RunFailed, match="ended before the run began: no python on n1"):
+        launch(folder)
+    assert folder.read_result()["error"]["type"] == "JobNotStarted"
+
+
+def test_a_folder_whose_name_has_spaces_and_more(cluster, tmp_path):
+    path = tmp_path / "a \"b' $c %d"
+    template = tmp_path / "site.sh.j2"
+    text = (PROJECT_TEMPLATE.read_text()).replace("exec {{ command }}", "echo {{ command }}")
+    template.write_text(text)
+    folder = freeze(path, *COMMON, f"launcher.template={template}")
+    with pytest.raises(RunFailed, match="ended before the run began"):
+        launch(folder)
+    assert (folder.logs / "slurm.log").read_text().split(" resume ")[1] == f"{folder.path}\n"
+
+
+def test_jobs_of_a_sweep_wait_beside_each_other(cluster, tmp_path):
+    sweep = tmp_path / "sweep"
+    command = ("run.py", "-m", *COMMON, HELD, "seed=1,2", f"hydra.sweep.dir={sweep}", "hydra.launcher.jobs=2")
+    run = Parent(sweep, command=command)
+    try:
+        run.wait_until(lambda: len(cluster.jobs()) == 2)
+        run.wait_until(lambda: noted_job(RunFolder(sweep / "0")))
+        cluster.client("scancel", noted_job(RunFolder(sweep / "0")))
+        run.wait_until(lambda: states(sweep)[0] == "failed")
+        run.process.send_signal(signal.SIGINT)
+        code, text = run.end()
+    finally:
+        run.process.kill()
+    assert code == 130, text
+    assert cluster.jobs() == []
+    first, second = Ledger(sweep).entries()
+    assert (first.state, second.state) == ("failed", "interrupted")
+    assert "was cancelled before it started" in first.reason
+
+
+def states(sweep):
+    return [entry.state for entry in Ledger(sweep).entries()]

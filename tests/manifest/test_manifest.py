@@ -1,0 +1,103 @@
+"""Manifests: the shapes that their engines' documentation gives, and the folder that they run."""
+
+import subprocess
+
+import pytest
+import yaml
+
+from manyheads.runner.commands import manifest as command
+from manyheads.runner.machine import addresses
+from manyheads.runner.manifest.command import write
+from manyheads.runner.manifest.subject import Machines
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+
+GIVEN = {"image": "registry/image:1", "volume": "team-data"}
+
+
+def written(tmp_path, engine, *overrides, nodes=2, gpus=0, accelerator=None, **options):
+    folder = tmp_path / "my run"
+    words = ["parallel=ddp", f"hydra.run.dir='{folder}'", *overrides]
+    path = write(words, engine=engine, machines=Machines(nodes, gpus, 4, accelerator), **{**GIVEN, **options})
+    return RunFolder(folder), path.read_text()
+
+
+def test_a_jobset_has_a_pod_for_each_machine(tmp_path):
+    folder, text = written(tmp_path, "kubernetes", gpus=8)
+    assert "NOT RUN BY US" in text
+    content = yaml.safe_load(text)
+    assert (content["apiVersion"], content["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    assert content["metadata"]["name"] == "manyheads-my-run"
+    (job,) = content["spec"]["replicatedJobs"]
+    spec = job["template"]["spec"]
+    assert (spec["parallelism"], spec["completions"], spec["completionMode"]) == (2, 2, "Indexed")
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"] == {"cpu": "4", "nvidia.com/gpu": "8"}
+    assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
+    assert container["volumeMounts"][0]["mountPath"] == str(tmp_path)
+    frozen = folder.read_config()
+    assert (frozen["launcher"]["nodes"], frozen["launcher"]["nproc_per_node"]) == (2, 8)
+    assert frozen["trainer"]["device"] == "cuda"
+    host, port = addresses.parse_endpoint("", frozen["launcher"]["rendezvous"])
+    assert (host, port) == ("manyheads-my-run-node-0-0.manyheads-my-run", container["ports"][0]["containerPort"])
+    assert host in container["command"][-1]
+
+
+def test_a_task_of_skypilots(tmp_path):
+    folder, text = written(tmp_path, "skypilot", gpus=4, accelerator="H100")
+    content = yaml.safe_load(text)
+    assert content["num_nodes"] == 2
+    assert content["resources"] == {"cpus": "4+", "accelerators": "H100:4", "image_id": "docker:registry/image:1"}
+    assert content["volumes"] == {str(tmp_path): "team-data"}
+    assert all(isinstance(value, str) for value in content["envs"].values())
+    assert addresses.parse_endpoint("", folder.read_config()["launcher"]["rendezvous"])[0] in content["run"]
+    assert subprocess.run(["bash", "-n", "-c", content["run"]]).returncode == 0
+
+
+def test_the_folder_is_the_users_own_there_though_his_key_is_not(tmp_path, monkeypatch):
+    folder, text = written(tmp_path, "skypilot")
+    variables = yaml.safe_load(text)["envs"]
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody"))
+    assert not RunFolder(folder.path).is_own()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert RunFolder(folder.path).is_own()
+    folder.config.write_text(folder.config.read_text() + "\n")
+    with pytest.raises(ConfigurationError, match="edited"):
+        RunFolder(folder.path).is_own()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options", "said"),
+    [
+        (["launcher=spawn"], {}, "launcher=spawn"),
+        (["launcher.nodes=3"], {}, "--nodes"),
+        ([], {"gpus": 2}, "--accelerator"),
+        ([], {"shared": "/elsewhere"}, "--shared"),
+        (["optimizer.lrr=1"], {}, "lrr"),
+        (["name=42"], {}, "name=42"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(tmp_path, overrides, options, said):
+    with pytest.raises(ConfigurationError, match=said):
+        written(tmp_path, "skypilot", *overrides, **options)
+    assert not (tmp_path / "my run" / "run.yaml").exists()
+
+
+def test_a_folder_that_holds_a_run_is_refused(tmp_path):
+    written(tmp_path, "kubernetes")
+    with pytest.raises(ConfigurationError, match="holds a run already"):
+        written(tmp_path, "kubernetes")
+
+
+def test_every_engine_has_a_way_to_be_started(tmp_path, capsys):
+    import argparse
+
+    for engine in command.ENGINES:
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        typed = ["parallel=ddp", f"hydra.run.dir={tmp_path}/{engine}", "--for", engine, "--nodes", "2"]
+        arguments = parser.parse_args([*typed, "--image", "i", "--volume", "v"])
+        assert command.run(arguments) == 0
+        assert f"{engine}.yaml, which was not run by us" in capsys.readouterr().out
