@@ -61,8 +61,10 @@ class Scores:
         with torch.no_grad():
             return Observed(self.task.observe(outputs, batch), [m.statistics(outputs, batch) for m in self.added])
 
-    def add_up(self, observed: list[Observed]) -> Statistics:
-        """The statistics of these batches. Waits for the device."""
+    def add_up(self, observed: Sequence[Observed | Statistics]) -> Statistics:
+        """The statistics of these batches, some of which may be statistics already. Waits for the device."""
+        if observed and isinstance(observed[0], dict):
+            return self.unflatten(torch.stack([self.flatten(each) for each in observed]).sum(0))
         sums = self.task.add_up([each.by_task for each in observed])
         for index, metric in enumerate(self.added):
             parts = [each.by_metrics[index] for each in observed]
