@@ -47,6 +47,10 @@ class LauncherOption(Option):
         if self.section.get("hostfile") is not None:  # a run may go on from another directory
             self.section["hostfile"] = os.path.abspath(os.path.expanduser(self.section["hostfile"]))
 
+    def gpus_here(self, count: int) -> int:
+        """How many of this machine's own GPUs a run takes that has so many on each of its machines."""
+        return count
+
     @property
     def horovod_controller(self) -> str | None:
         """How the ranks agree whom it starts for Horovod, "gloo" or "mpi"; None if it starts none for Horovod."""

@@ -54,7 +54,8 @@ def gpus_used(config: dict[str, Any]) -> int:
     """How many GPUs of this machine a completed run config uses: the first ones."""
     if config["trainer"]["device"] == "cpu":
         return 0
-    return declared("parallel", config["parallel"]).gpus_used(config)
+    count = declared("parallel", config["parallel"]).gpus_used(config)
+    return declared("launcher", config["launcher"]).gpus_here(count)
 
 
 def batch_per_rank(config: dict[str, Any]) -> int:
