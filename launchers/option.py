@@ -16,7 +16,6 @@ class LauncherOption(Option):
     ``restarts_ranks``: one that dies is started again, and ends no other.
     """
 
-
     rules: ClassVar = {
         "nproc_per_node": either(whole(1), AUTO),
         "threads_per_rank": either(whole(1), AUTO),

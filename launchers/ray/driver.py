@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 from manyheads.runner.run.parent_death import die_with_parent
 
 POLL_SECONDS = 0.2
+CONNECT_SECONDS = 40.0
 AGAIN_SECONDS = 1.0  # before a command that has ended is started again
 TOO_SOON, TOO_OFTEN = 10.0, 3  # a command that fails within so many seconds, so often in a row, will not come to run
 
@@ -32,11 +34,19 @@ def main() -> int:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
+    def refuse(why: str) -> None:
+        say(failure=f"launcher=ray: no cluster can be used at launcher.address={asked['address']}: {why}. {REMEDY}")
+        os._exit(2)
+
+    late = threading.Timer(CONNECT_SECONDS, refuse, [f"no answer within {CONNECT_SECONDS:g} seconds"])
+    late.daemon = True
+    late.start()
     try:
+        _knock(asked["address"])
         ray.init(address=asked["address"], log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of every kind
-        say(failure=f"launcher=ray: {_first_line(error)} {REMEDY.format(address=asked['address'])}")
-        return 2
+        refuse("none runs here" if "Could not find any running" in str(error) else _first_line(error))
+    late.cancel()
     try:
         say(address=ray.util.get_node_ip_address())
         if commands := json.loads(sys.stdin.readline() or "[]"):
@@ -47,13 +57,20 @@ def main() -> int:
 
 
 REMEDY = (
-    "No use can be made of a Ray cluster at {address}. Start one by `ray start --head`, or set launcher.address; its "
-    "versions of Ray and Python must be those of this environment."
+    "Start one by `ray start --head`, or set launcher.address; its versions of Ray and Python must be those of this "
+    "environment."
 )
 
 
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "//" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS / 4).close()
+
+
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
 
 
 def _hold(asked: dict[str, Any], commands: list[str], say: Any) -> None:

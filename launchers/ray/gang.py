@@ -39,13 +39,15 @@ class Gang:
         self._log = log
         self.is_placed, self.wanted = False, "no answer yet"
         self.failure: str | None = None
+        self._listener: threading.Thread | None = None
         self._say(asked)
         met = self._hear()
         if met is None or "failure" in met:
             self.close()
             raise ConfigurationError(met["failure"] if met else f"Ray cannot be reached; see {log}")
         self.address: str = met["address"]
-        threading.Thread(target=self._listen, name="gang", daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, name="gang", daemon=True)
+        self._listener.start()
 
     def start(self, commands: list[str]) -> None:
         """Place the bundles, and keep a command running in each."""
@@ -60,6 +62,9 @@ class Gang:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._listener is not None:
+            self._listener.join(timeout=5)
+        self._process.stdout.close()  # type: ignore[union-attr]
 
     def __enter__(self) -> "Gang":
         return self

@@ -51,7 +51,9 @@ class Placed(Gathering):
                 raise Interrupted(job.signals[0])
             waited = time.monotonic() - began
             if self._patience is not None and waited > self._patience:
-                raise RunFailed(Failure(type="NoRoom", message=f"{self._gang.wanted} within {self._patience:g} seconds"))
+                raise RunFailed(
+                    Failure(type="NoRoom", message=f"{self._gang.wanted} within {self._patience:g} seconds")
+                )
             if not told and waited > 2:
                 print(f"waiting for Ray: {self._gang.wanted}", flush=True)
                 told = True
@@ -86,7 +88,9 @@ def placed(
         try:
             place = {"address": own, "port": meeting.port, "key": key}
             outputs = [folder.logs / f"node_{number}.out" for number in range(settings.most)]
-            gang.start([_command(settings, name, place, out) for name, out in zip(settings.hosts, outputs, strict=True)])
+            gang.start(
+                [_command(settings, name, place, out) for name, out in zip(settings.hosts, outputs, strict=True)]
+            )
             with in_background(Output(outputs[0]).show, name="output"):
                 yield machines
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""What rank 0 says, on the terminal of the run's parent: by way of a file, since Ray's own would be quoted and mixed."""
+"""What rank 0 says, on the terminal of the run's parent: by way of a file, since Ray would put marks before it."""
 
 import os
 import sys

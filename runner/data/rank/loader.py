@@ -94,10 +94,11 @@ class Loader:
         return self.take(next(self.sampler.epoch(0))._replace(side=None))
 
     def drawn(self, batches: list[Batch], update: int, *, share: int, of: int) -> list[Batch]:
-        """The micro-batches of an update of the epoch begun last that are this share of ``of``; those at hand if they are.
+        """The micro-batches of an update of the epoch begun last that are this share of ``of``: these, if they are.
 
         What is drawn from now on will be that share too, but for what loader processes have been asked for already.
         """
+        assert isinstance(self.sampler, TrainingSampler)
         requests = self.sampler.update(update, rank=share, world_size=of)
         if all(map(_answers, batches, requests)):
             return batches

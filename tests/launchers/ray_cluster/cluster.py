@@ -1,4 +1,7 @@
-"""A real Ray cluster of several nodes on this machine, in one process tree."""
+"""A real Ray cluster of several nodes on this machine, in one process tree.
+
+The folder is not called ray: ranks have tests/launchers in their path, and would import that.
+"""
 
 import logging
 import os
@@ -11,6 +14,7 @@ from typing import Any
 def cluster(*, nodes: int, cpus: int = 1) -> Iterator[Any]:
     """A ``ray.cluster_utils.Cluster`` whose nodes have so many CPUs each; the first is the head."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    os.environ |= {"RAY_raylet_start_wait_time_s": "120"}  # on a busy machine
     from ray.cluster_utils import Cluster
 
     logging.getLogger("ray").setLevel(logging.ERROR)
