@@ -95,7 +95,8 @@ def test_it_gives_the_bits_of_ranks_on_one_machine_and_leaves_nothing(machines, 
     there = freeze(tmp_path / "there", *RUN, "trainer.max_steps=50", *on(machines, f"launcher.placement={placement}"))
     expected = launch(here)["weights_sha256"]
     capfd.readouterr()
-    result = launch(there)
+    launch(there)
+    result = there.read_result()
     assert result["weights_sha256"] == expected
     assert rows(there.steps) == rows(here.steps)
     assert [each["ranks"] for each in result["nodes"]] == [1, 1]
@@ -117,7 +118,8 @@ def test_after_a_kill_it_begins_again_from_the_checkpoint(machines, undisturbed,
         {"rank": rank, "agent": agent, "worker": agent.parent()}[what].send_signal(signal.SIGKILL)
 
     when_at(folder, 60, kill)
-    result = launch(folder)
+    launch(folder)
+    result = folder.read_result()
     assert len(result["restarts"]) == 1
     assert result["weights_sha256"] == undisturbed[1]["weights_sha256"]
     assert ours(folder) == []
@@ -136,7 +138,8 @@ def test_a_machine_that_is_gone_is_waited_for(undisturbed, tmp_path, capfd):
             machines.add_node(num_cpus=1, num_gpus=0, object_store_memory=80 * 2**20)
 
         watcher = when_at(folder, 60, lose)
-        result = launch(folder)
+        launch(folder)
+    result = folder.read_result()
         watcher.join()
         assert len(result["restarts"]) == 1
         assert "waiting for Ray" in capfd.readouterr().out

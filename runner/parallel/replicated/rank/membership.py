@@ -1,5 +1,6 @@
 """Who takes part in an update, and what they exchange: torchft's manager of one replica."""
 
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torchft import Manager, ProcessGroupGloo
 from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
 
 HOST = "127.0.0.1"
+LOUD = ("torchft", "torchft_commits", "torchft_quorums")
 PLACE = "MANYHEADS_REPLICAS"  # the variable that names the folder of states for replicas that have come back
 LIGHTHOUSE = "MANYHEADS_LIGHTHOUSE"
 
@@ -24,6 +26,8 @@ class Membership:
 
     def __init__(self, replica: int, *, timeout: float, standing: Callable[[], dict[str, Any]], step: int):
         self._taken: dict[str, Any] | None = None
+        for name in LOUD:  # several lines for each update
+            logging.getLogger(name).setLevel(logging.WARNING)
         seconds = timedelta(seconds=timeout)
         self._store = loopback_store(seconds)
         self._manager = Manager(
