@@ -127,24 +127,21 @@ def test_after_a_kill_it_begins_again_from_the_checkpoint(machines, undisturbed,
 
 @pytest.mark.tail
 def test_a_machine_that_is_gone_is_waited_for(undisturbed, tmp_path, capfd):
-    with cluster(nodes=3) as machines:
-        folder = freeze(tmp_path / "run", *LONG, *on(machines, "launcher.nodes=3", "launcher.max_restarts=1"))
-        times: list[float] = []
+    with cluster(nodes=2) as machines:
+        folder = freeze(tmp_path / "run", *LONG, *on(machines, "launcher.max_restarts=1"))
 
         def lose() -> None:
             machines.remove_node(machines.worker_nodes.copy().pop(), allow_graceful=False)
-            times.append(time.monotonic())
             time.sleep(6)
             machines.add_node(num_cpus=1, num_gpus=0, object_store_memory=80 * 2**20)
 
         watcher = when_at(folder, 60, lose)
         launch(folder)
-    result = folder.read_result()
         watcher.join()
+        result = folder.read_result()
         assert len(result["restarts"]) == 1
         assert "waiting for Ray" in capfd.readouterr().out
-        losses = ([float(row["loss"]) for row in rows(run.steps)] for run in (undisturbed[0], folder))
-        assert next(losses) == pytest.approx(next(losses), rel=1e-9)
+        assert result["weights_sha256"] == undisturbed[1]["weights_sha256"]
         assert ours(folder) == []
 
 
