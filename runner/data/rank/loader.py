@@ -100,7 +100,7 @@ class Loader:
         """
         assert isinstance(self.sampler, TrainingSampler)
         requests = self.sampler.update(update, rank=share, world_size=of)
-        if all(map(_answers, batches, requests)):
+        if len(batches) == len(requests) and all(map(_answers, batches, requests)):
             return batches
         return [self.take(request) for request in requests]
 
