@@ -25,7 +25,7 @@ pytest.importorskip("ray")
 pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
 
 RUN = ("data.batch_size=48", "model.width=8", "precision=fp64", "trainer.log_every=1")
-LONG = (*RUN, "trainer.epochs=40", "checkpoint.every=20")
+LONG = (*RUN, "trainer.epochs=10", "checkpoint.every=20")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_after_a_kill_it_begins_again_from_the_checkpoint(machines, undisturbed,
         agent = next(each for each in rank.parents() if "launchers.nodes.agent" in " ".join(each.cmdline()))
         {"rank": rank, "agent": agent, "worker": agent.parent()}[what].send_signal(signal.SIGKILL)
 
-    when_at(folder, 60, kill)
+    when_at(folder, 50, kill)
     launch(folder)
     result = folder.read_result()
     assert len(result["restarts"]) == 1
@@ -135,7 +135,7 @@ def test_a_machine_that_is_gone_is_waited_for(undisturbed, tmp_path, capfd):
             time.sleep(6)
             machines.add_node(num_cpus=1, num_gpus=0, object_store_memory=80 * 2**20)
 
-        watcher = when_at(folder, 60, lose)
+        watcher = when_at(folder, 50, lose)
         launch(folder)
         watcher.join()
         result = folder.read_result()
