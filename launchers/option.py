@@ -13,7 +13,10 @@ FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullma
 
 
 class LauncherOption(Option):
-    """Starts ranks that meet over torch.distributed. ``one_process``: there is one rank only."""
+    """Starts ranks that meet over torch.distributed. ``one_process``: there is one rank only.
+
+    ``restarts_ranks``: one that dies is started again, and ends no other.
+    """
 
     rules: ClassVar = {
         "nproc_per_node": either(whole(1), AUTO),
@@ -39,6 +42,7 @@ class LauncherOption(Option):
     derived: ClassVar[tuple[str, ...]] = ("threads_per_rank",)
     has_own_class = True
     one_process: ClassVar[bool] = False
+    restarts_ranks: ClassVar[bool] = False
 
     def complete(self, config: dict[str, Any]) -> None:
         if self.section.get("hostfile") is not None:  # a run may go on from another directory

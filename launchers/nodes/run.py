@@ -5,7 +5,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFail
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_env import EXPORTED
+from manyheads.runner.run.run_folder import RunFolder
 
 END_SECONDS = 8.0  # for the agents to end their ranks and say so
 
@@ -43,20 +44,23 @@ class Share:
 
 
 Order = Callable[[Job, list[Share], int], Message]
+Gather = Callable[[Settings, RunFolder], AbstractContextManager[Gathering]]
 
 
 class Grown(Exception):
     """Ranks have stopped so that more can go on."""
 
 
-def run_on_nodes(settings: Settings, job: Job, order: Order, *, stall_timeout: float) -> None:
+def run_on_nodes(
+    settings: Settings, job: Job, order: Order, *, stall_timeout: float, gather: Gather = gathering
+) -> None:
     """Run the job on the machines that the settings name. Raises as ``launchers.processes.supervise`` does.
 
-    ``order``: what a machine shall start. Leaves no process on any of them.
+    ``order``: what a machine shall start; ``gather``: finds the machines. Leaves no process on any of them.
     """
     restarts: list[dict[str, Any]] = []
     failures = 0
-    with gathering(settings, job.folder) as machines:
+    with gather(settings, job.folder) as machines:
         while True:
             shares = share_out(machines.gather(job), settings, job)
             note(job, shares, restarts)

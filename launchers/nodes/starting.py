@@ -64,12 +64,17 @@ def start_here(arguments: list[str], name: str, log: Path) -> Started:
 
 def start_there(arguments: list[str], name: str, log: Path, *, shell: str, speaks: bool) -> Started:
     """The agent of another machine, where this project is in the same place, or installed."""
+    typed = [part.replace("{host}", name) for part in shlex.split(shell)]
+    return Started(name, [*typed, command_there(arguments)], log, speaks=speaks)
+
+
+def command_there(arguments: list[str]) -> str:
+    """The command line that starts an agent on another machine."""
     variables = {"PYTHONPATH": os.pathsep.join([*PROJECT, *filter(None, [os.environ.get("PYTHONPATH")])])}
     variables = {key: value for key, value in variables.items() if value} | {"PYTHONSAFEPATH": "1"}
     assignments = [f"{key}={value}" for key, value in variables.items()]
     command = shlex.join(["exec", "env", *assignments, sys.executable, "-m", *arguments])
-    typed = [part.replace("{host}", name) for part in shlex.split(shell)]
-    return Started(name, [*typed, f"cd {shlex.quote(os.getcwd())} && {command}"], log, speaks=speaks)
+    return f"cd {shlex.quote(os.getcwd())} && {command}"
 
 
 Starter = Callable[[], Started]

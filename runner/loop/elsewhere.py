@@ -29,7 +29,7 @@ def move_in(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -
             f"asks for no more. Increase {key}."
         )
     parallel = trainer.update.parallel
-    if checkpoints.enabled and not checkpoints.take_best(source, progress.best, copies=parallel.rank == 0):
+    if checkpoints.enabled and not checkpoints.take_best(source, progress.best, copies=parallel.records):
         progress.best = None
 
 

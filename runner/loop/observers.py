@@ -5,6 +5,7 @@ from typing import Any
 from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.checkpoint.every import steps_of
 from manyheads.runner.logger.base import LoggedRun, Logger
+from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Files, Recorder
 from manyheads.runner.logger.guarded import Guarded
 from manyheads.runner.logger.terminal.log import Both, log_display
@@ -30,7 +31,7 @@ def build_reporter(
 ) -> Reporter:
     """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
     recorder, display = Recorder(), Display()
-    if parallel.rank == 0 and not is_silent:
+    if parallel.records and not is_silent:
         display = Both(Terminal(), log_display(folder.log))
         if not config["trainer"]["evaluate_only"]:
             position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
@@ -39,6 +40,8 @@ def build_reporter(
             within = steps_of(config["trainer"]["evaluate_every"]) is not None
             known = {"within_epochs": within, "has_mfu": utilization is not None}
             recorder = Files(folder, train=train, val=val, position=position, loggers=loggers, **known)
+    if parallel.keeps_rows:
+        recorder = Keeping(recorder)
     epochs = config["trainer"]["epochs"]
     return Reporter(
         recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores, utilization=utilization
@@ -58,4 +61,4 @@ def build_loggers(config: dict[str, Any], run: LoggedRun, display: Display) -> l
 def build_callbacks(config: dict[str, Any], parallel: Parallel) -> list[Callback]:
     """The config's callbacks that this rank has."""
     made = instantiate_named("callbacks", config["callbacks"], Callback)
-    return [callback for callback in made.values() if parallel.rank == 0 or callback.every_rank]
+    return [callback for callback in made.values() if parallel.records or callback.every_rank]

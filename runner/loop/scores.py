@@ -61,11 +61,14 @@ class Scores:
         with torch.no_grad():
             return Observed(self.task.observe(outputs, batch), [m.statistics(outputs, batch) for m in self.added])
 
-    def add_up(self, observed: list[Observed]) -> Statistics:
-        """The statistics of these batches. Waits for the device."""
-        sums = self.task.add_up([each.by_task for each in observed])
+    def add_up(self, observed: Sequence[Observed | Statistics]) -> Statistics:
+        """The statistics of these batches, or of some that are statistics already. Waits for the device."""
+        if rows := [self.flatten(each) for each in observed if isinstance(each, dict)]:
+            return self.unflatten(torch.stack(rows).sum(0))
+        kept = [each for each in observed if isinstance(each, Observed)]
+        sums = self.task.add_up([each.by_task for each in kept])
         for index, metric in enumerate(self.added):
-            parts = [each.by_metrics[index] for each in observed]
+            parts = [each.by_metrics[index] for each in kept]
             sums |= {f"{metric.name}.{name}": sum(part[name] for part in parts) for name in metric.shapes}  # type: ignore[misc]
         return self.unflatten(self.flatten(sums).cpu())
 

@@ -10,6 +10,7 @@ from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
 from manyheads.runner.checkpoint.sharded.rank.read import real
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
@@ -50,12 +51,18 @@ class Session:
                 self.restore(state, seed=seed)
                 if state["is_elsewhere"]:
                     move_in(trainer, self.checkpoints, state)
+            reached = trainer.progress.step
+            if (newer := self.parallel.catch_up(self, step=reached)) is not None:
+                self.restore({**newer, "source": "another rank"}, seed=seed)
+                reporter.recorder.catch_up(newer["rows"], after=reached)
+            if state is not None or newer is not None:
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
             self.start()
             trainer.on_first_gradients = self._measure_gradients
             trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
             self.settle()
-            self.conclude(**tested(self))
+            if self.parallel.finish(self):
+                self.conclude(**tested(self))
         finally:
             self.checkpoints.give_up()  # of what a failure has left in the air
             reporter.close()
@@ -134,6 +141,20 @@ class Session:
             state["average"] = average.state_dict()
         return state
 
+    def standing(self) -> dict[str, Any]:
+        """All that another rank needs to be where this one is, between two updates."""
+        self.trainer.collect_all()
+        return {**self.whole(), **self.reached(), "rows": self.trainer.reporter.recorder.kept()}
+
+    def drawn(self, batches: list[Batch], *, share: int, of: int) -> list[Batch]:
+        """The next update's micro-batches as this share of ``of``: these where they are it, else fetched anew."""
+        return self.trainer.train.drawn(batches, self.trainer.progress.epoch_step, share=share, of=of)
+
+    def idle(self) -> bool:
+        """Say that this rank lives though it makes no update; whether it was asked to stop."""
+        self.trainer.heartbeat.beat()
+        return self.trainer.heartbeat.stop_signal != 0
+
     def shares(self) -> dict[str, Any]:
         """All that a checkpoint holds, of which each rank has a part, as Shares of tensors."""
         update, rank = self.update, self.parallel.rank
@@ -167,7 +188,7 @@ class Session:
             return
         started = time.perf_counter()
         self.settle()
-        if self.parallel.rank == 0 and not self._is_described:  # before the first weights that somebody could use
+        if self.parallel.records and not self._is_described:  # before the first weights that somebody could use
             write(self.folder, trainer.describe())
             self._is_described = True
         if self.checkpoints.format == "auto" and (why := self.checkpoints.choose_format(self.shares(), self.parallel)):
@@ -176,7 +197,7 @@ class Session:
             self.checkpoints.save_shares(self.shares(), self.parallel, step=progress.step, best=best)
         else:
             state = self.whole()
-            if self.parallel.rank == 0:
+            if self.parallel.records:
                 self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best)
         if not self.checkpoints.asynchronous:
             self.tell_of_checkpoint()
@@ -207,8 +228,8 @@ class Session:
         reporter = self.trainer.reporter
         corrupt = self.parallel.gather([*reporter.corrupt])
         findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})
-        result = result_of(self.trainer, weights, memory, **findings) if self.parallel.rank == 0 else {}
-        if self.parallel.rank == 0:
+        result = result_of(self.trainer, weights, memory, **findings) if self.parallel.records else {}
+        if self.parallel.records:
             self.folder.write_json(self.folder.result, result)
             reporter.recorder.end(result)
             reporter.display.stop()

@@ -228,6 +228,22 @@ class MicroSteps:
         with self._update.precision.scaling(objective, self._update.optimizer, last=self._used) as scaled:
             return scaled
 
+    def of(self, batches: list[Batch]) -> "MicroSteps":
+        return MicroSteps(self._update, batches, used=self._used)
+
+    def flattened(self, passes: list[Passed]) -> Tensor:
+        """Sums over the passes: loss, samples, counted, then the statistics."""
+        scores = self._update.scores
+        counted = [passed for passed in passes if passed.samples]
+        sums = [(float(p.loss) * p.scale, float(p.samples), float(p.counted)) for p in counted]
+        plain = torch.tensor([[0.0, 0.0, 0.0], *sums], dtype=torch.float64).sum(0)
+        return torch.cat([plain, scores.flatten(scores.add_up([p.observed for p in counted]) if counted else {})])
+
+    def unflattened(self, row: Tensor) -> Passed:
+        loss, samples, counted = row[:3].tolist()
+        statistics = self._update.scores.unflatten(row[3:])
+        return Passed(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
+
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
         task = self._update.scores.task

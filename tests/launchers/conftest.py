@@ -25,7 +25,8 @@ PROJECT = CONF.parent
 def starts_here(launcher: str) -> bool:
     """Whether it starts processes on this machine; others ask an engine that the tests of their own start."""
     section = read_option("launcher", launcher)
-    return "nodes" not in section or "rendezvous" in section
+    is_restarted = declared("launcher", section).restarts_ranks  # of which its own tests
+    return not is_restarted and ("nodes" not in section or "rendezvous" in section)
 
 
 LAUNCHERS = [name for name in options("launcher") if name != "inline" and starts_here(name)]

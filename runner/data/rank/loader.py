@@ -93,6 +93,17 @@ class Loader:
         """A micro-batch of the first epoch, taken without moving anything on; images that grow have grown."""
         return self.take(next(self.sampler.epoch(0))._replace(side=None))
 
+    def drawn(self, batches: list[Batch], update: int, *, share: int, of: int) -> list[Batch]:
+        """The micro-batches of an update of the epoch begun last that are this share of ``of``: these, if they are.
+
+        What is drawn from now on will be that share too, but for what loader processes have been asked for already.
+        """
+        assert isinstance(self.sampler, TrainingSampler)
+        requests = self.sampler.update(update, rank=share, world_size=of)
+        if len(batches) == len(requests) and all(map(_answers, batches, requests)):
+            return batches
+        return [self.take(request) for request in requests]
+
     def take(self, request: Request) -> Batch:
         """One micro-batch, which need not be any of an epoch's."""
         return self._enter(_sound(self.batches.fetch(request)))
@@ -126,6 +137,10 @@ class Loader:
 
     def _move(self, tensor: Tensor) -> Tensor:
         return unrepeated(lambda held: held.to(self.entrance.device, non_blocking=True), tensor)
+
+
+def _answers(batch: Batch, request: Request) -> bool:
+    return batch.weight == request.weight and [*batch.ids] == request.indices.tolist()
 
 
 def _sound(batch: Batch | ConfigurationError) -> Batch:

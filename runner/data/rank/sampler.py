@@ -66,11 +66,23 @@ class TrainingSampler:
         side = None if self.resizing is None else self.resizing.side(epoch)
         epoch = 0 if self.overfits else epoch
         order = permutation(self.size, seed=self.seed, epoch=epoch)
+        self._begun = epoch, order, side
         for update in range(first_update, self.updates):
-            batch, copies = self._batch(order, update)
-            mix = None if self.mixing is None else self.mixing.draw(epoch, update)
-            for micro in range(self.accumulation):
-                yield self._share(epoch, batch, copies, mix, micro, side)
+            yield from self._update(epoch, order, side, update)
+
+    def update(self, number: int, *, rank: int, world_size: int) -> list[Request]:
+        """The ``accumulation`` requests for one update of the epoch begun last, of this rank among so many.
+
+        What that epoch still yields is that rank's too.
+        """
+        self.rank, self.world_size = rank, world_size
+        return list(self._update(*self._begun, number))
+
+    def _update(self, epoch: int, order: np.ndarray, side: int | None, update: int) -> Iterator[Request]:
+        batch, copies = self._batch(order, update)
+        mix = None if self.mixing is None else self.mixing.draw(epoch, update)
+        for micro in range(self.accumulation):
+            yield self._share(epoch, batch, copies, mix, micro, side)
 
     def _batch(self, order: np.ndarray, update: int) -> tuple[np.ndarray, np.ndarray | None]:
         """A global batch, and of repeated samples which copy each is; copies are far apart, so that none is a pair."""

@@ -35,6 +35,13 @@ class Recorder:
         """Everything so far is on the disk; the sizes of the tables then."""
         return {}
 
+    def kept(self) -> list[tuple[str, dict[str, Any]]]:
+        """The last rows, by table; of who keeps them."""
+        return []
+
+    def catch_up(self, rows: list[tuple[str, dict[str, Any]]], *, after: int) -> None:
+        """Take rows that another rank has kept, those after this many updates."""
+
     def end(self, result: dict[str, Any]) -> None:
         """The run ended without an error; what rank 0 knows of result.json."""
 

@@ -14,10 +14,11 @@ class ParallelOption(Option):
     """A rank for each device, which is what most strategies have.
 
     ``one_process``: all devices belong to one rank. ``is_baseline``: the others are compared with it. ``replicates``:
-    it copies the model anew for each forward pass. ``color``: of its bars and lines, such as "#0072b2"; None for any.
-    ``is_exact``: it computes what one process does, to rounding. ``mixes_communication``: its ranks communicate within
-    their passes, so that this counts as computing where an epoch's time is told. ``changes_gradients``: keys that are
-    made to change what is computed, each with the value that does not.
+    it copies the model anew for each forward pass. ``outlives_ranks``: it goes on when one dies. ``color``: of its
+    bars and lines, such as "#0072b2"; None for any. ``is_exact``: it computes what one process does, to rounding.
+    ``mixes_communication``: its ranks communicate within their passes, so that this counts as computing where an
+    epoch's time is told. ``changes_gradients``: keys that are made to change what is computed, each with the value
+    that does not.
     """
 
     rules: ClassVar = {
@@ -30,6 +31,7 @@ class ParallelOption(Option):
     one_process: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = False
     replicates: ClassVar[bool] = False
+    outlives_ranks: ClassVar[bool] = False
     color: ClassVar[str | None] = None
     is_exact: ClassVar[bool] = True
     mixes_communication: ClassVar[bool] = False

@@ -39,11 +39,33 @@ class MicroSteps(Protocol):
     def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
         """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
 
+    def of(self, batches: "list[Batch]") -> "MicroSteps":
+        """The same for other micro-batches of the update."""
+
+    def flattened(self, passes: list[Passed]) -> Tensor:
+        """What these passes come to, (n,) float64 on the CPU; of several ranks they can be added up."""
+
+    def unflattened(self, row: Tensor) -> Passed:
+        """As one pass, which ``flattened`` rows were of."""
+
     def autocast(self) -> AbstractContextManager:
         """Around forward passes and ``objective``."""
 
     def scaled(self, objective: Tensor) -> Tensor:
         """What to call ``backward`` on."""
+
+
+class Course(Protocol):
+    """The run of a rank, for strategies whose ranks come and go."""
+
+    def standing(self) -> dict[str, Any]:
+        """All that another rank needs to be where this one is, between two updates; plain data."""
+
+    def drawn(self, batches: "list[Batch]", *, share: int, of: int) -> "list[Batch]":
+        """The next update's micro-batches as this share of ``of``: these where they are it, else fetched anew."""
+
+    def idle(self) -> bool:
+        """Say that this rank lives though it makes no update; whether it was asked to stop."""
 
 
 class Parallel:
@@ -86,6 +108,23 @@ class Parallel:
     def ranks(self) -> str:
         """Their number, in words."""
         return "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+
+    @property
+    def records(self) -> bool:
+        """Whether this rank writes what the run leaves."""
+        return self.rank == 0
+
+    # -- ranks that come and go ----------------------------------------------------------------------
+
+    keeps_rows = False  # whether a rank keeps the tables' last rows, for one that writes them and was away
+
+    def catch_up(self, course: Course, *, step: int) -> dict[str, Any] | None:
+        """Where the other ranks are by now, if they are further than ``step`` updates; before the first update."""
+        return None
+
+    def finish(self, course: Course) -> bool:
+        """Training is complete; returns whether this rank concludes the run."""
+        return True
 
     # -- the data ------------------------------------------------------------------------------------
 

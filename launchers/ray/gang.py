@@ -1,0 +1,88 @@
+"""The process that speaks with Ray, as the run's parent sees it: a child that holds the placement group while it lives.
+
+Ray's client starts threads, sets signal handlers and writes to the terminal; none of it happens in the parent. Whatever
+ends this child, Ray ends all that it has started for it.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.errors import ConfigurationError
+
+DRIVER = "manyheads.launchers.ray.driver"
+END_SECONDS = 15.0
+
+
+class Gang:
+    """``asked``: the bundles, as ``manyheads.launchers.ray.driver`` reads them. Raises ConfigurationError without Ray.
+
+    ``address``: of this machine in the cluster; ``is_placed``: whether all bundles have their devices; ``wanted``: what
+    Ray says of those that do not; ``failure``: why this will come to nothing.
+    """
+
+    def __init__(self, asked: dict[str, Any], *, log: Path):
+        with open(log, "ab", opener=no_link) as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", DRIVER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
+            )
+        self._log = log
+        self.is_placed, self.wanted = False, "no answer yet"
+        self.failure: str | None = None
+        self._listener: threading.Thread | None = None
+        self._say(asked)
+        met = self._hear()
+        if met is None or "failure" in met:
+            self.close()
+            raise ConfigurationError(met["failure"] if met else f"Ray cannot be reached; see {log}")
+        self.address: str = met["address"]
+        self._listener = threading.Thread(target=self._listen, name="gang", daemon=True)
+        self._listener.start()
+
+    def start(self, commands: list[str]) -> None:
+        """Place the bundles, and keep a command running in each."""
+        self._say(commands)
+
+    def close(self) -> None:
+        """Give everything back to Ray."""
+        with suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._listener is not None:
+            self._listener.join(timeout=5)
+        self._process.stdout.close()  # type: ignore[union-attr]
+
+    def __enter__(self) -> "Gang":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _say(self, value: Any) -> None:
+        with suppress(OSError):  # that it is gone is heard
+            print(json.dumps(value), file=self._process.stdin, flush=True)
+
+    def _hear(self) -> dict[str, Any] | None:
+        line = self._process.stdout.readline()  # type: ignore[union-attr]
+        return json.loads(line) if line else None
+
+    def _listen(self) -> None:
+        while (said := self._hear()) is not None:
+            self.is_placed = said.get("is_placed", self.is_placed)
+            self.wanted = said.get("wanted", self.wanted)
+            self.failure = said.get("failure", self.failure)
+        self.failure = self.failure or f"the process that speaks with Ray has ended; see {self._log}"

@@ -1,0 +1,101 @@
+"""The machines of a run on Ray, in the parent: those where Ray has found room, once it has found some for all."""
+
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from manyheads.launchers.background import in_background
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes.gathering import Gathering
+from manyheads.launchers.nodes.meeting import Meeting, Node
+from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.starting import agent_arguments, command_there
+from manyheads.launchers.nodes.wire import new_key
+from manyheads.launchers.ray.gang import Gang
+from manyheads.launchers.ray.output import Output
+from manyheads.runner.machine import addresses
+from manyheads.runner.run.errors import Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.run_folder import RunFolder
+
+POLL_SECONDS = 0.1
+
+
+class Placed(Gathering):
+    """Whose agents Ray starts, and starts again. ``patience``: seconds to wait for room; None for ever."""
+
+    def __init__(self, gang: Gang, patience: float | None, *arguments: Any):
+        super().__init__(*arguments)
+        self._gang, self._patience = gang, patience
+
+    def gather(self, job: Job) -> list[Node]:
+        while True:
+            self._wait_for_room(job)
+            try:
+                return super().gather(job)
+            except RunFailed:
+                if self._gang.is_placed:
+                    raise
+
+    def why(self, name: str) -> str | None:
+        return self._gang.failure
+
+    def _wait_for_room(self, job: Job) -> None:
+        began, told = time.monotonic(), False
+        while not self._gang.is_placed:
+            self._refuse_failed()
+            if job.signals:
+                raise Interrupted(job.signals[0])
+            waited = time.monotonic() - began
+            if self._patience is not None and waited > self._patience:
+                raise RunFailed(
+                    Failure(type="NoRoom", message=f"{self._gang.wanted} within {self._patience:g} seconds")
+                )
+            if not told and waited > 2:
+                print(f"waiting for Ray: {self._gang.wanted}", flush=True)
+                told = True
+            time.sleep(POLL_SECONDS)
+
+    def _call(self, *, is_first: bool) -> None:
+        self._refuse_failed()
+
+    def _refuse_failed(self) -> None:
+        if self._gang.failure is not None:
+            raise RunFailed(Failure(type="RayFailed", message=self._gang.failure))
+
+
+def _command(settings: Settings, name: str, place: dict[str, Any], output: Path) -> str:
+    arguments = [*agent_arguments(settings, name=name, **place), "--beside-parent"]
+    out, log = (shlex.quote(str(path)) for path in (output, output.with_suffix(".log")))
+    return f"{command_there(arguments)} >>{out} 2>>{log}"
+
+
+@contextmanager
+def placed(
+    settings: Settings, folder: RunFolder, *, asked: dict[str, Any], patience: float | None
+) -> Iterator[Gathering]:
+    """The machines of a run on Ray, which are let go in the end, whatever happened."""
+    reason: BaseException | None = None
+    key = folder.logs / "nodes.key"
+    key.unlink(missing_ok=True)  # of an attempt that was killed
+    with Gang(asked, log=folder.logs / "ray.log") as gang:
+        own = addresses.own_address(settings.interface) if settings.interface else gang.address
+        meeting = Meeting(own, 0, new_key(key))
+        machines = Placed(gang, patience, settings, folder, meeting, key, set())
+        try:
+            place = {"address": own, "port": meeting.port, "key": key}
+            outputs = [folder.logs / f"node_{number}.out" for number in range(settings.most)]
+            gang.start(
+                [_command(settings, name, place, out) for name, out in zip(settings.hosts, outputs, strict=True)]
+            )
+            with in_background(Output(outputs[0]).show, name="output"):
+                yield machines
+        except BaseException as error:
+            reason = error
+            raise
+        finally:
+            with suppress(OSError):
+                machines.close(reason)

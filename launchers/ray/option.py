@@ -1,0 +1,47 @@
+"""What launcher=ray declares."""
+
+from importlib import metadata
+from typing import Any, ClassVar
+
+from manyheads.launchers.option import LauncherOption
+from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.run.errors import Unavailable
+
+OLDEST = (2, 40)
+INSTALL = "pip install 'manyheads[ray]', the same version as the cluster's"
+
+
+class RayOption(LauncherOption):
+    """Ranks on the machines of a Ray cluster, where that has room for them."""
+
+    rules: ClassVar = {
+        "nodes": whole(1),
+        "placement": choice("STRICT_SPREAD", "PACK", "SPREAD", "STRICT_PACK"),
+        "cpus_per_rank": either(AUTO, number(at_least=0)),
+        "address": TEXT,
+        "placement_timeout": number(above=0),
+    }
+    steering: ClassVar[tuple[str, ...]] = ("address",)
+
+    def unavailable(self) -> str | None:
+        try:
+            version = metadata.version("ray")
+        except metadata.PackageNotFoundError:
+            return f"Ray is not installed: {INSTALL}"
+        found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        if not OLDEST <= found < (3,):
+            return f"Ray {version} is installed, and 2.40 or later of version 2 is needed: {INSTALL}"
+        return None
+
+    def note(self) -> str:
+        return f"Ray {metadata.version('ray')}; the cluster is looked for when a run starts"
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        if (why := self.unavailable()) is not None:
+            raise Unavailable(f"launcher=ray: {why}")
+        if self.section["cpus_per_rank"] == "auto":
+            self.section["cpus_per_rank"] = self.section["threads_per_rank"]
+
+    def gpus_here(self, count: int) -> int:
+        return 0  # those that Ray gives it, wherever they are

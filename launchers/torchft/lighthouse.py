@@ -1,0 +1,62 @@
+"""torchft's lighthouse, which knows the replicas that are there: a process of its own, started again when it dies."""
+
+import os
+import signal
+import sys
+import time
+from multiprocessing.process import BaseProcess
+
+from manyheads.launchers.base import Job
+from manyheads.launchers.warm import server as warm
+from manyheads.runner.machine import addresses
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.signals import SIGNALS
+
+HOST = "127.0.0.1"
+JOIN_MS = 5000  # that a quorum waits for replicas that are alive but have not asked for it
+TICK_MS = 20
+
+
+class Lighthouse:
+    """It keeps no state that a run would need: replicas wait until it is back, at the same port."""
+
+    def __init__(self, job: Job, *, heartbeat_timeout: float):
+        self._log, self._environment = str(job.folder.logs / "lighthouse.log"), job.environment
+        self._port, self._timeout = addresses.free_port(HOST), round(1000 * heartbeat_timeout)
+        self.restarts = 0
+        self.process = self._start()
+
+    @property
+    def address(self) -> str:
+        """Where replicas find it."""
+        return f"http://{HOST}:{self._port}"
+
+    def keep(self) -> None:
+        """Start it again if it has died."""
+        if self.process.exitcode is not None:
+            self.restarts += 1
+            self.process = self._start()
+
+    def _start(self) -> BaseProcess:
+        return warm.fork(_shine, f"{HOST}:{self._port}", self._timeout, self._log, environment=self._environment)
+
+
+def _shine(bind: str, timeout: int, log: str) -> None:
+    """Be the lighthouse until this process ends."""
+    die_with_parent()
+    os.setpgid(0, 0)  # the terminal's Ctrl-C is for the parent alone
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    os.environ["RUST_LOG"] = "warn"
+    descriptor = no_link(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.dup2(descriptor, sys.stderr.fileno())
+    from torchft.coordination import LighthouseServer
+
+    server = LighthouseServer(
+        bind=bind, min_replicas=1, join_timeout_ms=JOIN_MS, quorum_tick_ms=TICK_MS, heartbeat_timeout_ms=timeout
+    )
+    while server is not None:
+        time.sleep(3600)

@@ -1,0 +1,70 @@
+"""What parallel=replicated declares: who may start it, and what it does not go with."""
+
+from importlib import metadata
+from typing import Any, ClassVar
+
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.rules import BOOLEAN
+from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
+
+VERSION = "0.2.0"  # whose programming interface changes with each version
+INSTALL = "pip install 'manyheads[replicated]'"
+TRUST = (
+    "torchft's services have no authentication: whoever reaches their ports can end the replicas, or take part in the "
+    "training. All but one of each replica listen on the loopback interface alone. If the network is isolated, or "
+    "everybody on it may do that, set parallel.trusted_network=true."
+)
+
+
+def missing() -> str | None:
+    """Why torchft cannot be used here, and how to get it; None if it can."""
+    try:
+        found = metadata.version("torchft")
+    except metadata.PackageNotFoundError:
+        return f"torchft is not installed: {INSTALL}"
+    return None if found == VERSION else f"torchft {found} is installed, and {VERSION} is needed: {INSTALL}"
+
+
+class ReplicatedOption(ParallelOption):
+    """Replicas that die and come back while the others train on."""
+
+    rules: ClassVar = {"trusted_network": BOOLEAN}
+    steering: ClassVar[tuple[str, ...]] = ("trusted_network",)
+    color = "#44aa99"
+    outlives_ranks = True
+
+    def unavailable(self) -> str | None:
+        return missing() or (None if self.section["trusted_network"] else TRUST)
+
+    def note(self) -> str:
+        return "replicas that may die and come back, over gloo"
+
+    def data_shares(self, config: dict[str, Any]) -> int:
+        return 1  # of whatever size, for as many as there are
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        if (why := self.unavailable()) is not None:
+            raise Unavailable(f"parallel=replicated: {why}")
+        launcher, precision = config["launcher"], declared("precision", config["precision"])
+        if not declared("launcher", launcher).restarts_ranks:
+            raise ConfigurationError(
+                f"launcher={launcher['name']} ends all ranks when one dies, which parallel=replicated is there to "
+                "prevent. Set launcher=torchft."
+            )
+        if precision.half_weights(on_gpus=config["trainer"]["device"] != "cpu") or precision.reloads_optimizer():
+            raise ConfigurationError(
+                f"precision={config['precision']['name']} takes gradients out of their scale before replicas exchange "
+                "them. Set precision=bf16 or amp."
+            )
+        if config["trainer"].get("sam_rho") is not None:
+            raise ConfigurationError(
+                "trainer.sam_rho: its second pass would be another exchange within an update, which "
+                "parallel=replicated cannot repeat by itself. Set it to null."
+            )
+        if config["checkpoint"]["format"] == "sharded":
+            raise ConfigurationError(
+                "checkpoint.format=sharded: each replica has the whole model, and one of them writes. Set it to single."
+            )
+        config["checkpoint"]["format"] = "single"
