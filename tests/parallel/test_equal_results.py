@@ -50,6 +50,7 @@ KINDS = {
     "vit": (*MODELS["vit"], *ACCUMULATED, *UNEVEN),
     "gpt": (*MODELS["gpt"], *ACCUMULATED),
     "scaled": ("model=small_cnn", "model.width=6", *SCALED, *ACCUMULATED),
+    "images": ("model=small_cnn", "model.width=6"),
 }
 
 

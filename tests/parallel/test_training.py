@@ -39,6 +39,13 @@ FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_
             "parameters.freeze_epochs=[{match: [embedding, blocks.0], until: 2}, {match: blocks.1.*.weight, from: 2}]",
         ),
     ),
+    "resized": (
+        "images",
+        (
+            *("data.image_size=16", "trainer.epochs=2", "trainer.limit_train=10"),
+            *("trainer.resize_from=8", "trainer.resize_start=0", "trainer.resize_end=0.5"),
+        ),
+    ),
     "mixed": (
         "vit",
         ("trainer.mixup_alpha=0.4", "trainer.cutmix_alpha=1.0", "trainer.clip_norm=inf", "trainer.clip_value=0.01"),
@@ -51,10 +58,14 @@ CASES = [
     *(f"{strategy}-swa" for strategy in ("ddp", "fsdp")),
     *(f"{strategy}-sam" for strategy in ("ddp", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-phases" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
+    *(f"{strategy}-resized" for strategy in ("ddp", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-mixed" for strategy in ("ddp", "fsdp", "pipeline")),
 ]
 ALWAYS = ["fsdp-groups", "pipeline-groups", "fsdp-ema", "fsdp-swa", "fsdp-sam", "ddp-mixed", "fsdp-phases"]
-RESUMED = ["fsdp-groups", "fsdp-ema", "fsdp-phases", *(tail(case) for case in CASES if case.endswith("sharded"))]
+RESUMED = [
+    *("fsdp-groups", "fsdp-ema"),
+    *(tail(case) for case in CASES if case.endswith("sharded") or case == "fsdp-phases"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +115,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunFolder
 @pytest.mark.parametrize("case", tailed(CASES, always=ALWAYS))
 def test_it_gives_the_numbers_of_one_process(case, trained, alone):
     one, other = alone(case.split("-")[1]), trained(case)
-    assert_equal(one, other, epochs=2 if case.endswith("phases") else 1)
+    assert_equal(one, other, epochs=2 if case.endswith(("phases", "resized")) else 1)
     for name, weight in average(one).items():
         torch.testing.assert_close(average(other)[name], weight, rtol=1e-9, atol=1e-12)
 
