@@ -133,6 +133,8 @@ def library(request: pytest.FixtureRequest) -> None:
     names = {str(value) for value in request.node.callspec.params.values()}
     if any(name == "apex" or name.startswith("fused_") for name in names):
         request.getfixturevalue("apex")
+    if "replicated" in names:
+        pytest.importorskip("torchft")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -34,7 +34,7 @@ class RayOption(LauncherOption):
         return None
 
     def note(self) -> str:
-        return f"Ray {metadata.version('ray')}; the cluster is looked for when a run starts"
+        return "the cluster is looked for when a run starts"
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)

@@ -89,14 +89,14 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any
 
 def refuse_hidden(group: str, section: dict[str, Any], folders: Folders = OWN) -> None:
     """Raises ConfigurationError where another folder has another class by that name, since Hydra took the first."""
-    name = section["name"]
-    for path in (folder / group / f"{name}.yaml" for folder in folders):
-        content = read(path) if path.is_file() else {}
-        target = content.get(group, content).get("_target_", section["_target_"])
-        if target != section["_target_"]:
-            raise ConfigurationError(
-                f"{group}={name} is {section['_target_']}, which hides {path}. Give that one another name."
-            )
+    name, taken = section["name"], section["_target_"]
+    paths = [path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()]
+    targets = {path: (content := read(path)).get(group, content).get("_target_", taken) for path in paths}
+    if taken not in targets.values():  # the name is the user's choice among a library's, as of model=timm
+        return
+    for path, target in targets.items():
+        if target != taken:
+            raise ConfigurationError(f"{group}={name} is {taken}, which hides {path}. Give that one another name.")
 
 
 def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> dict[str, Any] | None:

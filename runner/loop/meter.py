@@ -114,8 +114,15 @@ class Meter:
         closed, self._closed = [sums for sums, _ in self._closed], []
         numbers = torch.tensor([*(v for s in closed for v in s.values()), *flags.values()], dtype=torch.float64)
         statistics = [self._scores.flatten(sums.statistics) for sums in closed]
-        found = self._parallel.reduce(torch.cat([numbers, *statistics]).to(self._parallel.device)).cpu()
-        plain, rest = found[: len(numbers)].tolist(), found[len(numbers) :]
+        ranks = torch.zeros(self._parallel.world_size, len(numbers), dtype=torch.float64)
+        ranks[self._parallel.rank % len(ranks)] = numbers
+        found = self._parallel.reduce(torch.cat([ranks.flatten(), *statistics]).to(self._parallel.device)).cpu()
+        # An exchange adds each number up in an order of its own, and so that of more windows at once: the ranks' are
+        # added up here, where a row is the same whichever others it was exchanged with.
+        added_up, *others = found[: ranks.numel()].view(ranks.shape)
+        for each in others:
+            added_up = added_up + each
+        plain, rest = added_up.tolist(), found[ranks.numel() :]
         width = len(NAMES)
         intervals = [Sums(*plain[start : start + width]) for start in range(0, width * len(closed), width)]
         for sums, row in zip(intervals, rest.chunk(len(closed)) if len(rest) else (), strict=False):

@@ -101,7 +101,7 @@ def test_loggers_are_added_and_removed_by_name(tmp_path, capsys):
     [
         (["+callbacks.mine.step=3"], r"callbacks\.mine=.* says no class. Set \+callbacks\.mine\._target_="),
         (["+logger.tracker=7"], r"logger\.tracker=7 says no class"),
-        (["+metrics={a-b:{_target_:x.Y}}"], "a-b is no name"),
+        (["+metrics={a-b:{_target_:x.Y}}"], "a-b is not a name"),
         (
             ["+callbacks.mine._target_=collections.Counter"],
             r"makes no Callback\. Derive the class from manyheads",

@@ -104,7 +104,7 @@ def test_another_optimizer_s_state_is_refused():
     model = nn.Linear(2, 2)
     state = torch.optim.AdamW(model.parameters()).state_dict()
     sgd = torch.optim.SGD(model.parameters())
-    wanted = "a.pt is .* one with betas where this one has momentum. Set optimizer="
+    wanted = "a.pt belongs to .* one with betas where this one has momentum. Set optimizer="
     with pytest.raises(ConfigurationError, match=wanted):
         load_optimizer(sgd, state, "a.pt")
     load_optimizer(sgd, torch.optim.SGD(model.parameters(), lr=0.5).state_dict(), "a.pt")

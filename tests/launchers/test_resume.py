@@ -167,5 +167,5 @@ def test_completed_run_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[s
     folder = undisturbed(kept / "2", 2)
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     resume(str(folder.path))
-    assert "complete already" in capsys.readouterr().out
+    assert "already complete" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before

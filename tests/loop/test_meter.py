@@ -158,3 +158,41 @@ def test_many_small_losses_are_not_rounded_away(meter):
     for _ in range(1000):
         passed(meter, torch.tensor(1.0), logits, targets, 1)
     assert collected(meter).loss == 2.0**30 + 1000
+
+
+class Ring(Single):
+    """One of three ranks whose exchange adds each number up from another rank on, as a ring does."""
+
+    def __init__(self, rank: int, given: list[torch.Tensor]):
+        super().__init__(rank=0, local_rank=0, world_size=1, device_type="cpu")
+        self.rank, self.world_size, self.given = rank, 3, given
+
+    def reduce(self, values: torch.Tensor, operation: Any = "sum") -> torch.Tensor:
+        self.given.append(values.clone())
+        if len(self.given) < self.world_size:
+            return values  # the others have yet to come
+        total = torch.empty_like(values)
+        for place in range(len(values)):
+            first, second, third = (self.given[(place + turn) % 3][place] for turn in range(3))
+            total[place] = (first + second) + third
+        return total
+
+
+def test_a_window_has_the_same_sum_whichever_others_it_is_exchanged_with(scores):
+    losses = torch.rand(3, 40, dtype=torch.float64)
+
+    def sums_of(windows: list[int]) -> list[float]:
+        """Of the last rank, which hears of all."""
+        given: list[torch.Tensor] = []
+        for rank in range(3):
+            meter = Meter(Ring(rank, given), scores)
+            for window in windows:
+                meter._open.loss = losses[rank, window].item()
+                meter.close()
+            found, flags = meter.collect({"asked": 1.0}, whole=False)
+        assert flags == {"asked": 3.0}
+        return [sums.loss for sums in found]
+
+    together = sums_of([*range(40)])
+    assert together == [sums_of([window])[0] for window in range(40)]
+    assert together == [sum(column) for column in losses.T.tolist()]

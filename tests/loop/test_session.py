@@ -162,7 +162,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     train(tmp_path, small("trainer.epochs=1"))
     state = Checkpoints(RunFolder(tmp_path), every=0, keep=0).last()
     run = attempt(tmp_path, small("model.width=3"), state=state)
-    with pytest.raises(ConfigurationError, match="is of another model"):
+    with pytest.raises(ConfigurationError, match="belongs to another model"):
         run.train(seed=1, state=state)
     run.trainer.reporter.recorder.close()
 

@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(tmp_path, overrides, o
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path):
     written(tmp_path, "kubernetes")
-    with pytest.raises(ConfigurationError, match="holds a run already"):
+    with pytest.raises(ConfigurationError, match="already holds a run"):
         written(tmp_path, "kubernetes")
 
 

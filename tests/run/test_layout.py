@@ -153,6 +153,7 @@ def test_another_machine_is_refused_for_runs_that_were_recorded_before_there_cou
     ],
 )
 def test_how_many_machines(launcher, expected):
+    launcher = {"rendezvous": None, **launcher}
     assert nodes(launcher) == expected
     assert ranks({"launcher": {"nproc_per_node": 2, **launcher}}) == 2 * (expected or (1, 1))[1]
 
@@ -170,7 +171,11 @@ def test_how_many_machines(launcher, expected):
 )
 def test_numbers_of_machines_that_mean_nothing(launcher, reason):
     with pytest.raises(ConfigurationError, match=reason):
-        nodes(launcher)
+        nodes({"rendezvous": None, **launcher})
+
+
+def test_an_engine_knows_where_its_machines_are():
+    assert nodes({"nodes": 3}) == (3, 3)
 
 
 def test_hosts_of_any_launcher_are_frozen():

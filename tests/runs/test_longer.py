@@ -56,5 +56,5 @@ def test_what_cannot_be_gone_on_with_is_refused(finished_run, tmp_path):
     with folder.locked(), pytest.raises(ConfigurationError, match="by another process"):
         go_on(folder, ["trainer.max_steps=4"])
     folder.last_checkpoint.unlink()
-    with pytest.raises(ConfigurationError, match="no checkpoint to resume from.*Start it anew: python run.py"):
+    with pytest.raises(ConfigurationError, match="no checkpoint to resume from.*Start over: python run.py"):
         go_on(folder, ["trainer.max_steps=4"])

@@ -59,7 +59,7 @@ def test_micro_batches_of_padding_alone_change_nothing(tmp_path):
 def test_what_is_no_language_model_is_told():
     task = LanguageModel(loss=nn.CrossEntropyLoss())
     labels = torch.zeros(2, 3, dtype=torch.long)
-    with pytest.raises(ConfigurationError, match=r"wants \(samples, tokens, vocabulary\)"):
+    with pytest.raises(ConfigurationError, match=r"needs \(samples, tokens, vocabulary\)"):
         task.loss(torch.zeros(2, 7), (None, labels))
     with pytest.raises(ConfigurationError, match="no logits"):
         task.loss({"hidden": torch.zeros(2, 3, 7)}, (None, labels))

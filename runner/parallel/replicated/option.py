@@ -13,7 +13,8 @@ INSTALL = "pip install 'manyheads[replicated]'"
 TRUST = (
     "torchft's services have no authentication: whoever reaches their ports can end the replicas, or take part in the "
     "training. All but one of each replica listen on the loopback interface alone. If the network is isolated, or "
-    "everybody on it may do that, set parallel.trusted_network=true."
+    "everybody on it may do that, set parallel.trusted_network=true. Use "
+    "parallel=ddp otherwise."
 )
 
 

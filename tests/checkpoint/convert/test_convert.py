@@ -69,7 +69,7 @@ def test_by_the_commands(single, tmp_path, monkeypatch, capsys):
     assert called("show", single) == 0
     assert "step 40, a single file" in capsys.readouterr().out
     assert called("convert", single, "--to", "sharded", "--out", out) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert called("convert", tmp_path / "none", "--to", "single") == 2
     assert called("convert", tmp_path, "--to", "single") == 2  # a folder of something else
     assert "index.json is missing" in capsys.readouterr().err

@@ -294,14 +294,14 @@ def test_what_an_index_of_somebody_else_says_is_checked(copied):
     refused(lambda c: c["files"].update({"../x.safetensors": {"bytes": 1, "sha256": ""}}), "names a file")
     refused(lambda c: c["files"].update({"run.yaml": {"bytes": 1, "sha256": ""}}), "names a file")
     refused(lambda c: piece(c).__setitem__(1, 10**12), "lies outside of its file")
-    refused(lambda c: piece(c).__setitem__(1, -8), "no index|lies outside of its file")
+    refused(lambda c: piece(c).__setitem__(1, -8), "not the index|lies outside of its file")
     refused(lambda c: piece(c).__setitem__(2, [7, 0]), "lies outside of it|is not complete")
     refused(lambda c: piece(c).__setitem__(3, [1, 3]), "is not complete")
     refused(lambda c: c["tensors"]["model/weight"].update(shape=[10**9, 3]), "is not complete")
-    refused(lambda c: c["tensors"]["model/weight"].update(dtype="OBJ"), "unknown|no index")
+    refused(lambda c: c["tensors"]["model/weight"].update(dtype="OBJ"), "unknown|not the index")
     refused(lambda c: c.update(version=99), "newer version of manyheads")
-    refused(lambda c: c.update(state=[]), "no index")
-    refused(lambda c: c["state"].update(model={"weight": {"tensor": "none"}}), "no index")
+    refused(lambda c: c.update(state=[]), "not the index")
+    refused(lambda c: c["state"].update(model={"weight": {"tensor": "none"}}), "not the index")
 
 
 def test_nothing_in_it_is_pickled_and_no_link_is_followed(copied, tmp_path):

@@ -149,7 +149,7 @@ def test_trials_of_several_ranks_are_ended_by_the_usual_stop(tmp_path, more):
             "direction=up is not allowed. Allowed: auto, minimize, maximize",
         ),
         (("optimizer.lr=0.1",), "a search has nothing to vary"),
-        (("hydra/sweeper/pruner=median", "hydra.launcher.repeat=2"), "hydra.sweeper.pruner goes with"),
+        (("hydra/sweeper/pruner=median", "hydra.launcher.repeat=2"), "hydra.sweeper.pruner works with"),
         (("hydra/sweeper/sampler=grid", "hydra.sweeper.sampler.seed"), "sampler=grid is a sweep"),
     ],
 )
