@@ -79,11 +79,16 @@ def test_every_way_computes_the_same(tmp_path: Path, precision: str, way: str) -
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("ranks", tailed([1, 2, 3], always=[2]))
-def test_launchers_give_the_same_bits(tmp_path: Path, ranks: int) -> None:
-    names = [name for name in LAUNCHERS if f"{name}-{ranks}" in WAYS]
-    digests = {run(tmp_path / name, "fp64", f"{name}-{ranks}")[2] for name in names}
-    assert len(digests) == 1
+@pytest.mark.parametrize(
+    ("launcher", "ranks"),
+    tailed(
+        [(name, ranks) for name in LAUNCHERS for ranks in (1, 2, 3) if name != "spawn" and f"{name}-{ranks}" in WAYS],
+        always=[("torchrun", 2)],
+    ),
+)
+def test_launchers_give_the_same_bits(tmp_path: Path, launcher: str, ranks: int) -> None:
+    one, other = (run(tmp_path / name, "fp64", f"{name}-{ranks}")[2] for name in ("spawn", launcher))
+    assert one == other
 
 
 @pytest.mark.processes

@@ -86,7 +86,9 @@ def test_every_strategy_names_the_first_failing_rank(tmp_path: Path, strategy: s
 @pytest.mark.parametrize(
     ("overrides", "failure"),
     [
-        (("launcher=inline", "parallel=single"), "rank 0 failed first (exit code 1): ArithmeticError: made to fail"),
+        tail(
+            ("launcher=inline", "parallel=single"), "rank 0 failed first (exit code 1): ArithmeticError: made to fail"
+        ),
         # The ranks can't leave a report; that they failed is known.
         (("launcher=spawn", "parallel=ddp"), "failed first (exit code 1): ProcessDied: "),
     ],

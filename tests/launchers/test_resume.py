@@ -134,7 +134,7 @@ def test_horovod_keeps_the_scale_and_what_it_has_accumulated(tmp_path: Path, kep
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("last", [3, tail("horovod 2"), tail("horovod 3")])
+@pytest.mark.parametrize("last", [tail(3), tail("horovod 2"), tail("horovod 3")])
 def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path, last: str) -> None:
     """Killed twice, and each time gone on with elsewhere: the curve is that of an undisturbed run on one rank."""
     common = (*COMMON, "precision=fp64", "trainer.max_steps=60", "trainer.log_every=1")

@@ -53,7 +53,7 @@ def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], s
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", tailed(["spawn", "inline"], always=["inline"]))
+@pytest.mark.parametrize("launcher", tailed(["spawn", "inline"], always=[]))
 def test_job_after_hears_signals_too(tmp_path: Path, parent, launcher: str) -> None:
     """The second job of a sweep is interrupted, and with it the sweep."""
     way = by(launcher) if launcher in LAUNCHERS else (f"launcher={launcher}",)

@@ -51,6 +51,7 @@ def test_the_agent_says_which_rank_failed(tmp_path: Path, capfd, how: str, code:
     assert survivors(folder) == []
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_agent_and_ranks_stand_apart(tmp_path: Path, parent) -> None:
     """All from the terminal, ranks from other machines too, as the agent's store."""

@@ -14,6 +14,7 @@ from manyheads.runner.loop.session import Session
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import TIMINGS, attempt, rows, small, train
+from tests.tail import each_once
 
 HARD = ("model=custom", "model._target_=tests.zoo.Rich", "optimizer=adamw", "optimizer.lr=0.01")
 WAYS = {
@@ -49,7 +50,7 @@ def tables(run: Session) -> tuple[list, list]:
     return rows(run.folder.steps, without=TIMINGS), rows(run.folder.epochs, without=TIMINGS)
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module")
 def undisturbed(request, tmp_path_factory):
     """The options of a way to train, and the run that nobody interrupts."""
     options = WAYS[request.param]
@@ -57,17 +58,18 @@ def undisturbed(request, tmp_path_factory):
 
 
 # 40 updates, an epoch has 20; rows of steps.csv after 8, 16, 20, 24, 32, 40.
-@pytest.mark.parametrize(
-    ("every", "dies"),
-    [
-        pytest.param(5, 7, id="within the first log interval"),
-        pytest.param(13, 16, id="within an epoch and a log interval"),
-        pytest.param(20, 22, id="at the end of an epoch, before its evaluation"),
-        pytest.param("1epoch", 37, id="after an epoch"),
-        pytest.param(27, 39, id="in the second epoch"),
-    ],
-)
-def test_a_killed_run_resumes_to_the_same(tmp_path, undisturbed, every, dies):
+STOPS = {
+    "within the first log interval": (5, 7),
+    "within an epoch and a log interval": (13, 16),
+    "at the end of an epoch, before its evaluation": (20, 22),
+    "after an epoch": ("1epoch", 37),
+    "in the second epoch": (27, 39),
+}
+
+
+@pytest.mark.parametrize(("undisturbed", "stop"), each_once(WAYS, STOPS), indirect=["undisturbed"])
+def test_a_killed_run_resumes_to_the_same(tmp_path, undisturbed, stop):
+    every, dies = STOPS[stop]
     options, whole = undisturbed
     config = small(*options, f"checkpoint.every={every}")
     run = attempt(tmp_path, config)

@@ -61,10 +61,10 @@ CASES = [
     *(f"{strategy}-resized" for strategy in ("ddp", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-mixed" for strategy in ("ddp", "fsdp", "pipeline")),
 ]
-ALWAYS = ["fsdp-groups", "pipeline-groups", "fsdp-ema", "fsdp-swa", "fsdp-sam", "ddp-mixed", "fsdp-phases"]
+ALWAYS = ["fsdp-groups", "pipeline-ema", "fsdp-sam", "ddp-mixed"]
 RESUMED = [
-    *("fsdp-groups", "fsdp-ema"),
-    *(tail(case) for case in CASES if case.endswith("sharded") or case == "fsdp-phases"),
+    "fsdp-groups",
+    *(tail(case) for case in CASES if case.endswith("sharded") or case in ("fsdp-ema", "fsdp-phases")),
 ]
 
 

@@ -18,6 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, Done, execute
 from tests.in_process import SMALL
 from tests.launchers.conftest import descendants
+from tests.tail import tail
 from tests.task.test_own_task import OWN
 
 TINY = tuple(override for override in SMALL if not override.startswith("model."))
@@ -90,8 +91,8 @@ def test_the_default_model_is_the_same_on_every_backend(tmp_path):
     "overrides",
     [
         ("launcher.nproc_per_node=3", "data.batch_size=12", "trainer.grad_accumulation=2", "trainer.clip_norm=0.1"),
-        ("optimizer=adamw", "data.drop_last=false", "data.train_samples=13", "trainer.epochs=1"),
-        (*model("Unused"), "parallel.find_unused_parameters=true"),
+        tail(("optimizer=adamw", "data.drop_last=false", "data.train_samples=13", "trainer.epochs=1")),
+        tail((*model("Unused"), "parallel.find_unused_parameters=true")),
     ],
     ids=["3 ranks", "an incomplete batch", "unused, and ddp knows"],
 )
@@ -198,6 +199,7 @@ def test_a_baseline_that_fails_is_a_failure(compare, tmp_path):
     assert large_files(tmp_path) == []
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_a_signal_leaves_nothing_behind(tmp_path):
     overrides = (*TINY, "trainer.epochs=1000", "parallel=ddp")

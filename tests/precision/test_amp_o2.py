@@ -277,7 +277,7 @@ def test_a_cpu_s_batch_norm_takes_half_precision(tmp_path):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("dtype", "many"), [tail("float16", 2), ("bfloat16", 3)])
+@pytest.mark.parametrize(("dtype", "many"), [tail("float16", 2), tail("bfloat16", 3)])
 def test_several_ranks_train_together(tmp_path: Path, dtype: str, many: int) -> None:
     shared = (*o2(dtype), "data.batch_size=48", "trainer.max_steps=20", "optimizer.lr=0.02", "trainer.device=cpu")
     shared = (*shared, "model.width=8")  # convolutions in fp16 are slow on CPUs

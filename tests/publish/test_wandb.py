@@ -79,6 +79,7 @@ def table(folder: RunFolder) -> list[tuple[int, float]]:
     return [(int(row["step"]), float(row["loss"])) for row in rows(folder.steps)]
 
 
+@pytest.mark.tail
 @pytest.mark.slow
 def test_a_run_grows_and_nothing_is_there_twice(finished, service):
     whole, epochs = cut(finished.steps, 3), cut(finished.epochs, 0)

@@ -108,6 +108,7 @@ def test_what_changes_the_run_is_different(past, tmp_path, override):
     assert override.partition("=")[0] in done.out.partition("different:")[0]  # said before it began
 
 
+@pytest.mark.tail
 def test_the_first_steps_alone(past, tmp_path):
     done, result = reproduce(tmp_path, str(past), "--steps", "18", "data.num_workers=1")
     assert done.code == 0, done.err
@@ -224,6 +225,7 @@ class TestTheRecordedCode:
         assert done.code == 3, done.err
         assert " code " in done.out
 
+    @pytest.mark.tail
     def test_the_recorded_code_makes_the_same(self, clone):
         done = in_tree(clone, "-m", "manyheads.runner", "reproduce", "past", "--code")
         assert done.code == 0, done.err

@@ -14,6 +14,7 @@ from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import KEY_BYTES, is_sealed_here, key_file, seal_file, sealed, unsealed
 from tests.in_process import small
+from tests.run.sealing import seal_one
 
 
 @pytest.fixture(autouse=True)
@@ -143,11 +144,6 @@ def test_a_relative_place_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert key_file() == tmp_path / ".local/state/manyheads/key"
-
-
-def seal_one(folder):
-    os.environ["XDG_STATE_HOME"] = str(folder)
-    return seal.seal_of("a")
 
 
 def test_of_many_processes_one_makes_the_key(tmp_path):

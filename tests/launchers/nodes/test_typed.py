@@ -18,7 +18,7 @@ def typed(run_on, *overrides: str, name: str = "run"):
 
 @pytest.mark.processes
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("other", ["optimizer.lr=0.3", tail("")])
+@pytest.mark.parametrize("other", [tail("optimizer.lr=0.3"), tail("")])
 def test_another_config_or_key_is_refused(cluster, run_on, monkeypatch, tmp_path, other: str) -> None:
     """Neither a machine where something else was typed nor one of another user gets to know the run."""
     common = "launcher.nodes=2", "launcher.start_timeout=12"

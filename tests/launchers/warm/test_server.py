@@ -147,6 +147,7 @@ def test_it_does_not_grow(tmp_path: Path) -> None:
     assert server().num_threads() == 1
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 def test_after_its_death_the_next_job_has_a_new_one() -> None:
     warm.fork(os._exit, 0, environment={}).join(10)

@@ -177,6 +177,7 @@ def test_a_compiler_without_mpi_s_headers_is_found_before_the_build(path, tmp_pa
     assert (tmp_path / "read").read_text() == "#include <mpi.h>\n"
 
 
+@pytest.mark.tail
 @pytest.mark.skipif(not horovod_installation.has("mpi"), reason="Horovod was built here without MPI")
 def test_a_compiler_that_has_built_horovod_is_good():
     assert missing_for_mpi() is None
