@@ -14,7 +14,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.sharded.rank import write
 from manyheads.runner.model.small_cnn.rank import SmallCNN
 
-SAVE = torch.save
+SAVE, HALF_A_PART = torch.save, b"half of a part"
 
 
 class Faulty(SmallCNN):
@@ -63,7 +63,7 @@ def fail(how: str) -> None:
         raise ArithmeticError("made to fail")
     if how == "half a checkpoint":
         torch.save = save_half  # type: ignore[assignment]
-    if how in ("half a part", "all but the name"):
+    if how in ("half a part", "half a part, and wait", "all but the name"):
         hit_sharded_save(how)
 
 
@@ -84,14 +84,19 @@ def save_half(state: Any, file: IO[bytes], **options: Any) -> None:
 
 
 def hit_sharded_save(how: str) -> None:
-    """Be killed in the middle of a rank's own file, or when all is written but the folder has not got its name."""
+    """Be killed in the middle of a rank's own file, or when all is written but the folder has not got its name.
+
+    Or wait there for somebody else to be killed.
+    """
 
     def end(path: Path, *_: Any) -> None:
-        if how == "half a part":
-            path.write_bytes(b"half of a part")
+        if how.startswith("half a part"):
+            path.write_bytes(HALF_A_PART)
+        if how.endswith("wait"):
+            time.sleep(3600)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    if how == "half a part":
+    if how.startswith("half a part"):
         write.write_file = end
     else:
         write.take_name = end

@@ -3,6 +3,7 @@
 from itertools import product
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -10,7 +11,8 @@ from manyheads.launchers.launch import launch
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
-from tests.launchers.conftest import freeze, rows
+from tests.launchers.conftest import freeze, rows, survivors
+from tests.launchers.faulty import HALF_A_PART
 from tests.tail import tail, tailed
 
 # 29 updates an epoch; checkpoints in the middle of an epoch and of a log interval.
@@ -93,6 +95,24 @@ def test_killed_while_ranks_write_their_parts(tmp_path: Path, kept: Path, ranks:
         launch(folder)
     assert folder.last_checkpoint.name == "step_00000013"
     assert list(folder.checkpoints.glob(".*.aside"))
+    result = launch(folder)
+    assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
+    assert rows(folder.steps) == rows(expected.steps)
+    assert not list(folder.path.rglob(".*.aside"))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("ranks", tailed(SHARDED, always=[]))
+def test_the_parent_is_killed_while_ranks_write_their_parts(tmp_path: Path, kept: Path, parent, ranks: str) -> None:
+    expected = undisturbed(kept / ranks, ranks, "trainer.max_steps=35")
+    fault = ("+model.how='half a part, and wait'", "+model.step=24", f"+model.once={tmp_path / 'failed'}")
+    overrides = (*COMMON, *RANKS[ranks], *fault, "trainer.max_steps=35", "launcher.threads_per_rank=1")
+    running = parent(tmp_path / "run", *overrides, f"hydra.run.dir={tmp_path / 'run'}")
+    folder = running.folder
+    running.wait_until(lambda: any(path.read_bytes() == HALF_A_PART for path in folder.checkpoints.glob(".*/*")))
+    running.process.kill()
+    assert psutil.wait_procs(survivors(folder), timeout=10)[1] == []
+    assert folder.last_checkpoint.name == "step_00000013"
     result = launch(folder)
     assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
     assert rows(folder.steps) == rows(expected.steps)
