@@ -188,7 +188,8 @@ def test_without_a_cluster_the_error_says_how_to_get_one(tmp_path):
 @pytest.mark.tail
 def test_a_sweep_uses_what_is_free_in_the_cluster(machines, tmp_path):
     jobs = (*("seed=1,2,3", "hydra.launcher.jobs=3"), *on(machines, "launcher.nodes=1", "trainer.max_steps=30"))
-    done = execute("run.py", "-m", *RUN, *jobs, f"hydra.sweep.dir={tmp_path / 'sweep'}", cwd=PROJECT)
-    assert done.returncode == 0, done.stderr
+    where = f"hydra.sweep.dir={tmp_path / 'sweep'}"
+    done = execute(sys.executable, str(PROJECT / "run.py"), "-m", *RUN, *jobs, where, cwd=tmp_path, timeout=240)
+    assert done.code == 0, done.err
     assert len(list((tmp_path / "sweep").glob("*/result.json"))) == 3
     assert free(machines.address) == 2
