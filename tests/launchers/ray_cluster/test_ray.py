@@ -159,7 +159,8 @@ def test_without_restarts_a_kill_ends_the_run_and_names_the_machine(machines, tm
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_in_ray_when_the_parent_ends(machines, tmp_path, signum):
     folder = RunFolder(tmp_path / "run")
-    command = [sys.executable, str(PROJECT / "run.py"), *LONG, *on(machines), f"hydra.run.dir={folder.path}"]
+    overrides = (*LONG, *on(machines, "launcher.threads_per_rank=1"), f"hydra.run.dir={folder.path}")
+    command = [sys.executable, str(PROJECT / "run.py"), *overrides]
     parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     when_at(folder, 20, lambda: parent.send_signal(signum)).join(120)
     assert parent.wait(60) in (130, -signal.SIGKILL)
