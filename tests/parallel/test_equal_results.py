@@ -115,6 +115,7 @@ OTHERWISE = [
     Case(2, "ddp", "gpt", ("parallel.compression=powersgd", "parallel.powersgd_start=2")),
     Case(2, "local_sgd", "gpt", ("parallel.period=3", "parallel.start=4")),
 ]
+OTHERWISE += [replace(case, ways=(*case.ways, *SHARDED)) for case in OTHERWISE]
 PARTED = [Case(2, strategy, "gpt", SHARDED) for strategy in STRATEGIES]
 SAME = [
     replace(case, source=case)
@@ -122,7 +123,6 @@ SAME = [
         *(Case(2, strategy, "gpt") for strategy in STRATEGIES),
         *OTHERWISE,
         *PARTED,
-        *(replace(case, ways=(*case.ways, *SHARDED)) for case in OTHERWISE),
         Case(2, "fsdp", "cnn", SHARDED),
     ]
 ]
