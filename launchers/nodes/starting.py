@@ -4,7 +4,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,8 +36,7 @@ class Started:
         code = self.process.poll()
         if code is None:
             return None
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1].removeprefix("error: ") if lines else f"it ended with exit code {code}"
+        return last_words(self.log) or f"it ended with exit code {code}"
 
     def close(self, seconds: float) -> None:
         """Wait for its end, or end it."""
@@ -77,4 +75,7 @@ def command_there(arguments: list[str]) -> str:
     return f"cd {shlex.quote(os.getcwd())} && {command}"
 
 
-Starter = Callable[[], Started]
+def last_words(log: Path) -> str:
+    """The last line of a log, without the prefix of errors; empty where there is none."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].removeprefix("error: ") if lines else ""

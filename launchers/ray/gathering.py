@@ -3,17 +3,16 @@
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.meeting import Meeting, Node
+from manyheads.launchers.nodes.gathering import Gathering, let_go, meet
+from manyheads.launchers.nodes.meeting import Node
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.starting import agent_arguments, command_there
-from manyheads.launchers.nodes.wire import new_key
 from manyheads.launchers.ray.gang import Gang
 from manyheads.launchers.ray.output import Output
 from manyheads.runner.machine import addresses
@@ -77,15 +76,12 @@ def _command(settings: Settings, name: str, place: dict[str, Any], output: Path)
 def placed(
     settings: Settings, folder: RunFolder, *, asked: dict[str, Any], patience: float | None
 ) -> Iterator[Gathering]:
-    """The machines of a run on Ray, which are let go in the end, whatever happened."""
-    reason: BaseException | None = None
-    key = folder.logs / "nodes.key"
-    key.unlink(missing_ok=True)  # of an attempt that was killed
+    """The machines of a run on Ray, until it ends."""
     with Gang(asked, log=folder.logs / "ray.log") as gang:
         own = addresses.own_address(settings.interface) if settings.interface else gang.address
-        meeting = Meeting(own, 0, new_key(key))
+        meeting, key = meet(own, folder)
         machines = Placed(gang, patience, settings, folder, meeting, key, set())
-        try:
+        with let_go(machines):
             place = {"address": own, "port": meeting.port, "key": key}
             outputs = [folder.logs / f"node_{number}.out" for number in range(settings.most)]
             gang.start(
@@ -93,9 +89,3 @@ def placed(
             )
             with in_background(Output(outputs[0]).show, name="output"):
                 yield machines
-        except BaseException as error:
-            reason = error
-            raise
-        finally:
-            with suppress(OSError):
-                machines.close(reason)

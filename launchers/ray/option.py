@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from manyheads.launchers.option import LauncherOption
 from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
-from manyheads.runner.run.errors import Unavailable
 
 OLDEST = (2, 40)
 INSTALL = "pip install 'manyheads[ray]', the same version as the cluster's"
@@ -38,8 +37,6 @@ class RayOption(LauncherOption):
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
-        if (why := self.unavailable()) is not None:
-            raise Unavailable(f"launcher=ray: {why}")
         if self.section["cpus_per_rank"] == "auto":
             self.section["cpus_per_rank"] = self.section["threads_per_rank"]
 

@@ -7,12 +7,14 @@ import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.nodes.run import run_on_nodes
 from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.starting import last_words
 from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.allocation import Allocation
 from manyheads.launchers.slurm.following import Following, Output, ended_badly
@@ -155,20 +157,10 @@ class Slurm(Launcher):
 
     def _settings(self, allocation: Allocation) -> Settings:
         places = dict(list(allocation.nodes().items())[: self._nodes])
-        section = self._section
-        return Settings(
-            hosts=list(places),
-            rendezvous=None,
-            fewest=len(places),
-            most=len(places),
-            per_node=self.ranks,
-            shell=f"{section['srun']} {STEP} sh -c",
-            interface=section["network_interface"],
-            silence=section["node_timeout"],
-            start_timeout=section["start_timeout"],
-            max_restarts=section["max_restarts"],
-            addresses=places,
-        )
+        settings = Settings.of({**self._section, "nproc_per_node": self.ranks, "nodes": len(places)})
+        assert settings is not None
+        shell = f"{self._section['srun']} {STEP} sh -c"
+        return replace(settings, hosts=list(places), shell=shell, addresses=places)
 
 
 def _newest(folder: RunFolder) -> float:
@@ -179,7 +171,6 @@ def _newest(folder: RunFolder) -> float:
 
 def _last_line(folder: RunFolder) -> str:
     try:
-        lines = output(folder).read_text(errors="replace").splitlines()
+        return last_words(output(folder))
     except OSError:
         return ""
-    return next((line for line in reversed(lines) if line.strip()), "").removeprefix("error: ")

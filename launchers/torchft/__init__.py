@@ -13,7 +13,7 @@ from manyheads.launchers.torchft.replicas import Replicas
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import number
 from manyheads.runner.parallel.replicated.option import missing
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.errors import ConfigurationError
 
 
 class TorchftOption(LauncherOption):
@@ -30,8 +30,6 @@ class TorchftOption(LauncherOption):
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
-        if (why := missing()) is not None:
-            raise Unavailable(f"launcher=torchft: {why}")
         if self.section["nproc_per_node"] > 1 and not declared("parallel", config["parallel"]).outlives_ranks:
             raise ConfigurationError(
                 f"launcher=torchft starts a rank that died again, of which parallel={config['parallel']['name']} knows "

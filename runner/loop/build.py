@@ -28,7 +28,7 @@ from manyheads.runner.optimizer.rank.build import build_optimizer
 from manyheads.runner.option.duration import seconds
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.rank.recompute import recompute
-from manyheads.runner.parallel.rank.units import find_units
+from manyheads.runner.parallel.rank.units import listed_units
 from manyheads.runner.parameters.rank.freeze import freeze, frozen_norms
 from manyheads.runner.parameters.rank.groups import find_groups
 from manyheads.runner.parameters.rank.phases import build_phases, find_rests
@@ -157,7 +157,7 @@ def assemble(
     rests = find_rests(model, section.get("freeze_epochs", ()), epochs=config["trainer"]["epochs"])
     model = parallel.place(model)
     if patterns := config["trainer"].get("recompute"):
-        units = find_units(model, "auto" if patterns == ["auto"] else patterns, key="trainer.recompute")
+        units = listed_units(model, patterns, key="trainer.recompute")
         recompute(units, key="trainer.recompute")
     kind = locate("optimizer", config["optimizer"]["_target_"])
     batch_size = config["data"]["batch_size"]

@@ -11,16 +11,16 @@ from torch import nn
 
 from manyheads.runner.config.complete import CUDA_GRAPHS
 from manyheads.runner.parallel.rank.structure import map_tensors
-from manyheads.runner.parallel.rank.units import find_units
+from manyheads.runner.parallel.rank.units import listed_units
 
 
 def compile_units(model: nn.Module, mode: str, patterns: Sequence[str]) -> None:
     """Compile modules by themselves: alike ones are compiled once, which takes a fraction of the time of the whole.
 
-    ``patterns``: as for ``find_units``. Source:
+    ``patterns``: as for ``listed_units``. Source:
     https://docs.pytorch.org/tutorials/recipes/regional_compilation.html. Raises ConfigurationError.
     """
-    for unit in find_units(model, "auto" if patterns == ["auto"] else patterns, key="trainer.compile_units").values():
+    for unit in listed_units(model, patterns, key="trainer.compile_units").values():
         unit.compile(mode=mode)
 
 

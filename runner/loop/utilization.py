@@ -18,7 +18,7 @@ from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.machine.peaks import peak
 from manyheads.runner.parallel.base.rank import Parallel, call
-from manyheads.runner.parallel.rank.structure import map_tensors
+from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.task.base.rank import Task
 
@@ -56,12 +56,11 @@ def utilization(
 
 def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:
     """Of a forward and a backward pass over this batch, by tensors that have shapes and no values."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode, device = FakeTensorMode(allow_non_fake_inputs=True), next(tensors_in(batch.inputs)).device
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def fake(tensor: Tensor) -> Tensor:  # all of one format, which is nothing to their number
         dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-        device = batch_device(batch)
         made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
         return made.requires_grad_(tensor.requires_grad)
 
@@ -74,10 +73,3 @@ def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:
         loss = task.loss(outputs, map_tensors(fake, batch.content))
         torch.autograd.grad(loss, [each for each in tensors.values() if each.requires_grad], allow_unused=True)
     return counter.get_total_flops() / batch.count
-
-
-def batch_device(batch: Batch) -> torch.device:
-    """That of its tensors."""
-    found: list[torch.device] = []
-    map_tensors(lambda tensor: found.append(tensor.device), batch.inputs)
-    return found[0]

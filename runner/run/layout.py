@@ -29,7 +29,7 @@ def nodes(launcher: dict[str, Any]) -> tuple[int, int] | None:
                 "launcher.rendezvous needs launcher.nodes, the number of machines that meet there."
             )
         return (len(hosts), len(hosts)) if set(map(str.lower, hosts)) - names_of_this_machine() else None
-    if not hosts and "rendezvous" in launcher and launcher["rendezvous"] is None:
+    if not hosts and launcher["rendezvous"] is None:
         raise ConfigurationError(
             f"launcher.nodes={given}: where do they meet? Set launcher.rendezvous=<host>:<port> and type the command "
             "on each, or launcher.hosts=[node1:4,node2:4]."

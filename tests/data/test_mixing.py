@@ -16,7 +16,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.classification.rank import Classification
 from manyheads.runner.task.rank.losses import BinaryCrossEntropy
 from tests.in_process import attempt, rows, small, train, weights
-from tests.loop.test_session import Killed, die_after, tables
+from tests.loop.test_session import killed_after, tables
 from tests.loop.test_trainer import assert_same, synthetic
 
 MIXING = Mixing(mixup_alpha=0.4, cutmix_alpha=1.0, mix_prob=0.9, mix_switch_prob=0.5, seed=3)
@@ -115,10 +115,7 @@ def test_accumulation_gives_the_same_weights_and_a_killed_run_resumes_to_the_sam
     two = train(tmp_path / "two", small(*options, "trainer.grad_accumulation=2"))  # of three samples each
     for name, weight in weights(one.trainer).items():
         torch.testing.assert_close(weights(two.trainer)[name], weight, rtol=0, atol=1e-12)
-    killed = attempt(tmp_path / "killed", small(*options, "checkpoint.every=8"))
-    die_after(killed, 11)
-    with pytest.raises(Killed):
-        killed.train(seed=1, state=None)
+    killed_after(tmp_path / "killed", small(*options, "checkpoint.every=8"), 11)
     assert tables(train(tmp_path / "killed", small(*options, "checkpoint.every=8"))) == tables(one)
     assert float(rows(one.folder.epochs)[-1]["val_acc1"]) > 50
 

@@ -93,12 +93,8 @@ def test_killed_while_ranks_write_their_parts(tmp_path: Path, kept: Path, ranks:
     folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault, "trainer.max_steps=35")
     with pytest.raises(RunFailed, match="SIGKILL"):
         launch(folder)
-    assert folder.last_checkpoint.name == "step_00000013"
     assert list(folder.checkpoints.glob(".*.aside"))
-    result = launch(folder)
-    assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
-    assert rows(folder.steps) == rows(expected.steps)
-    assert not list(folder.path.rglob(".*.aside"))
+    assert_resumes_from_the_one_before(folder, expected)
 
 
 @pytest.mark.processes
@@ -112,9 +108,12 @@ def test_the_parent_is_killed_while_ranks_write_their_parts(tmp_path: Path, kept
     running.wait_until(lambda: any(path.read_bytes() == HALF_A_PART for path in folder.checkpoints.glob(".*/*")))
     running.process.kill()
     assert psutil.wait_procs(survivors(folder), timeout=10)[1] == []
+    assert_resumes_from_the_one_before(folder, expected)
+
+
+def assert_resumes_from_the_one_before(folder: RunFolder, expected: RunFolder) -> None:
     assert folder.last_checkpoint.name == "step_00000013"
-    result = launch(folder)
-    assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
+    assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
     assert rows(folder.steps) == rows(expected.steps)
     assert not list(folder.path.rglob(".*.aside"))
 

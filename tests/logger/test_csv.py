@@ -12,8 +12,8 @@ from manyheads.runner.logger.csv.rank import Files, Recorder, Table
 from manyheads.runner.logger.tensorboard.rank import TensorBoard
 from manyheads.runner.loop import log_windows as intervals
 from manyheads.runner.run.run_folder import RunFolder
-from tests.in_process import attempt, rows, small, train
-from tests.loop.test_session import Killed, die_after
+from tests.in_process import rows, small, train
+from tests.loop.test_session import killed_after
 
 
 def with_board(folder: RunFolder) -> Files:
@@ -71,10 +71,7 @@ def test_tensorboard_loads_what_the_tables_say(tmp_path):
 def test_after_a_resume_tensorboard_shows_each_step_once(tmp_path, monkeypatch):
     monkeypatch.setattr(intervals, "MOST", 1)  # each row as soon as it can be
     config = small("checkpoint.every=13")
-    run = attempt(tmp_path, config)
-    die_after(run, 25)
-    with pytest.raises(Killed):
-        run.train(seed=1, state=None)
+    run = killed_after(tmp_path, config, 25)
     assert steps(run.folder, "train/loss") == [8, 16, 20, 24]
     train(tmp_path, config)
     assert steps(run.folder, "train/loss") == [8, 16, 20, 24, 32, 40]

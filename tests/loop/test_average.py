@@ -11,7 +11,7 @@ from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.config.complete import complete
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, composed, rows, small, train, weights
-from tests.loop.test_session import Killed, die_after, tables
+from tests.loop.test_session import killed_after, tables
 
 RICH = ("model=custom", "model._target_=tests.zoo.Rich", "optimizer=adamw", "optimizer.lr=0.01")
 EMA = (*RICH, "trainer.ema_decay=0.9")
@@ -78,10 +78,7 @@ def test_it_is_evaluated_and_is_the_best_and_leaves_the_training_as_it_was(avera
 @pytest.mark.parametrize(("dies", "format"), [(9, "single"), (22, "single"), (22, "sharded")])
 def test_it_is_resumed_to_the_bit(averaged, tmp_path, dies, format):
     config = small(*EMA, "checkpoint.every=7", f"checkpoint.format={format}")
-    run = attempt(tmp_path, config)
-    die_after(run, dies)
-    with pytest.raises(Killed):
-        run.train(seed=1, state=None)
+    killed_after(tmp_path, config, dies)
     resumed = train(tmp_path, config)
     assert tables(resumed) == tables(averaged)
     one, other = (real(load(each.folder.last_checkpoint)["average"]) for each in (resumed, averaged))
@@ -113,10 +110,7 @@ def test_the_mean_of_epochs_is_what_remains_with_statistics_of_its_own(tmp_path)
     torch.optim.swa_utils.update_bn(inputs, model)
     for name in ("body.1.running_mean", "body.1.running_var"):
         torch.testing.assert_close(final[name], weights(run.trainer)[name])
-    killed = attempt(tmp_path / "killed", small(*SWA, "checkpoint.every=3"))
-    die_after(killed, 17)
-    with pytest.raises(Killed):
-        killed.train(seed=1, state=None)
+    killed_after(tmp_path / "killed", small(*SWA, "checkpoint.every=3"), 17)
     resumed = train(tmp_path / "killed", small(*SWA, "checkpoint.every=3"))
     assert resumed.folder.read_result()["weights_sha256"] == run.folder.read_result()["weights_sha256"]
     assert tables(resumed) == tables(run)

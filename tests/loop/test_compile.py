@@ -45,9 +45,9 @@ def test_outputs_outlive_the_next_pass_where_there_are_graphs(mode, device, kept
     assert (first["logits"].tolist(), first["more"][0].tolist()) == (expected, expected)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler looks at it
-def test_alike_blocks_are_compiled_once(tmp_path, monkeypatch):
-    """By the compiler that looks through a model, without one that writes code."""
+@pytest.fixture
+def graphs(monkeypatch) -> list[bool]:
+    """Whether each graph was to have gradients, by the compiler that looks through a model and writes no code."""
     graphs: list[bool] = []
 
     def backend(graph, inputs):
@@ -58,6 +58,11 @@ def test_alike_blocks_are_compiled_once(tmp_path, monkeypatch):
         module._compiled_call_impl = torch.compile(module._call_impl, backend=backend)
 
     monkeypatch.setattr(nn.Module, "compile", compile)
+    return graphs
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler looks at it
+def test_alike_blocks_are_compiled_once(tmp_path, graphs):
     torch._dynamo.reset()
     text = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "trainer.max_steps=2")
     options = small("model=gpt", "model.width=24", *text, "trainer.compile=default", "trainer.compile_units=[auto]")
@@ -96,18 +101,7 @@ def test_training_and_evaluation_run_the_same_compiled_model(tmp_path, monkeypat
     assert calls == {True: 3, False: trainer.evaluation.loader.updates}
 
 
-def test_evaluation_s_last_batch_is_not_compiled_for(tmp_path, monkeypatch):
-    """By the compiler that looks through the model, without one that writes code."""
-    graphs: list[bool] = []
-
-    def backend(graph, inputs):
-        graphs.append(torch.is_grad_enabled())
-        return graph
-
-    def compile(module, *, mode):
-        module._compiled_call_impl = torch.compile(module._call_impl, backend=backend)
-
-    monkeypatch.setattr(nn.Module, "compile", compile)
+def test_evaluation_s_last_batch_is_not_compiled_for(tmp_path, graphs):
     options = small("trainer.compile=default", "trainer.max_steps=3")
     with opened(tmp_path, options) as trainer:
         sizes = {len(batch.inputs) for batch in trainer.evaluation.loader.epoch(0)}

@@ -14,7 +14,7 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.option.duration import seconds
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, config, rows, small, train
-from tests.loop.test_session import Killed, die_after, tables
+from tests.loop.test_session import killed_after, tables
 from tests.loop.test_trainer import assert_same, synthetic, weights
 
 
@@ -63,10 +63,7 @@ def test_a_run_without_progress_ends_and_is_resumed_to_the_same_end(tmp_path):
     whole = train(tmp_path / "whole", small(*stuck))
     result = whole.folder.read_result()
     assert (result["epochs"], result["ended"], result["status"]) == (3, "patience", "completed")
-    run = attempt(tmp_path / "killed", small(*stuck))
-    die_after(run, 9)
-    with pytest.raises(Killed):
-        run.train(seed=1, state=None)
+    killed_after(tmp_path / "killed", small(*stuck), 9)
     assert tables(train(tmp_path / "killed", small(*stuck))) == tables(whole)
 
 
@@ -91,10 +88,7 @@ def test_evaluations_within_epochs(within, tmp_path):
 @pytest.mark.parametrize("dies", [8, 14, 22, 36])
 def test_evaluations_within_epochs_are_resumed_to_the_same(within, tmp_path, dies):
     options = small("trainer.evaluate_every=7steps", "trainer.patience=99", "checkpoint.keep=9")
-    run = attempt(tmp_path, options)
-    die_after(run, dies)
-    with pytest.raises(Killed):
-        run.train(seed=1, state=None)
+    killed_after(tmp_path, options, dies)
     resumed = train(tmp_path, options)
     assert tables(resumed) == tables(within)
     timings = ("time", "val_seconds")

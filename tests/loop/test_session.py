@@ -5,6 +5,8 @@ import re
 import signal
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -46,6 +48,15 @@ def die_after(run: Session, step: int) -> None:
     run.trainer.reporter.update = update  # type: ignore[method-assign]
 
 
+def killed_after(path: Path, config: dict[str, Any], step: int, *, state: dict[str, Any] | None = None) -> Session:
+    """A run that has died after ``step`` updates. ``state``: the checkpoint that it had resumed from."""
+    run = attempt(path, config, state=state)
+    die_after(run, step)
+    with pytest.raises(Killed):
+        run.train(seed=1, state=state)
+    return run
+
+
 def tables(run: Session) -> tuple[list, list]:
     return rows(run.folder.steps, without=TIMINGS), rows(run.folder.epochs, without=TIMINGS)
 
@@ -72,10 +83,7 @@ def test_a_killed_run_resumes_to_the_same(tmp_path, undisturbed, stop):
     every, dies = STOPS[stop]
     options, whole = undisturbed
     config = small(*options, f"checkpoint.every={every}")
-    run = attempt(tmp_path, config)
-    die_after(run, dies)
-    with pytest.raises(Killed):
-        run.train(seed=1, state=None)
+    run = killed_after(tmp_path, config, dies)
     run.trainer.train.close()
     assert run.folder.read_result() is None
 
@@ -89,10 +97,7 @@ def test_a_killed_run_resumes_to_the_same(tmp_path, undisturbed, stop):
 
 def test_being_killed_before_the_first_checkpoint_starts_from_scratch(tmp_path):
     whole = train(tmp_path / "whole", small())
-    run = attempt(tmp_path / "killed", small())
-    die_after(run, 11)
-    with pytest.raises(Killed):
-        run.train(seed=1, state=None)
+    killed_after(tmp_path / "killed", small(), 11)
     resumed = train(tmp_path / "killed", small())
     assert tables(resumed) == tables(whole)
 
@@ -102,10 +107,7 @@ def test_being_killed_again_and_again(tmp_path):
     config = small(*HARD, "checkpoint.every=3")
     for dies in (4, 5, 14, 22, 40):
         state = Checkpoints(RunFolder(tmp_path / "killed"), every=0, keep=0).last()
-        run = attempt(tmp_path / "killed", config, state=state)
-        die_after(run, dies)
-        with pytest.raises(Killed):
-            run.train(seed=1, state=state)
+        killed_after(tmp_path / "killed", config, dies, state=state)
     resumed = train(tmp_path / "killed", config)
     assert tables(resumed) == tables(whole)
     assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]

@@ -27,6 +27,11 @@ def find_units(model: nn.Module, wanted: str | Sequence[str], *, key: str = "par
     return dict(sorted(found.items(), key=lambda item: -item[0].count(".")))
 
 
+def listed_units(model: nn.Module, patterns: Sequence[str], *, key: str) -> dict[str, nn.Module]:
+    """Those that a key of the trainer names, a list, in which [auto] stands for "auto"; else as ``find_units``."""
+    return find_units(model, "auto" if patterns == ["auto"] else patterns, key=key)
+
+
 def _repeated(module: nn.Module, prefix: str = "") -> dict[str, nn.Module]:
     """Siblings of one class that have parameters and parts of their own: a transformer's layers, a ResNet's blocks."""
     children = dict(module.named_children())

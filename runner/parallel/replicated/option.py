@@ -6,15 +6,14 @@ from typing import Any, ClassVar
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import BOOLEAN
 from manyheads.runner.parallel.base.option import ParallelOption
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.errors import ConfigurationError
 
 VERSION = "0.2.0"  # whose programming interface changes with each version
 INSTALL = "pip install 'manyheads[replicated]'"
 TRUST = (
-    "torchft's services have no authentication: whoever reaches their ports can end the replicas, or take part in the "
-    "training. All but one of each replica listen on the loopback interface alone. If the network is isolated, or "
-    "everybody on it may do that, set parallel.trusted_network=true. Use "
-    "parallel=ddp otherwise."
+    "torchft's services have no authentication: whoever reaches their ports can stop the replicas or join the "
+    "training. All but one per replica listen on the loopback interface only. If the network is isolated, or everybody "
+    "on it may do that, set parallel.trusted_network=true. Use parallel=ddp otherwise"
 )
 
 
@@ -46,8 +45,6 @@ class ReplicatedOption(ParallelOption):
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
-        if (why := self.unavailable()) is not None:
-            raise Unavailable(f"parallel=replicated: {why}")
         launcher, precision = config["launcher"], declared("precision", config["precision"])
         if not declared("launcher", launcher).restarts_ranks:
             raise ConfigurationError(
