@@ -1,71 +1,22 @@
 """The plain case, one rank on one device: every hook that a strategy may need, doing nothing."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
+from manyheads.runner.parallel.rank.passes import Course, MicroSteps, Passed
+from manyheads.runner.parallel.rank.structure import call
+
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
 
 Reduction = Literal["sum", "max"]
-
-
-class Passed(NamedTuple):
-    """What the forward pass of a micro-batch leaves behind, without gradients.
-
-    ``loss``: () as the task gave it; ``scale``: by which it becomes a sum; ``samples``: their number; ``counted``: the
-    number of what the loss is over; ``observed``: what the task and the metrics keep of it for their statistics.
-    """
-
-    loss: Tensor
-    scale: float
-    samples: int
-    counted: float
-    observed: Any
-
-
-class MicroSteps(Protocol):
-    """The plain way through one micro-batch, and its parts, for strategies that go another way."""
-
-    def __call__(self, batch: "Batch", *, last: bool) -> Passed:
-        """Forward and backward of one micro-batch; ``last``: the exchange of gradients follows."""
-
-    def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
-        """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
-
-    def of(self, batches: "list[Batch]") -> "MicroSteps":
-        """The same for other micro-batches of the update."""
-
-    def flattened(self, passes: list[Passed]) -> Tensor:
-        """What these passes come to, (n,) float64 on the CPU; of several ranks they can be added up."""
-
-    def unflattened(self, row: Tensor) -> Passed:
-        """As one pass, which ``flattened`` rows were of."""
-
-    def autocast(self) -> AbstractContextManager:
-        """Around forward passes and ``objective``."""
-
-    def scaled(self, objective: Tensor) -> Tensor:
-        """What to call ``backward`` on."""
-
-
-class Course(Protocol):
-    """The run of a rank, for strategies whose ranks come and go."""
-
-    def standing(self) -> dict[str, Any]:
-        """All that another rank needs to be where this one is, between two updates; plain data."""
-
-    def drawn(self, batches: "list[Batch]", *, share: int, of: int) -> "list[Batch]":
-        """The next update's micro-batches as this share of ``of``: these where they are it, else fetched anew."""
-
-    def idle(self) -> bool:
-        """Say that this rank lives though it makes no update; whether it was asked to stop."""
 
 
 class Parallel:
@@ -169,7 +120,7 @@ class Parallel:
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: "MicroSteps") -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
         """Forward and backward of an update's micro-batches, after which each rank has its gradients, exchanged.
 
         A strategy that orders forward and backward passes itself, as a pipeline does, builds on ``step.objective``.
@@ -300,18 +251,6 @@ class Parallel:
         return [value]
 
 
-def call(model: nn.Module, inputs: Any) -> Any:
-    """The model's outputs: a dict of inputs is given as keywords, a tuple or list as several arguments."""
-    if isinstance(inputs, (tuple, list)):
-        return model(*inputs)
-    return model(**inputs) if not isinstance(inputs, Tensor) and isinstance(inputs, Mapping) else model(inputs)
-
-
 def total_norm(gradients: list[Tensor]) -> Tensor:
     """The norm over all of them, (); as torch.nn.utils.get_total_norm, without sorting them by device and dtype."""
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)
-
-
-def held_bytes(tensors: Iterable[Tensor]) -> int:
-    """The memory of all of them; on torch's device "meta" there is none."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)
