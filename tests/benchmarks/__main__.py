@@ -1,4 +1,7 @@
-"""Run every comparison, print the README's table, write outputs/benchmarks/<date>.json. ``make bench``."""
+"""Run every comparison, print the table, write outputs/benchmarks/<date>.json. ``make bench``.
+
+``python -m tests.benchmarks features training`` runs those of these modules alone.
+"""
 
 import json
 import os
@@ -20,14 +23,21 @@ HEAD = "| what | candidate | against | ratio, smallest to largest | at most |\n|
 
 def main() -> None:
     found = {}
+    only = sys.argv[1:]
     for measure in BARS:
+        if only and measure.__module__.rpartition(".")[2] not in only:
+            continue
         print(f"{measure.__module__}.{measure.__name__} ...", file=sys.stderr, flush=True)
         found[measure] = measure()
     print(HEAD)
     for measure, comparison in found.items():
         for line in lines(comparison, BARS[measure]):
             print(line)
-    curves = [*photos.curves(found[photos.measure], found[photos.all_cores]), *growth.curves(), checkpoints.measure()]
+    curves = (
+        []
+        if only
+        else [*photos.curves(found[photos.measure], found[photos.all_cores]), *growth.curves(), checkpoints.measure()]
+    )
     for curve in curves:
         Console().print(curve.table())
     path = Path("outputs/benchmarks") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"

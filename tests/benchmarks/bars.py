@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.benchmarks import loop, memory, neighbour, photos, ranks, sharing, start, sweep
+from tests.benchmarks import features, loop, memory, neighbour, photos, ranks, sharing, start, sweep, training
 from tests.benchmarks.measure import Comparison
 from tests.benchmarks.start import ACCELERATE, BARE, OURS_TORCHRUN, SPAWN
 
@@ -27,6 +27,11 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
         sharing.of(strategy): [Bar(loop.OURS, sharing.by_hand(strategy), 1.05)]
         for strategy in ("fsdp", "zero1", "tensor", "pipeline")
     },
+    **{
+        measure: [Bar(loop.OURS, features.BY_HAND, 1.10)]
+        for measure in (features.metrics, features.evaluation, features.transforms, features.text)
+    },
+    **{training.of(name): [Bar(loop.OURS, features.BY_HAND, 1.10)] for name in training.ROWS},
     start.composing: [Bar("python run.py --cfg job", "python -c 'import torch'", 0.5)],
     start.first_step: [
         Bar(SPAWN, BARE, 0.6),

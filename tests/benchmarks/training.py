@@ -1,10 +1,9 @@
 """What averages, mixed samples, groups, SAM and optimizers of this project's cost, beside the same written by hand.
 
-``python -m tests.benchmarks.training``; of optimizers the other one is timm's.
+Of optimizers the other one is timm's.
 """
 
 import copy
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -119,8 +118,18 @@ ROWS: dict[str, tuple[tuple[str, ...], Loop]] = {
 }
 
 
-def measured(name: str, rounds: int = 7) -> Comparison:
-    """The row of that name: steps of a small CNN on 32 pixels."""
+def of(name: str) -> Callable[[], Comparison]:
+    """What measures the row of that name."""
+
+    def measure(rounds: int = 7) -> Comparison:
+        return measured(name, rounds)
+
+    measure.__module__, measure.__name__ = __name__, name
+    return measure
+
+
+def measured(name: str, rounds: int) -> Comparison:
+    """Steps of a small CNN on 32 pixels."""
     overrides, loop = ROWS[name]
     with tempfile.TemporaryDirectory() as folder:
         candidates: dict[str, Callable[[], float]] = {
@@ -142,9 +151,3 @@ def _by_hand(folder: Path, loop: Loop) -> float:
         trainer.update.prime(trainer.train.example, warm_up=True)
         batches = ((batch.inputs, batch.content[1]) for batch in trainer.train.epoch(0))
         return _seconds(lambda: loop(net, batches))
-
-
-if __name__ == "__main__":
-    for row in ROWS:
-        found = measured(row, rounds=int(sys.argv[1]) if len(sys.argv) > 1 else 7)
-        print(found.name, found.ratios(), flush=True)
