@@ -59,8 +59,9 @@ def test_sizes_are_those_of_their_names(size, millions):
 
 def test_what_it_says_of_being_taken_apart_is_there(model):
     names = dict(model.named_modules())
-    for pattern in model.tensor_parallel_plan:
-        assert isinstance(names[pattern.replace("*", "1")], nn.Linear)
+    for pattern, style in model.tensor_parallel_plan.items():
+        module = names[pattern.replace("*", "1")]
+        assert isinstance(module, nn.Linear) != (style == "scattered")
     assert {type(block).__name__ for block in model.blocks} == {*model._no_split_modules}
 
 

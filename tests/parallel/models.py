@@ -1,7 +1,7 @@
 """Models and texts for strategies that take models apart, named as a user's own by ``_target_``."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
 
@@ -12,6 +12,25 @@ class ViT(VisionTransformer):
         super().__init__(
             image_size=16, patch_size=8, num_layers=3, num_heads=6, hidden_dim=24, mlp_dim=48, num_classes=num_classes
         )
+
+
+class Encoder(nn.Module):
+    """torch's own layers, with dropout of what goes into the residual stream.
+
+    Not after attention, whose output lies in memory in another order when it is split: so would the random numbers.
+    """
+
+    def __init__(self, *, num_classes: int, width: int = 12):
+        super().__init__()
+        self.embedding = nn.Embedding(num_classes, width)
+        layer = nn.TransformerEncoderLayer(width, 2, 2 * width, batch_first=True, norm_first=True)
+        layer.dropout.p = layer.dropout1.p = layer.self_attn.dropout = 0.0
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1])
+        return self.head(self.encoder(self.embedding(tokens), mask.to(self.head.weight), is_causal=True))
 
 
 class Text:

@@ -49,6 +49,7 @@ KINDS = {
     "cnn": MODELS["cnn"],
     "vit": (*MODELS["vit"], *ACCUMULATED, *UNEVEN),
     "gpt": (*MODELS["gpt"], *ACCUMULATED),
+    "encoder": ("model=custom", "model._target_=tests.parallel.models.Encoder", *TEXT[:-1]),
     "scaled": ("model=small_cnn", "model.width=6", *SCALED, *ACCUMULATED),
     "images": ("model=small_cnn", "model.width=6"),
 }
@@ -100,6 +101,16 @@ FRESH = [
     Case(3, "fsdp", "cnn", ("parallel.units=[Conv2d]",)),  # of which some ranks have no shard
     Case(4, "fsdp", "cnn", ("parallel.replicate=2",)),
 ]
+# Norms and what else is between split layers work on a piece of each sequence.
+PIECES = ("parallel.sequence=true",)
+FRESH += [
+    *(Case(ranks, "tensor", "gpt", PIECES) for ranks in (2, 3)),
+    Case(2, "tensor", "encoder", PIECES),
+    *(
+        Case(4, "mesh", "gpt", ("parallel.tensor=2", f"parallel.{way}=2", "trainer.grad_accumulation=2", *PIECES))
+        for way in WAYS[:3]
+    ),
+]
 # What they write each rank a part of: each way, blocks of columns that are rows of shards too, buffers, several stages.
 PARTS = [
     *(Case(2, strategy, "gpt", SHARDED) for strategy in STRATEGIES),
@@ -124,6 +135,7 @@ SAME = [
         *OTHERWISE,
         *PARTED,
         Case(2, "fsdp", "cnn", SHARDED),
+        Case(2, "tensor", "gpt", PIECES),
     ]
 ]
 # Each on three ranks from what another one wrote with two.
@@ -141,6 +153,7 @@ HALF = [Case(2, strategy, "scaled") for strategy in STRATEGIES]
 # Each way once, on two ranks that train together, a cut model resumed by a whole one and to the bit; products are tail.
 ALWAYS = [
     *(Case(2, strategy, "gpt") for strategy in ("zero1", "fsdp", "tensor", "pipeline")),
+    Case(2, "tensor", "gpt", PIECES),
     *(case for case in SAME if case.strategy in ("fsdp", "pipeline") and not case.ways),
     *(case for case in SAME if case.strategy == "fsdp" and case.model == "gpt" and case.ways == SHARDED),
     *(case for case in PARTS if case.ranks == 2 and case.strategy == "pipeline" and case.model == "gpt"),

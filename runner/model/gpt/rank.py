@@ -33,6 +33,8 @@ class GPT(nn.Module):
         "blocks.*.attention.output": "rowwise",
         "blocks.*.feed_forward.up": "colwise",
         "blocks.*.feed_forward.down": "rowwise",
+        "blocks.*": "scattered",
+        "norm": "scattered",
     }
 
     def __init__(
@@ -77,7 +79,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention. The number of heads follows from the projections, of which a rank may hold a part."""
+    """Causal attention. Numbers of heads and places follow from the projections, of which a rank may hold a part."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()
@@ -86,13 +88,12 @@ class Attention(nn.Module):
         self.rotation = Rotation(self.head_width)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        samples, length, _ = hidden.shape
         query, key, value = (
-            project(hidden).view(samples, length, -1, self.head_width).transpose(1, 2)
+            project(hidden).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
         found = functional.scaled_dot_product_attention(self.rotation(query), self.rotation(key), value, is_causal=True)
-        return self.output(found.transpose(1, 2).reshape(samples, length, -1))
+        return self.output(found.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):

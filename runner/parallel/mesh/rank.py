@@ -5,12 +5,13 @@ from typing import Any
 
 from manyheads.runner.parallel.model_parallel.layout import Layout
 from manyheads.runner.parallel.model_parallel.rank.sharding import Sharding
+from manyheads.runner.parallel.model_parallel.rank.splitting import Splitting
 from manyheads.runner.parallel.model_parallel.rank.staging import Staging
 from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
 
 
 class MeshParallel(ModelParallel):
-    """The first four are a Layout's; the others are Sharding's, find_plan's and Staging's."""
+    """The first four are a Layout's; the others are Sharding's, Splitting's and Staging's."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class MeshParallel(ModelParallel):
         schedule: str,
         stages: str | list[str],
         stages_per_rank: int,
+        sequence: bool = False,
         **place: Any,
     ):
         layout = Layout(pipeline, replicate, shard, tensor)
@@ -36,7 +38,7 @@ class MeshParallel(ModelParallel):
         super().__init__(
             layout=layout,
             sharding=sharding if layout.shard > 1 or sharding.changes_anything else None,
-            plan=plan,
+            splitting=Splitting(plan, sequence),
             staging=Staging(schedule, stages, stages_per_rank),
             **place,
         )

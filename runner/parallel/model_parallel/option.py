@@ -51,6 +51,11 @@ def _too_few(config: dict[str, Any]) -> bool:
     return section["schedule"] in ("1f1b", "interleaved") and config["trainer"]["grad_accumulation"] < stages
 
 
+def _no_tensor_ranks(config: dict[str, Any]) -> bool:
+    section = config["parallel"]
+    return bool(section.get("sequence")) and declared("parallel", section).layout(config).tensor == 1
+
+
 REFUSALS = [
     Refusal(
         "any",
@@ -72,6 +77,13 @@ REFUSALS = [
         lambda c: c["trainer"]["compile"] != "none",
         "the hooks that put the model together are not seen by torch.compile",
         "Set trainer.compile=none, or parallel=ddp.",
+    ),
+    Refusal(
+        "any",
+        "parallel.sequence without tensor ranks",
+        _no_tensor_ranks,
+        "sequences are shared by the ranks that share layers, of which there is one",
+        "Set parallel.sequence=false, or, with parallel=mesh, parallel.tensor=2.",
     ),
     Refusal(
         "pipeline",

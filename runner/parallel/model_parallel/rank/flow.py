@@ -124,6 +124,11 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
     return flow
 
 
+def entering(name: str | None, flow: Flow) -> Tensor:
+    """What goes into a module, on meta."""
+    return next(each.given[0] for each in flow.calls if each.name == name)
+
+
 def on_meta(inputs: Any) -> Any:
     """The same structure with tensors of the same shapes that hold nothing."""
     return map_tensors(_hollow, inputs)

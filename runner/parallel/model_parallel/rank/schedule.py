@@ -34,12 +34,22 @@ class Pipeline:
     """Sends this rank's micro-batches through its stages.
 
     ``twin``: the model on meta; ``group``: the ranks of the pipeline; ``schedule``: of SCHEDULES, or "auto": 1f1b,
-    which needs as many micro-batches as stages, else gpipe.
+    which needs as many micro-batches as stages, else gpipe; ``carried``: of a module and a flow, a tensor like the one
+    that a stage beginning there is sent.
     """
 
-    def __init__(self, stages: Stages, twin: nn.Module, *, schedule: str, group: Any, device: torch.device):
+    def __init__(
+        self,
+        stages: Stages,
+        twin: nn.Module,
+        *,
+        schedule: str,
+        group: Any,
+        device: torch.device,
+        carried: Callable[[str | None, Flow], Tensor],
+    ):
         self._stages, self._twin, self._schedule = stages, twin, schedule
-        self._group, self._device = group, device
+        self._group, self._device, self._like = group, device, carried
         self._ranks = dist.get_process_group_ranks(group)
         self._made: dict[Any, tuple[Any, Flow]] = {}
         self._flows: dict[Any, Flow] = {}
@@ -109,7 +119,7 @@ class Pipeline:
 
     def _carried(self, name: str | None, flow: Flow) -> Tensor:
         """A tensor like the one that goes into a module where stages meet."""
-        like = _entering(name, flow)
+        like = self._like(name, flow)
         return torch.empty(like.shape, dtype=like.dtype, device=self._device, requires_grad=True)
 
     def call_stage(self, window: Window, given: Tensor) -> Any:
@@ -122,7 +132,7 @@ class Pipeline:
         if window.end is None:
             return output
         # Autocast may have made less of it; what goes between ranks has one format, which holds it exactly.
-        return output.to(_entering(window.end, self._flow).dtype).contiguous()
+        return output.to(self._like(window.end, self._flow).dtype).contiguous()
 
     @property
     def _is_first(self) -> bool:
@@ -152,14 +162,14 @@ class Pipeline:
                 if window.end is None:
                     carried[index] = output
                 else:
-                    tensor = output.to(_entering(window.end, flow).dtype).contiguous()
+                    tensor = output.to(self._like(window.end, flow).dtype).contiguous()
                     sent.append((dist.isend(tensor, dst=self._rank_of(number + 1), group=self._group), tensor))
         for work, _ in sent:
             work.wait()
         return joined(carried) if self._is_last else None
 
     def _receive(self, window: Window, flow: Flow) -> Tensor:
-        like = _entering(window.begin, flow)
+        like = self._like(window.begin, flow)
         tensor = torch.empty(like.shape, dtype=like.dtype, device=self._device)
         dist.recv(tensor, src=self._rank_of(window.number - 1), group=self._group)
         return tensor
@@ -188,10 +198,6 @@ class _StageModule(nn.Module):
 
 def _no_loss(outputs: Any, number: Tensor) -> Tensor:
     raise AssertionError("set anew for each update")
-
-
-def _entering(name: str | None, flow: Flow) -> Tensor:
-    return next(each.given[0] for each in flow.calls if each.name == name)
 
 
 # -- structures of tensors ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyheads.runner.parallel.model_parallel.rank.flow import Flow, follow, twin_of
+from manyheads.runner.parallel.model_parallel.rank.flow import Flow, entering, follow, twin_of
 from manyheads.runner.parallel.model_parallel.rank.schedule import Pipeline
 from manyheads.runner.parallel.model_parallel.rank.stages import Stages, Window, choose_windows
 
@@ -47,7 +47,15 @@ class Planned:
         layout, place = self.ranks.layout, self.ranks.place_in.pipeline
         mine = range(place, len(self.windows), layout.pipeline)
         stages = Stages(model, self.flow, self.windows, mine)
-        pipeline = Pipeline(stages, self.twin, schedule=self.staging.schedule, group=group, device=self.ranks.device)
+        passage = self.ranks.shared.passage
+        pipeline = Pipeline(
+            stages,
+            self.twin,
+            schedule=self.staging.schedule,
+            group=group,
+            device=self.ranks.device,
+            carried=entering if passage is None else passage.entering,
+        )
         return Piped(pipeline, stages, self.ranks, {name: p.numel() for name, p in self.twin.named_parameters()})
 
 

@@ -1,7 +1,6 @@
 """What strategies share whose ranks share one model: a mesh of ranks, and what follows from each one's place in it."""
 
 import math
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,10 @@ from manyheads.runner.parallel.model_parallel.layout import Layout
 from manyheads.runner.parallel.model_parallel.rank.own_parts import OwnParts, refuse_what_wants_whole_weights
 from manyheads.runner.parallel.model_parallel.rank.scaler import SharedScaler
 from manyheads.runner.parallel.model_parallel.rank.sharding import Sharding, set_reduces
+from manyheads.runner.parallel.model_parallel.rank.splitting import Shared, Splitting
 from manyheads.runner.parallel.model_parallel.rank.staging import Piped, Staging
 from manyheads.runner.parallel.model_parallel.rank.state import WholeState
-from manyheads.runner.parallel.model_parallel.rank.tensor_plan import find_plan
-from manyheads.runner.parallel.model_parallel.rank.tensor_split import Checked, split
-from manyheads.runner.parallel.model_parallel.rank.tensors import average, local, shared_norm
+from manyheads.runner.parallel.model_parallel.rank.tensors import add_up, average, local, shared_norm
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
 from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
 
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 class ModelParallel(ProcessGroup):
     """A rank's place in a ``layout``. Data is shared out over its dimensions ``replicate`` and ``shard`` alone.
 
-    ``sharding``: how weights are sharded, where they are; ``plan``: how layers are split, where they are, as for
-    find_plan; ``staging``: how the model is cut into stages, where it is.
+    ``sharding``: how weights are sharded, where they are; ``splitting``: how layers are split, where they are;
+    ``staging``: how the model is cut into stages, where it is.
     """
 
     evaluates_together = True
@@ -42,15 +40,16 @@ class ModelParallel(ProcessGroup):
         *,
         layout: Layout,
         sharding: Sharding | None = None,
-        plan: str | Mapping[str, str] = "auto",
+        splitting: Splitting | None = None,
         staging: Staging | None = None,
         **place: Any,
     ):
         super().__init__(**place)
-        self.layout, self.sharding, self.plan, self.staging = layout, sharding, plan, staging
+        self.layout, self.sharding, self.splitting, self.staging = layout, sharding, splitting, staging
         self.place_in = layout.place_of(self.rank)
         self.mesh: DeviceMesh | None = None
         self.data_group: Any = None
+        self.shared = Shared({})
         self.pipe: Piped | None = None
         self._reduces = True
 
@@ -113,23 +112,15 @@ class ModelParallel(ProcessGroup):
         """Leave this rank's part of the model in its place."""
         is_piped = self.staging is not None and self.layout.pipeline > 1
         planned = self.staging.plan(model, self) if self.staging is not None and is_piped else None
-        if self.layout.tensor > 1:
-            self._split(model)
+        if self.splitting is not None and self.layout.tensor > 1:
+            self.shared = self.splitting.apply(model, self)
+            self.state.cuts = self.shared.cuts
         if planned is not None:
             self.pipe = planned.cut(model, mesh["pipeline"].get_group())
         if self.sharding is not None:
             over = mesh["replicate", "shard"] if self.layout.replicate > 1 else mesh["shard"]
             holds = None if self.pipe is None else self.pipe.holds_alone
             self.sharding.apply(model, over, self.state.names, holds=holds)
-
-    def _split(self, model: nn.Module) -> None:
-        """Leave this rank's part of the planned layers, which must compute the same as the whole ones."""
-        plan = find_plan(model, self.plan)
-        checked = Checked(model, plan, self.example().inputs, device=self.device)
-        rank, size = self.place_in.tensor, self.layout.tensor
-        self.state.cuts = split(model, plan, self.tensor_group, rank=rank, size=size)
-        model.to(self.device)
-        checked.compare()
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         if self.mesh is not None:
@@ -139,6 +130,7 @@ class ModelParallel(ProcessGroup):
             self.parts = OwnParts(optimizer)
             self._names = {part: whose[weight] for weight, part in self.parts.parameters}
             self._plain = {part: None for weight, part in self.parts.parameters if weight is part}
+            self._partial = [part for part, name in self._names.items() if name in self.shared.partial]
         return optimizer
 
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
@@ -167,6 +159,8 @@ class ModelParallel(ProcessGroup):
         self.parts.take_gradients()
         if self.pipe is not None:
             self.pipe.add_up_shared(self._names)
+        if self._partial:
+            add_up(self._partial, self.tensor_group)
         if self.data_group is not None and self._plain:
             average(self._plain, self.data_group)
 

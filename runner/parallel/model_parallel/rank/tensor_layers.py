@@ -87,6 +87,15 @@ class SplitAttention(nn.MultiheadAttention):
 
     group: Any
 
+    def enter(self, given: Tensor) -> Tensor:
+        return EnterGroup.apply(given, self.group)
+
+    def project(self, given: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return functional.linear(given, weight, bias)
+
+    def leave(self, part: Tensor) -> Tensor:
+        return LeaveGroup.apply(part, self.group)
+
     def forward(
         self,
         query: Tensor,
@@ -105,7 +114,7 @@ class SplitAttention(nn.MultiheadAttention):
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         entered: dict[int, Tensor] = {}  # the same tensor, as in self-attention, goes in once
         heads = [
-            functional.linear(entered.setdefault(id(given), EnterGroup.apply(given, self.group)), weight, bias)
+            self.project(entered.setdefault(id(given), self.enter(given)), weight, bias)
             .unflatten(-1, (-1, self.head_dim))
             .transpose(-3, -2)
             for given, weight, bias in zip(inputs, weights, biases, strict=True)
@@ -123,7 +132,7 @@ class SplitAttention(nn.MultiheadAttention):
         dropout = self.dropout if self.training else 0.0
         found = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask, dropout_p=dropout)
         part = functional.linear(found.transpose(-3, -2).flatten(-2), self.out_proj.weight)
-        output = LeaveGroup.apply(part, self.group)
+        output = self.leave(part)
         if self.out_proj.bias is not None:
             output = output + self.out_proj.bias
         return (output if self.batch_first or output.ndim == 2 else output.transpose(0, 1)), None

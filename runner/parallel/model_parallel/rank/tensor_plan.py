@@ -1,15 +1,17 @@
 """Which layers of a model ranks share, and how: from the config, from the model itself, or found from their shapes."""
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import nn
 
+from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.run.errors import ConfigurationError
 
-Plan = dict[str, str]  # from names of modules to "colwise", "rowwise" or "attention"
-STYLES = ("colwise", "rowwise", "attention")
+Plan = dict[str, str]  # from names of modules to one of STYLES
+SCATTERED = "scattered"  # a module that can take and give pieces of sequences: see sequence.py
+STYLES = ("colwise", "rowwise", "attention", SCATTERED)
 BY_CHANNEL = (
     *(nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Hardswish, nn.Identity, nn.Dropout),
     *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
@@ -23,13 +25,8 @@ def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
     ``tensor_parallel_plan``, or as Hugging Face's do in ``_tp_plan``, else what is found from the shapes. Raises
     ConfigurationError where nothing can be split.
     """
-    declared = getattr(model, "tensor_parallel_plan", None) or getattr(model, "_tp_plan", None)
-    if not isinstance(wanted, str):
-        plan = _by_patterns(model, wanted, "parallel.plan")
-    elif declared:
-        plan = _by_patterns(model, declared, f"the plan of {type(model).__name__}")
-    else:
-        plan = _found(model)
+    layers = ({name: style for name, style in plan.items() if style != SCATTERED} for plan in _said(model, wanted))
+    plan = next(filter(None, layers), None) or _found(model)
     if not plan:
         kinds = sorted(
             {type(module).__name__ for module in model.modules() if any(True for _ in module.parameters(False))}
@@ -41,6 +38,33 @@ def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
             "them in parallel.plan={name: colwise, other: rowwise}, or set parallel=fsdp."
         )
     return plan
+
+
+def find_scattered(model: nn.Module, wanted: str | Mapping[str, str], plan: Plan) -> list[str]:
+    """Modules that can take and give pieces of sequences, in the model's order; ``plan``: what ``find_plan`` gave.
+
+    Those of the style "scattered" in the config or the model's own plan, else the repeated blocks with planned layers
+    in them. A guess, to be checked.
+    """
+    said = ([name for name, style in plan.items() if style == SCATTERED] for plan in _said(model, wanted))
+    if (names := next(filter(None, said), None)) is not None:
+        return names
+    units = [
+        unit for unit in find_units(model, "auto", key="parallel.plan") if any(_is_in(name, [unit]) for name in plan)
+    ]
+    return [name for name, _ in model.named_modules() if name in units and not _is_in(name.rpartition(".")[0], units)]
+
+
+def _is_in(name: str, units: Iterable[str]) -> bool:
+    return any(f"{name}.".startswith(f"{unit}.") for unit in units)
+
+
+def _said(model: nn.Module, wanted: str | Mapping[str, str]) -> Iterator[Plan]:
+    """The plans of the config and of the model itself, where there are any."""
+    if not isinstance(wanted, str):
+        yield _by_patterns(model, wanted, "parallel.plan")
+    if declared := getattr(model, "tensor_parallel_plan", None) or getattr(model, "_tp_plan", None):
+        yield _by_patterns(model, declared, f"the plan of {type(model).__name__}")
 
 
 def _by_patterns(model: nn.Module, patterns: Mapping[str, str], whose: str) -> Plan:
@@ -58,6 +82,8 @@ def _by_patterns(model: nn.Module, patterns: Mapping[str, str], whose: str) -> P
             )
         plan |= dict.fromkeys(names, style)
     for name, style in plan.items():
+        if style == SCATTERED:
+            continue
         module = modules[name]
         fits = isinstance(module, nn.MultiheadAttention) if style == "attention" else _is_layer(module)
         if not fits:

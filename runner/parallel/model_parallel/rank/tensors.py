@@ -40,16 +40,22 @@ def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tenso
     return add_up(square)[0].sqrt()
 
 
-@torch.no_grad()
 def average(parameters: Iterable[Tensor], group: Any) -> None:
     """Average the gradients of plain parameters over a group; one that has none counts as zeros."""
+    add_up(parameters, group, share=dist.get_world_size(group))
+
+
+@torch.no_grad()
+def add_up(parameters: Iterable[Tensor], group: Any, *, share: int = 1) -> None:
+    """The same with their sum, divided by ``share``."""
     buckets: dict[torch.dtype, list[Tensor]] = {}
     for parameter in parameters:
         buckets.setdefault(parameter.dtype, []).append(parameter)
     for found in buckets.values():
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in found])
         dist.all_reduce(flat, group=group)
-        flat /= dist.get_world_size(group)
-        for parameter, mean in zip(found, flat.split([p.numel() for p in found]), strict=True):
+        if share > 1:
+            flat /= share
+        for parameter, total in zip(found, flat.split([p.numel() for p in found]), strict=True):
             if parameter.grad is not None:
-                parameter.grad.copy_(mean.view_as(parameter.grad))
+                parameter.grad.copy_(total.view_as(parameter.grad))

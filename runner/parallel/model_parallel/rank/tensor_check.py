@@ -1,0 +1,113 @@
+"""The proof that a model computes the same when its layers are split over ranks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from manyheads.runner.parallel.model_parallel.rank.tensor_plan import Plan
+from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
+from manyheads.runner.run.errors import ConfigurationError
+
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}  # of the largest output; a wrong plan is off by its whole size
+LOOSE = 5e-2  # for half precision, and where two kinds of devices are compared
+SAMPLES = 2
+
+
+class Checked:
+    """Compares what a model gives before and after it is split, on the first samples of ``inputs``.
+
+    ``failure``: why the whole model could not be called, if so; then nothing is compared.
+    """
+
+    def __init__(self, model: nn.Module, plan: Plan, inputs: Any, *, device: torch.device):
+        self._model, self._device = model, device
+        self.failure = ""
+        parents = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
+        self._parents = [name for name in parents if name] + [""]
+        self._inputs = map_tensors(lambda tensor: tensor[:SAMPLES].cpu(), inputs)
+        self._entered = ""
+        try:
+            self._plain: dict[str, Tensor] | None = self._outputs(self._inputs)
+        except Exception as error:  # as it will again when training begins, where the error is explained
+            self._plain, self.failure = None, str(error).partition("\n")[0] or type(error).__name__
+
+    def compare(self, pieces: Callable[[Tensor], Tensor] | None = None) -> None:
+        """The model is split now. Raises ConfigurationError with the module that computes something else.
+
+        ``pieces``: of whole sequences this rank's, where it has only these between split layers.
+        """
+        if self._plain is None:
+            return
+        advice = "Name the right layers in parallel.plan={name: colwise, other: rowwise}, or set parallel=fsdp."
+        if pieces is not None:
+            advice = f"Set parallel.sequence=false, or: {advice[0].lower()}{advice[1:]}"
+        try:
+            found = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs))
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f"parallel=tensor: {self._entered or 'the model'} cannot be called when its layers are split: "
+                f"{str(error).splitlines()[0]}. {advice}"
+            ) from error
+        for name, before in self._plain.items():
+            after = found[name].cpu()
+            if pieces is not None and before.shape != after.shape and before.ndim > 2:
+                before = pieces(before)
+            loose = self._device.type != "cpu" or before.dtype not in TOLERANCES
+            allowed = LOOSE if loose else TOLERANCES[before.dtype]
+            if before.shape != after.shape or not _is_close(before, after, allowed):
+                raise ConfigurationError(
+                    f"parallel=tensor: {name or 'the model'} computes a different result when its layers are split: "
+                    f"the code between them needs whole tensors{'' if pieces is None else ' or sequences'}. {advice}"
+                )
+
+    def _outputs(self, inputs: Any) -> dict[str, Tensor]:
+        """By parent's name, in the order in which they are done."""
+        found: dict[str, Tensor] = {}
+        modules = dict(self._model.named_modules())
+        handles = []
+        for name in self._parents:
+            handles.append(modules[name].register_forward_pre_hook(self._enter(name)))
+            handles.append(modules[name].register_forward_hook(self._keep(name, found)))
+        try:
+            with _evaluating(self._model):
+                call(self._model, inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found
+
+    def _enter(self, name: str) -> Callable[..., None]:
+        return lambda *_: setattr(self, "_entered", name or self._entered)
+
+    def _keep(self, name: str, found: dict[str, Tensor]) -> Callable[..., None]:
+        def keep(module: nn.Module, args: Any, output: Any) -> None:
+            first = next(tensors_in(output), None)
+            if first is not None and first.is_floating_point():
+                found.setdefault(name, first.detach().clone())
+
+        return keep
+
+
+def _is_close(before: Tensor, after: Tensor, allowed: float) -> bool:
+    if isinstance(before, FakeTensor):  # of which only the shape is known
+        return True
+    return bool((before - after).abs().max() <= allowed * before.abs().max())
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Without gradients, dropout, or a trace in the model and its random numbers."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
