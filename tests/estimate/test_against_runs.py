@@ -71,6 +71,7 @@ CASES = [
     Case(4, "mesh", "adamw", ("parallel.shard=2", "parallel.tensor=2")),
     Case(4, "mesh", "momentum-amp", ("parallel.pipeline=2", "parallel.shard=2")),
     Case(4, "fsdp", "adamw", ("parallel.replicate=2",)),
+    *(Case(2, "tensor", how, ("parallel.sequence=true",)) for how in ("adamw", "momentum-amp")),
 ]
 
 
@@ -149,6 +150,17 @@ def test_bytes_that_travel_are_those_of_what_is_exchanged() -> None:
     whole, root = ddp.parameters, 4 * 24 * (13 + 1 + 2)  # the embedding in even shards, and the norm
     assert fsdp.traffic["reduce-scatter"].bytes == pytest.approx(whole, abs=100)
     assert fsdp.traffic["all-gather"].bytes == pytest.approx(4 * (2 * whole - root), rel=0.01)
+
+
+def test_with_pieces_of_sequences_half_of_each_norm_s_input_and_output_is_kept() -> None:
+    """By arithmetic, of 2 ranks: of two norms in each of the blocks, and of the last one's input; with the statistics."""
+    whole, pieces = (
+        rehearsed(Case(2, "tensor", "adamw", ways))[0].activations for ways in ((), ("parallel.sequence=true",))
+    )
+    assert whole is not None
+    assert pieces is not None
+    blocks, tokens, width = 4, 12 * 6, 24
+    assert whole - pieces == 4 * tokens * ((4 * blocks + 1) * width + (2 * blocks + 1) * 2) // 2
 
 
 ALONE = {

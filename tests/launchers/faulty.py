@@ -54,6 +54,8 @@ def fail(how: str) -> None:
         os._exit(0)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
     if how == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)
     if how == "sleep":

@@ -83,6 +83,19 @@ def test_every_strategy_names_the_first_failing_rank(tmp_path: Path, strategy: s
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("strategy", tailed(strategies(), always=["pipeline"]))
+def test_every_strategy_names_a_rank_that_stands_still(tmp_path: Path, strategy: str) -> None:
+    """Whatever exchange the others wait in."""
+    faulty = ("+model.how=stop", "+model.rank=1", "+model.step=5")
+    stall = "launcher.stall_timeout=16"  # longer than ranks take to start beside other tests
+    folder = freeze(tmp_path, *FAULTY, f"parallel={strategy}", *faulty, stall)
+    with pytest.raises(RunFailed, match=r"Rank 1 had not come to collective operation \d+, at which rank 0 waited"):
+        launch(folder)
+    assert folder.read_result()["error"]["type"] == "Stalled"
+    assert survivors(folder) == []
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("overrides", "failure"),
     [
