@@ -153,7 +153,7 @@ def test_bytes_that_travel_are_those_of_what_is_exchanged() -> None:
 
 
 def test_with_pieces_of_sequences_half_of_each_norm_s_input_and_output_is_kept() -> None:
-    """By arithmetic, of 2 ranks: of two norms in each of the blocks, and of the last one's input; with the statistics."""
+    """By arithmetic, of 2 ranks: of two norms in each block, and of the last one's input; with their statistics."""
     whole, pieces = (
         rehearsed(Case(2, "tensor", "adamw", ways))[0].activations for ways in ((), ("parallel.sequence=true",))
     )

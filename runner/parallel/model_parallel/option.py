@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+from manyheads.runner.machine.torch_version import too_old
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import TEXT, choice, either, list_of, whole
 from manyheads.runner.parallel.base.option import ParallelOption
@@ -16,6 +17,8 @@ SCHEDULES = {
     "interleaved": True,
     "looped_bfs": True,
 }  # whether for several stages per rank
+# From which torch on a dimension works, if not from the lowest that the project asks for; found by running on CPUs.
+LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.7"}
 DTYPES = choice("none", "float16", "bfloat16", "float32")
 
 
@@ -145,6 +148,11 @@ class ModelParallelOption(ParallelOption):
     mixes_communication = True
     dimensions: ClassVar[tuple[str, ...]] = ()
     remainder: ClassVar[str | None] = None
+
+    def unavailable(self) -> str | None:
+        used = {self.remainder, *(key for key in self.dimensions if self.section[key] != 1)}
+        reasons = (too_old(lowest) for way, lowest in LOWEST_TORCH.items() if way in used)
+        return next(filter(None, reasons), None)
 
     def layout(self, config: dict[str, Any]) -> Layout:
         """The mesh of a config whose number of ranks is decided. Raises ConfigurationError where sizes don't fit."""

@@ -1,10 +1,13 @@
 """Which rank is where, which share of the data it takes, and which sizes are refused."""
 
+from contextlib import nullcontext
+from importlib import metadata
+
 import pytest
 
 from manyheads.runner.parallel.model_parallel.layout import Layout
 from manyheads.runner.parallel.model_parallel.option import REFUSALS, refusal_table
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from tests.conftest import ROOT
 from tests.in_process import config
 
@@ -62,6 +65,27 @@ def test_auto_is_what_is_left(overrides, layout):
 )
 def test_what_does_not_fit_is_refused_with_the_key_to_set(overrides, words):
     with pytest.raises(ConfigurationError, match=words):
+        config(*overrides, *FOUR)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "works"),
+    [
+        (("parallel=fsdp",), False),
+        (("parallel=pipeline",), False),
+        (("parallel=mesh", "parallel.tensor=2"), False),
+        (("parallel=mesh", "parallel.tensor=2", "parallel.shard=1", "parallel.replicate=2"), True),
+        (("parallel=tensor",), True),
+        (("parallel=zero1",), True),
+    ],
+)
+def test_a_torch_that_is_too_old_is_refused_with_the_one_to_get(monkeypatch, overrides, works):
+    installed = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "2.6.0+cpu" if name == "torch" else installed(name))
+    refused = pytest.raises(
+        Unavailable, match=r"it needs torch 2\.7 or newer, and 2\.6\.0\+cpu is installed\. Get one by pip install"
+    )
+    with nullcontext() if works else refused:
         config(*overrides, *FOUR)
 
 

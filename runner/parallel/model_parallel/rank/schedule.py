@@ -3,6 +3,7 @@
 Source: https://pytorch.org/docs/stable/distributed.pipelining.html.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
@@ -28,6 +29,12 @@ SCHEDULES: dict[str, Any] = {
     "interleaved": schedules.ScheduleInterleaved1F1B,
     "looped_bfs": schedules.ScheduleLoopedBFS,
 }
+# Newer torch puts the last stage's outputs together for whoever calls it, unless told not to.
+NO_OUTPUTS = (
+    {"return_outputs": False}
+    if "return_outputs" in inspect.signature(schedules.PipelineScheduleSingle.step).parameters
+    else {}
+)
 
 
 class Pipeline:
@@ -86,7 +93,7 @@ class Pipeline:
         if not self._is_last:
             step.scaled(torch.zeros((), device=self._device))  # a gradient scaler begins with its first loss
         try:
-            schedule.step(*given, **target, return_outputs=False)
+            schedule.step(*given, **target, **NO_OUTPUTS)
         except RuntimeError as error:
             if isinstance(error.__cause__, Exception):  # torch tells of the user's own error in its words
                 raise error.__cause__ from None

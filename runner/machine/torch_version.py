@@ -1,0 +1,17 @@
+"""Which torch is installed, found without importing it."""
+
+import re
+from importlib import metadata
+
+
+def too_old(lowest: str) -> str | None:
+    """Why the installed torch does not do for what works from version ``lowest`` on, and how to get one that does."""
+    installed = metadata.version("torch")
+    if _numbers(installed) >= _numbers(lowest):
+        return None
+    return f"it needs torch {lowest} or newer, and {installed} is installed. Get one by pip install 'torch>={lowest}'"
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = re.findall(r"\d+", version)[:2]
+    return int(major), int(minor)
