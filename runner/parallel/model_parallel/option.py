@@ -18,7 +18,7 @@ SCHEDULES = {
     "looped_bfs": True,
 }  # whether for several stages per rank
 # From which torch on a dimension works, if not from the lowest that the project asks for; found by running on CPUs.
-LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.7"}
+LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.10"}
 DTYPES = choice("none", "float16", "bfloat16", "float32")
 
 
@@ -151,8 +151,8 @@ class ModelParallelOption(ParallelOption):
 
     def unavailable(self) -> str | None:
         used = {self.remainder, *(key for key in self.dimensions if self.section[key] != 1)}
-        reasons = (too_old(lowest) for way, lowest in LOWEST_TORCH.items() if way in used)
-        return next(filter(None, reasons), None)
+        reasons = [too_old(lowest) for way, lowest in LOWEST_TORCH.items() if way in used]
+        return next(filter(None, reversed(reasons)), None)  # of two the newer
 
     def layout(self, config: dict[str, Any]) -> Layout:
         """The mesh of a config whose number of ranks is decided. Raises ConfigurationError where sizes don't fit."""

@@ -1,5 +1,6 @@
 """Which rank is where, which share of the data it takes, and which sizes are refused."""
 
+import re
 from contextlib import nullcontext
 from importlib import metadata
 
@@ -69,23 +70,24 @@ def test_what_does_not_fit_is_refused_with_the_key_to_set(overrides, words):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "works"),
+    ("overrides", "installed", "lowest"),
     [
-        (("parallel=fsdp",), False),
-        (("parallel=pipeline",), False),
-        (("parallel=mesh", "parallel.tensor=2"), False),
-        (("parallel=mesh", "parallel.tensor=2", "parallel.shard=1", "parallel.replicate=2"), True),
-        (("parallel=tensor",), True),
-        (("parallel=zero1",), True),
+        (("parallel=fsdp",), "2.6.0+cpu", "2.7"),
+        (("parallel=mesh", "parallel.tensor=2"), "2.6.0+cpu", "2.7"),
+        (("parallel=mesh", "parallel.tensor=2", "parallel.shard=1", "parallel.replicate=2"), "2.6.0+cpu", None),
+        (("parallel=tensor",), "2.6.0+cpu", None),
+        (("parallel=zero1",), "2.6.0+cpu", None),
+        (("parallel=pipeline",), "2.9.1", "2.10"),
+        (("parallel=pipeline",), "2.10.0", None),
+        (("parallel=mesh", "parallel.pipeline=2", "parallel.shard=2"), "2.9.1", "2.10"),
+        (("parallel=fsdp",), "3.0.0", None),
     ],
 )
-def test_a_torch_that_is_too_old_is_refused_with_the_one_to_get(monkeypatch, overrides, works):
-    installed = metadata.version
-    monkeypatch.setattr(metadata, "version", lambda name: "2.6.0+cpu" if name == "torch" else installed(name))
-    refused = pytest.raises(
-        Unavailable, match=r"it needs torch 2\.7 or newer, and 2\.6\.0\+cpu is installed\. Get one by pip install"
-    )
-    with nullcontext() if works else refused:
+def test_a_torch_that_is_too_old_is_refused_with_the_one_to_get(monkeypatch, overrides, installed, lowest):
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: installed if name == "torch" else real(name))
+    words = rf"it needs torch {lowest} or newer, and {re.escape(installed)} is installed\. Get one by pip install"
+    with nullcontext() if lowest is None else pytest.raises(Unavailable, match=words):
         config(*overrides, *FOUR)
 
 
