@@ -7,7 +7,7 @@ from torchvision.models import vit_b_16
 
 from manyheads.runner.model.gpt.rank import GPT
 from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.parallel.model_parallel.rank.state import Cut
+from manyheads.runner.parallel.model_parallel.rank.cut import Cut
 from manyheads.runner.parallel.model_parallel.rank.tensor_plan import find_plan
 from manyheads.runner.parallel.model_parallel.rank.tensor_split import split
 from manyheads.runner.run.errors import ConfigurationError

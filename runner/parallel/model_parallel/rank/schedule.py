@@ -3,10 +3,8 @@
 Source: https://pytorch.org/docs/stable/distributed.pipelining.html.
 """
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,9 +13,9 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from manyheads.runner.parallel.model_parallel.rank.flow import Flow, follow
+from manyheads.runner.parallel.model_parallel.rank.samples import chunks, joined, padded, rows_of, shapes_of, trimmed
 from manyheads.runner.parallel.model_parallel.rank.stages import Stages, Window
 from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
-from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,12 +27,6 @@ SCHEDULES: dict[str, Any] = {
     "interleaved": schedules.ScheduleInterleaved1F1B,
     "looped_bfs": schedules.ScheduleLoopedBFS,
 }
-# Newer torch puts the last stage's outputs together for whoever calls it, unless told not to.
-NO_OUTPUTS = (
-    {"return_outputs": False}
-    if "return_outputs" in inspect.signature(schedules.PipelineScheduleSingle.step).parameters
-    else {}
-)
 
 
 class Pipeline:
@@ -93,7 +85,7 @@ class Pipeline:
         if not self._is_last:
             step.scaled(torch.zeros((), device=self._device))  # a gradient scaler begins with its first loss
         try:
-            schedule.step(*given, **target, **NO_OUTPUTS)
+            schedule.step(*given, **target, return_outputs=False)
         except RuntimeError as error:
             if isinstance(error.__cause__, Exception):  # torch tells of the user's own error in its words
                 raise error.__cause__ from None
@@ -205,63 +197,3 @@ class _StageModule(nn.Module):
 
 def _no_loss(outputs: Any, number: Tensor) -> Tensor:
     raise AssertionError("set anew for each update")
-
-
-# -- structures of tensors ---------------------------------------------------------------------------
-
-
-def rows_of(inputs: Any) -> int:
-    """The number of samples."""
-    return len(next(tensors_in(inputs)))
-
-
-def shapes_of(inputs: Any) -> tuple[Any, ...]:
-    """Shapes and dtypes of all tensors."""
-    return tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors_in(inputs))
-
-
-def padded(inputs: Any, rows: int) -> Any:
-    """The same with its first sample repeated until there are ``rows``."""
-    own = rows_of(inputs)
-    if own == rows:
-        return inputs
-
-    def pad(tensor: Tensor) -> Tensor:
-        return torch.cat([tensor, tensor[:1].expand(rows - own, *tensor.shape[1:])])
-
-    return _each_with(inputs, own, pad)
-
-
-def trimmed(outputs: Any, rows: int, own: int) -> Any:
-    """Without what padding has added."""
-    if rows == own:
-        return outputs
-    return _each_with(outputs, rows, lambda tensor: tensor[:own])
-
-
-def chunks(inputs: Any, count: int) -> list[Any]:
-    """Up to ``count`` pieces of one or more samples each."""
-    rows = rows_of(inputs)
-    bounds = [rows * piece // min(rows, count) for piece in range(min(rows, count) + 1)]
-
-    def cut(low: int, high: int) -> Any:
-        return _each_with(inputs, rows, lambda tensor: tensor[low:high])
-
-    return [cut(low, high) for low, high in pairwise(bounds)]
-
-
-def _each_with(values: Any, rows: int, change: Callable[[Tensor], Tensor]) -> Any:
-    """The structure with those of its tensors changed that have ``rows`` rows."""
-    return map_tensors(lambda each: change(each) if each.ndim and len(each) == rows else each, values)
-
-
-def joined(outputs: Sequence[Any]) -> Any:
-    """Pieces of outputs as those of the whole batch."""
-    first = outputs[0]
-    if isinstance(first, Tensor):
-        return torch.cat(list(outputs)) if first.ndim else first
-    if isinstance(first, Mapping):
-        return {key: joined([each[key] for each in outputs]) for key in first}
-    if isinstance(first, (list, tuple)):
-        return [joined(column) for column in zip(*outputs, strict=True)]
-    return first

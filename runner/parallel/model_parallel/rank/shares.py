@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.sharded.rank.share import Lazy, Share
 from manyheads.runner.parallel.model_parallel.rank.tensors import local
 
 if TYPE_CHECKING:
-    from manyheads.runner.parallel.model_parallel.rank.state import Cut, Ranks
+    from manyheads.runner.parallel.model_parallel.rank.cut import Cut, Ranks
 
 
 class Place(NamedTuple):

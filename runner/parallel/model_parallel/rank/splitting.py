@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from manyheads.runner.parallel.model_parallel.rank.cut import Cut
 from manyheads.runner.parallel.model_parallel.rank.sequence import OFF, Passage, Watched
 from manyheads.runner.parallel.model_parallel.rank.sequence_layers import own_piece
-from manyheads.runner.parallel.model_parallel.rank.state import Cut
 from manyheads.runner.parallel.model_parallel.rank.tensor_check import Checked
 from manyheads.runner.parallel.model_parallel.rank.tensor_plan import find_plan, find_scattered
 from manyheads.runner.parallel.model_parallel.rank.tensor_split import split

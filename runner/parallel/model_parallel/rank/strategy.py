@@ -1,6 +1,5 @@
 """What strategies share whose ranks share one model: a mesh of ranks, and what follows from each one's place in it."""
 
-import math
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,14 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.model_parallel.layout import Layout
+from manyheads.runner.parallel.model_parallel.rank.gradients import Gradients
 from manyheads.runner.parallel.model_parallel.rank.own_parts import OwnParts, refuse_what_wants_whole_weights
 from manyheads.runner.parallel.model_parallel.rank.scaler import SharedScaler
 from manyheads.runner.parallel.model_parallel.rank.sharding import Sharding, set_reduces
 from manyheads.runner.parallel.model_parallel.rank.splitting import Shared, Splitting
 from manyheads.runner.parallel.model_parallel.rank.staging import Piped, Staging
 from manyheads.runner.parallel.model_parallel.rank.state import WholeState
-from manyheads.runner.parallel.model_parallel.rank.tensors import add_up, average, local, shared_norm
+from manyheads.runner.parallel.model_parallel.rank.tensors import local
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
 from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
 
@@ -105,7 +105,7 @@ class ModelParallel(ProcessGroup):
         self.state = WholeState(model, self)
         if self.mesh is not None:
             self.share_out(model, self.mesh)
-        self.state.follow(model)
+        self.state.follow(model, self.shared.cuts)
         return super().place(model)
 
     def share_out(self, model: nn.Module, mesh: DeviceMesh) -> None:
@@ -114,7 +114,6 @@ class ModelParallel(ProcessGroup):
         planned = self.staging.plan(model, self) if self.staging is not None and is_piped else None
         if self.splitting is not None and self.layout.tensor > 1:
             self.shared = self.splitting.apply(model, self)
-            self.state.cuts = self.shared.cuts
         if planned is not None:
             self.pipe = planned.cut(model, mesh["pipeline"].get_group())
         if self.sharding is not None:
@@ -127,10 +126,7 @@ class ModelParallel(ProcessGroup):
             refuse_what_wants_whole_weights(optimizer, what=f"parallel={self.name}")
             whose = {parameter: name for name, parameter in model.named_parameters()}
             self.state.group([[whose[weight] for weight in group["params"]] for group in optimizer.param_groups])
-            self.parts = OwnParts(optimizer)
-            self._names = {part: whose[weight] for weight, part in self.parts.parameters}
-            self._plain = {part: None for weight, part in self.parts.parameters if weight is part}
-            self._partial = [part for part, name in self._names.items() if name in self.shared.partial]
+            self.gradients = Gradients(OwnParts(optimizer), whose, self)
         return optimizer
 
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
@@ -142,7 +138,7 @@ class ModelParallel(ProcessGroup):
         if self.pipe is None:
             return super().compute_gradients(batches, step)
         passes = self.pipe.compute_gradients(batches, step)
-        self._exchange()
+        self.gradients.exchange()
         return passes
 
     def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
@@ -152,33 +148,10 @@ class ModelParallel(ProcessGroup):
         return self._nothing
 
     def synchronize(self, optimizer: Optimizer) -> None:
-        self._exchange()
-
-    def _exchange(self) -> None:
-        """What the passes themselves have not exchanged."""
-        self.parts.take_gradients()
-        if self.pipe is not None:
-            self.pipe.add_up_shared(self._names)
-        if self._partial:
-            add_up(self._partial, self.tensor_group)
-        if self.data_group is not None and self._plain:
-            average(self._plain, self.data_group)
+        self.gradients.exchange()
 
     def gradient_norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
-        parts = [(p.grad, self.holders(p)) for p in parameters if p.grad is not None and p.grad.numel()]
-        norm = shared_norm(parts, self.reduce, self.device)
-        if math.isfinite(limit):
-            factor = torch.clamp(limit / (norm + 1e-6), max=1.0)  # as torch has it
-            for gradient, _ in parts:
-                gradient.mul_(factor.to(gradient.dtype))
-        return norm
-
-    def holders(self, parameter: nn.Parameter) -> int:
-        """How many of all ranks hold the same as this one of the optimizer's parameters."""
-        name = self._names[parameter]
-        copies = 1 if name in self.state.cuts else self.layout.tensor
-        copies *= 1 if self.pipe is None else len(self.pipe.ranks_with(name))
-        return copies * (self.data_size if parameter in self._plain else self.parts.copies(parameter))
+        return self.gradients.norm(parameters, limit=limit)
 
     # -- evaluation ----------------------------------------------------------------------------------
 

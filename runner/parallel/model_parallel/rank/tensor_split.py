@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from manyheads.runner.parallel.model_parallel.rank.state import Cut
+from manyheads.runner.parallel.model_parallel.rank.cut import Cut
 from manyheads.runner.parallel.model_parallel.rank.tensor_layers import (
     ColumnConv2d,
     ColumnLinear,

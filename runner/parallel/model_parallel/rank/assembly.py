@@ -1,0 +1,102 @@
+"""One tensor at a time: from the ranks' parts to the whole, and from the whole to this rank's part."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from manyheads.runner.checkpoint.sharded.rank.read import Stored
+from manyheads.runner.checkpoint.sharded.rank.share import Share
+from manyheads.runner.parallel.model_parallel.rank.cut import Cut, Ranks
+from manyheads.runner.parallel.model_parallel.rank.shares import StoredPart, place_of
+from manyheads.runner.parallel.model_parallel.rank.tensors import local
+
+
+class Assembly:
+    """``own``: this rank's tensors of the model, ``cuts``: how a tensor group shares them; both by name."""
+
+    def __init__(self, ranks: Ranks, own: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
+        self._ranks, self.own, self.cuts = ranks, own, cuts
+
+    def _whole(self, name: str, part: Tensor) -> Tensor:
+        """All ranks that share it call this in the same order."""
+        tensor, own = part.detach(), self.own.get(name)
+        if isinstance(own, DTensor):
+            if not isinstance(tensor, DTensor):  # the optimizer's, or a gradient
+                mesh, placed = own.device_mesh, own.placements
+                tensor = DTensor.from_local(tensor, mesh, placed, shape=own.shape, stride=own.stride())
+            tensor = tensor.full_tensor()
+        if (cut := self.cuts.get(name)) is None:
+            return tensor
+        parts = [
+            torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self._ranks.tensor_size)
+        ]
+        dist.all_gather(parts, tensor.contiguous(), group=self._ranks.tensor_group)
+        return cut.whole(parts)
+
+    def part(self, name: str, whole: Any) -> Any:
+        """This rank's part of a tensor that is this one of the model, or of the optimizer's state for it."""
+        own, cut, ranks = self.own[name], self.cuts.get(name), self._ranks
+        if isinstance(whole, Stored):
+            place = place_of(own, cut, ranks)
+            return StoredPart(whole, own, place, ranks.device) if place.shape == tuple(whole.shape) else whole
+        if cut is not None and whole.ndim > cut.dim and whole.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
+            whole = cut.part(whole, ranks.tensor_rank, ranks.tensor_size)
+        if not isinstance(own, DTensor) or whole.shape != own.shape:  # another model's, as loading it will say
+            return whole
+        return distribute_tensor(
+            whole.to(ranks.device),
+            own.device_mesh,
+            own.placements,
+            src_data_rank=None,  # which every rank has
+        )
+
+    def gathered(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
+        """On rank 0 all tensors, whole, on the CPU; one after the other, in the same order everywhere."""
+        ranks, is_first = self._ranks, self._ranks.rank == 0
+        if not ranks.is_staged:
+            found = {}
+            for key, tensor in tensors.items():
+                whole = self._whole(key[0], tensor)
+                if is_first:
+                    found[key] = whole.to("cpu", copy=True)
+                del whole
+            return found
+        return self._sent(tensors)
+
+    def _sent(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
+        """The same where other ranks than the first have some of them."""
+        ranks = self._ranks
+        mine = [(key, self._whole_shape(key[0]), tensor.dtype) for key, tensor in tensors.items()]
+        listed = ranks.gather(mine if ranks.is_speaker else [])
+        found: dict[tuple[str, str], Tensor] = {}
+        wanted = [(key, rank, shape, dtype) for rank, keys in enumerate(listed) for key, shape, dtype in keys]
+        sender: dict[tuple[str, str], tuple[int, tuple[int, ...], torch.dtype]] = {}
+        for key, rank, shape, dtype in wanted:
+            sender.setdefault(key, (rank, shape, dtype))  # a weight that several stages have is sent once
+        for key, (rank, shape, dtype) in sender.items():
+            whole = self._whole(key[0], tensors[key]) if key in tensors else None
+            if ranks.rank == 0 and rank != 0:
+                whole = torch.empty(shape, dtype=dtype, device=ranks.device)
+                dist.recv(whole, src=rank)
+            elif ranks.rank == rank != 0:
+                assert whole is not None
+                dist.send(whole.contiguous(), dst=0)
+            if ranks.rank == 0:
+                assert whole is not None
+                found[key] = whole.to("cpu", copy=True)
+        return found
+
+    def _whole_shape(self, name: str) -> tuple[int, ...]:
+        shape = list(self.own[name].shape)
+        if (cut := self.cuts.get(name)) is not None:
+            shape[cut.dim] *= self._ranks.tensor_size
+        return tuple(shape)
+
+    def share(self, name: str, part: Tensor, *, is_agreed: bool) -> Share:
+        """This rank's part with its place in the whole."""
+        place = place_of(self.own[name], self.cuts.get(name), self._ranks)
+        return place.share(local(part).detach(), is_agreed=is_agreed)

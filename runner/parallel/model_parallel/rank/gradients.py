@@ -1,0 +1,52 @@
+"""What ranks that share a model still exchange of its gradients after the passes, and their norm over all ranks."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.runner.parallel.model_parallel.rank.own_parts import OwnParts
+from manyheads.runner.parallel.model_parallel.rank.tensors import add_up, average, shared_norm
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
+
+
+class Gradients:
+    """``parts``: the optimizer's parameters; ``whose``: the name of each weight of the model."""
+
+    def __init__(self, parts: OwnParts, whose: Mapping[nn.Parameter, str], ranks: "ModelParallel"):
+        self._parts, self._ranks = parts, ranks
+        self._names = {part: whose[weight] for weight, part in parts.parameters}
+        self._plain = {part: None for weight, part in parts.parameters if weight is part}
+        self._partial = [part for part, name in self._names.items() if name in ranks.shared.partial]
+
+    def exchange(self) -> None:
+        """Make all ranks that hold the same of a weight have the same gradient of it."""
+        ranks = self._ranks
+        self._parts.take_gradients()
+        if ranks.pipe is not None:
+            ranks.pipe.add_up_shared(self._names)
+        if self._partial:
+            add_up(self._partial, ranks.tensor_group)
+        if ranks.data_group is not None and self._plain:
+            average(self._plain, ranks.data_group)
+
+    def norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
+        """As ``Parallel.gradient_norm``."""
+        parts = [(p.grad, self._holders(p)) for p in parameters if p.grad is not None and p.grad.numel()]
+        norm = shared_norm(parts, self._ranks.reduce, self._ranks.device)
+        if math.isfinite(limit):
+            factor = torch.clamp(limit / (norm + 1e-6), max=1.0)  # as torch has it
+            for gradient, _ in parts:
+                gradient.mul_(factor.to(gradient.dtype))
+        return norm
+
+    def _holders(self, parameter: nn.Parameter) -> int:
+        """How many of all ranks hold the same as this one of the optimizer's parameters."""
+        name, ranks = self._names[parameter], self._ranks
+        copies = 1 if name in ranks.shared.cuts else ranks.layout.tensor
+        copies *= 1 if ranks.pipe is None else len(ranks.pipe.ranks_with(name))
+        return copies * (ranks.data_size if parameter in self._plain else self._parts.copies(parameter))
