@@ -1,5 +1,9 @@
 """Who waits for whom: ranks count the collective operations that they come to, and one that hangs has come to fewer."""
 
+from contextlib import suppress
+
+import psutil
+
 from manyheads.launchers.base import Job
 from manyheads.runner.run.failure import Failure
 
@@ -20,6 +24,19 @@ def waited_for(job: Job, failure: Failure) -> str:
     shown = "rank" if len(others) == 1 else "ranks"
     had = f"{names} had not come to collective operation {most}"
     return f" {had[0].upper()}{had[1:]}, at which {shown} {listed(list(map(str, others)))} waited."
+
+
+def stopped(job: Job) -> str:
+    """A sentence on the ranks of this machine whose processes are stopped, whatever the others wait for; or nothing."""
+    found = [rank for rank in job.watched if (pid := job.heartbeat.pid(rank)) and _is_stopped(pid)]
+    names = listed([job.name_of(rank) for rank in found])
+    return f" Stopped by a signal (SIGSTOP): {names}." if found else ""
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(psutil.Error):
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    return False
 
 
 def listed(names: list[str]) -> str:

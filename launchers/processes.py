@@ -11,7 +11,7 @@ from typing import Protocol
 import psutil
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.collectives import waited_for
+from manyheads.launchers.collectives import stopped, waited_for
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
@@ -106,7 +106,8 @@ class Watchdog:
             self._tell_where()
             time.sleep(0.5)
             failure = stalled(self._timeout)
-            raise RunFailed(replace(failure, message=failure.message + waited_for(self._job, failure)))
+            who = stopped(self._job) or waited_for(self._job, failure)
+            raise RunFailed(replace(failure, message=failure.message + who))
 
 
 def tell_where(heartbeat: Heartbeat) -> None:
