@@ -18,7 +18,7 @@ def waited_for(job: Job, failure: Failure) -> str:
     names = listed([job.name_of(rank) for rank in late])
     others = [rank for rank in come if rank not in late]
     shown = "rank" if len(others) == 1 else "ranks"
-    had = f"{names} had not come to collective operation {most}"
+    had = f"{names} had not reached collective operation {most}"
     return f" {had[0].upper()}{had[1:]}, at which {shown} {listed(list(map(str, others)))} waited."
 
 

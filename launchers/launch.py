@@ -39,7 +39,7 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
     with received_signals() as signals:
         if launcher.is_elsewhere:
             if main != TRAIN:
-                raise ConfigurationError(f"launcher={launcher.name} does nothing but train from here. Choose another.")
+                raise ConfigurationError(f"launcher={launcher.name} can only train from here. Choose another.")
             return launcher.launch_elsewhere(folder, signals)
         try:
             return _launch_here(launcher, folder, signals, main=main)
@@ -95,7 +95,7 @@ def _finish(job: Job, config: dict[str, Any], reason: BaseException | None = Non
         result = finish(job.folder, config, time.monotonic() - job.started, reason, job.added)
     except OSError as error:
         why = f"the disk of {job.folder} is full" if disk_full(error) else f"{job.folder}: {error.strerror}"
-        message = f"{why}, so that {job.folder.result.name}, which says how the run ended, could not be written."
+        message = f"{why}, so {job.folder.result.name}, which records how the run ended, could not be written."
         if reason is None:
             raise RunFailed(Failure(type=type(error).__name__, message=message)) from error
         complain(message)  # and the reason remains what ended the run

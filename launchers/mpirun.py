@@ -39,7 +39,7 @@ class MpirunOption(LauncherOption):
         return horovod.without_mpirun()
 
     def note(self) -> str:
-        without = "" if horovod.has("mpi") else "; for parallel=ddp only, without a Horovod built with MPI"
+        without = "" if horovod.has("mpi") else "; without a Horovod built with MPI, for parallel=ddp only"
         return f"Open MPI {horovod.open_mpi()}{without}"
 
 

@@ -125,8 +125,8 @@ def recorded(folder: RunFolder) -> str:
 def stalled(timeout: float) -> Failure:
     """The failure of a run that got nowhere."""
     message = (
-        f"no rank made a step, an evaluation batch or a checkpoint for {timeout:g} seconds. Where each rank was stands "
-        "at the end of logs/rank_*.log. If the work needs longer, set launcher.stall_timeout."
+        f"no rank made a step, an evaluation batch or a checkpoint for {timeout:g} seconds. The end of "
+        "logs/rank_*.log shows where each rank was. If the work needs longer, set launcher.stall_timeout."
     )
     return Failure(type="Stalled", message=message)
 
@@ -151,7 +151,7 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
 
 def _how(code: int | None) -> str:
     if code is None:
-        return "its process vanished without a word"
+        return "its process disappeared without reporting an error"
     if code >= 0:
         return f"its process ended with exit code {code} in the middle of the run"
     why = {

@@ -73,10 +73,12 @@ def _say(folder: RunFolder, name: str, process: subprocess.Popen) -> None:
     if code == 0 and state.error is None:
         print(f"published to {name}{f': {state.url}' if state.url else ''}")
         return
-    reason = state.error or (f"no answer within {END_SECONDS:g} seconds" if code is None else f"it ended with {code}")
+    reason = state.error or (
+        f"no answer within {END_SECONDS:g} seconds" if code is None else f"it exited with code {code}"
+    )
     log.info("logger.%s: %s", name, reason)
     later = called.command("publish", folder, "--to", name)
     print(
-        f"warning: logger.{name}: this run was not published completely: {reason}. To send the rest: {later}",
+        f"warning: logger.{name}: this run was only partly published: {reason}. To send the rest: {later}",
         file=sys.stderr,
     )

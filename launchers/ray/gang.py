@@ -85,4 +85,4 @@ class Gang:
             self.is_placed = said.get("is_placed", self.is_placed)
             self.wanted = said.get("wanted", self.wanted)
             self.failure = said.get("failure", self.failure)
-        self.failure = self.failure or f"the process that speaks with Ray has ended; see {self._log}"
+        self.failure = self.failure or f"the process that communicates with Ray has exited; see {self._log}"

@@ -85,8 +85,8 @@ class Slurm(Launcher):
                 finish(folder, config, 0.0, reason)
                 raise
             note_job(folder, job)
-        print(f"submitted as job {job} of Slurm, by {script}; what it prints is in {output(folder)}", flush=True)
-        log.info("%s: job %s of Slurm", folder, job)
+        print(f"submitted as Slurm job {job} by {script}; its output is in {output(folder)}", flush=True)
+        log.info("%s: Slurm job %s", folder, job)
         if not self._section["follow"]:
             return {"status": "queued", "objective": None}
         try:
@@ -104,13 +104,11 @@ class Slurm(Launcher):
         if not self._section["requeue"]:
             return
         if _newest(folder) == self._checkpoint:
-            complain(
-                "this job has written no checkpoint, so that the next one would come no further: it is not requeued."
-            )
+            complain("this job has written no checkpoint, so another one would get no further: it is not requeued.")
         elif (why := commands.requeue(self._allocation.job)) is not None:
-            complain(f"Slurm does not queue job {self._allocation.job} again: {why}. Resume the run by hand.")
+            complain(f"Slurm does not requeue job {self._allocation.job}: {why}. Resume the run manually.")
         else:
-            print(f"job {self._allocation.job} is queued again, to resume from the last checkpoint", flush=True)
+            print(f"job {self._allocation.job} is requeued and will resume from the last checkpoint", flush=True)
 
     def _outcome(
         self, folder: RunFolder, config: dict[str, Any], job: str, status: commands.Status, signals: list[int]

@@ -24,8 +24,8 @@ PENDING, OVER = (
     ),
 )
 HOW_TO_GET = (
-    "sbatch and scontrol are not on the PATH of this machine. Use a login node of the cluster, where the site may want "
-    "`module load slurm`; Debian has them in the package slurm-client"
+    "sbatch and scontrol are not on the PATH of this machine. Use a login node of the cluster, perhaps after "
+    "`module load slurm`; on Debian they are in the package slurm-client"
 )
 
 
@@ -94,7 +94,7 @@ def status(job: str) -> Status:
             return GONE
         if time.monotonic() > deadline:
             said = " ".join(done.stderr.split())
-            raise RunFailed(Failure(type="SlurmAway", message=f"Slurm says nothing of job {job}: {said}."))
+            raise RunFailed(Failure(type="SlurmAway", message=f"Slurm reports nothing about job {job}: {said}."))
         time.sleep(5)
 
 

@@ -28,5 +28,5 @@ def refuse_queued(folder: RunFolder) -> None:
     status = commands.status(job)
     if not status.is_over:
         raise ConfigurationError(
-            f"{folder} is in the queue already: job {job} {status}. Wait for it, or end it with `scancel {job}`."
+            f"{folder} is already in the queue: job {job} {status}. Wait for it, or end it with `scancel {job}`."
         )

@@ -73,7 +73,7 @@ def directive(value: object) -> str:
     """A value behind ``#SBATCH --option=``, where sbatch reads quotes and spaces much as a shell does."""
     text = str(value)
     if "\n" in text:
-        raise ConfigurationError(f"{text!r} has a line break, which no option of sbatch can have.")
+        raise ConfigurationError(f"{text!r} has a line break, which sbatch options can't contain.")
     return text if re.fullmatch(r"[^\s\"'\\#]+", text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

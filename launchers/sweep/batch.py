@@ -29,8 +29,8 @@ from manyheads.runner.run.ledger import Entry, Ledger
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 NOTHING_MEASURED = (
-    "job {} measured nothing that a search could go by. Set trainer.evaluate_every=1, so that there is an evaluation, "
-    "or checkpoint.monitor to something that the task measures."
+    "job {} measured nothing that a search could optimize. Set trainer.evaluate_every=1, so that there is an "
+    "evaluation, or checkpoint.monitor to something that the task measures."
 )
 
 
@@ -179,7 +179,7 @@ def refuse_without_objective(config: DictConfig) -> None:
     """Raises ConfigurationError for a run config that measures nothing a search could go by."""
     if is_run_config(config) and not config.trainer.evaluate_every and not config.trainer.evaluate_only:
         raise ConfigurationError(
-            "trainer.evaluate_every=0 measures nothing that a search could go by. Set trainer.evaluate_every=1."
+            "trainer.evaluate_every=0 measures nothing that a search could optimize. Set trainer.evaluate_every=1."
         )
 
 

@@ -45,7 +45,8 @@ def check_used(excluded: list[Combination], configs: list[DictConfig]) -> None:
     for each in excluded:
         if not any(excluded_by(config, [each]) for config in configs):
             raise ConfigurationError(
-                f"hydra.launcher.exclude={written(each)}: no job of this sweep has that. Name what is swept."
+                f"hydra.launcher.exclude={written(each)}: no job of this sweep has that value. Use keys and values "
+                "that are swept."
             )
 
 

@@ -90,4 +90,4 @@ def _config(folder: RunFolder) -> DictConfig:
         if path.exists():
             content = cast(dict, OmegaConf.to_container(OmegaConf.load(path), resolve=False))
             return OmegaConf.create(renewed(content))
-    raise ConfigurationError(f"{folder} holds no run: neither {folder.config.name} nor .hydra/config.yaml is there.")
+    raise ConfigurationError(f"{folder} holds no run: it has neither {folder.config.name} nor .hydra/config.yaml.")

@@ -148,7 +148,7 @@ class Search:
         failed = [job for job in batch if not states.get(job, {"failed"}) <= {"completed", "pruned"}]
         if len(failed) / len(batch) > self._own.max_failure_rate:
             message = (
-                f"{len(failed)} of {len(batch)} trials failed. Allowed is a share of "
+                f"{len(failed)} of {len(batch)} trials failed. Allowed: a fraction of "
                 f"hydra.sweeper.max_failure_rate={self._own.max_failure_rate:g}."
             )
             raise RunFailed(Failure(type="SearchFailed", message=message))

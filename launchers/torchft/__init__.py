@@ -32,8 +32,8 @@ class TorchftOption(LauncherOption):
         super().complete(config)
         if self.section["nproc_per_node"] > 1 and not declared("parallel", config["parallel"]).outlives_ranks:
             raise ConfigurationError(
-                f"launcher=torchft starts a rank that died again, of which parallel={config['parallel']['name']} knows "
-                "nothing. Set launcher=spawn, or parallel=replicated."
+                f"launcher=torchft restarts a rank that died, which parallel={config['parallel']['name']} can't "
+                "handle. Set launcher=spawn, or parallel=replicated."
             )
 
 

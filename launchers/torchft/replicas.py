@@ -117,7 +117,7 @@ class Replicas:
         cause = _cause(rank, code, failure)
         self._restarts.append({"time": time.time(), "cause": cause})
         self._job.added["restarts"] = self._restarts
-        print(f"{cause}; it is started again, the others go on", flush=True)
+        print(f"{cause}; it is restarted, the others continue", flush=True)
         folder.rank_error(rank).unlink(missing_ok=True)
         self._say(rank, STARTING)
         self._beats[rank] = heartbeat.read(rank)[0], time.monotonic()

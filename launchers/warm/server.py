@@ -73,7 +73,7 @@ def fork(main: Callable[..., None], *arguments: Any, environment: Mapping[str, s
         with blocked_signals(), unburdened():
             process.start()
     except (EOFError, OSError) as error:
-        message = "the process that ranks are forked from has died; see above why, or set launcher.warm=false"
+        message = "the process that ranks are forked from has died; see the reason above, or set launcher.warm=false"
         raise RunFailed(Failure(type="ProcessDied", message=message)) from error
     return process
 

@@ -17,9 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         required=True,
         choices=FORMATS,
-        help="single, sharded: all of it, to be resumed; safetensors, torch: the weights by name",
+        help="single, sharded: everything, to resume from; safetensors, torch: the weights by name",
     )
-    parser.add_argument("--out", help="the new file or folder; by default beside the checkpoint")
+    parser.add_argument("--out", help="the new file or folder; by default next to the checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> None:

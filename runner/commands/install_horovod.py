@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     mpi.add_argument("--mpi", action="store_const", const=True, default=False, help="with MPI besides Gloo")
     mpi.add_argument("--mpi-if-possible", dest="mpi", action="store_const", const=None, help="if it can be compiled")
     parser.add_argument("--nccl", action="store_true", help="with NCCL for GPUs; needs nvcc")
-    parser.add_argument("--rebuild", action="store_true", help="even if an earlier build has been kept")
+    parser.add_argument("--rebuild", action="store_true", help="even if an earlier build is cached")
 
 
 def run(arguments: argparse.Namespace) -> None:

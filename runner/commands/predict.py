@@ -7,7 +7,7 @@ from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.trust.own import split_typed
 
-HELP = "write the classes of image files into a table"
+HELP = "write the predicted classes of image files into a table"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,4 +30,4 @@ def run(arguments: argparse.Namespace) -> None:
     trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
     files, unreadable = predict_files(trained, images, Path(arguments.out), device=arguments.device)
     left = f", of which {unreadable:,} could not be read" if unreadable else ""
-    print(f"{printable(arguments.out)}: {files:,} files{left}, by the {trained.which} weights of {trained.folder}")
+    print(f"{printable(arguments.out)}: {files:,} files{left}, with the {trained.which} weights of {trained.folder}")

@@ -61,7 +61,7 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
         return
     folder = RunFolder(path)
     if (folder.path / "multirun.yaml").exists():
-        raise ConfigurationError(f"{folder}: a sweep without a ledger, or one that ended while it was planned.")
+        raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
     result = folder.read_result()
     if result is not None and result.get("status") == "completed":
         longer = command(folder, folder.read_config())

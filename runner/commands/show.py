@@ -7,7 +7,7 @@ from manyheads.runner.checkpoint.sharded.index import is_checkpoint
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.runs.page import show_run
 
-HELP = "all about one run: where it came from, how it ended, what to do next"
+HELP = "show all about one run: where it came from, how it ended, what to do next"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ def with_project(line: CommandLine) -> CommandLine:
     if is_own_project(conf):
         return line.searching(conf)
     if not line.flags.shell_completion:
-        how = f"If it is, say so once: {called.command('trust', '.')}"
-        unread = f"{printable(os.path.relpath(conf))} was not read, since you have not said that it is yours."
+        how = f"If it is yours, run once: {called.command('trust', '.')}"
+        unread = f"{printable(os.path.relpath(conf))} was not read, since you have not marked it as your own."
         print(f"{unread} {how}", file=sys.stderr)
     return line

@@ -51,7 +51,7 @@ class Settings:
 class Trainer:
     """Trains one rank's model. ``stop``: says whether, and by which signal, the run was ended early.
 
-    ``describe``: says what model.json will, once batches have come; ``average``: of the weights, where there is one.
+    ``describe``: says what model.json will, once batches have come; ``average``: of the weights, where one exists.
     """
 
     def __init__(
@@ -276,9 +276,9 @@ class Trainer:
         if not math.isfinite(sums.loss):
             step = self.progress.step if row is None else row.step
             raise FloatingPointError(
-                f"the loss became {sums.loss} between step {max(0, step - self.settings.log_every)} and step {step}. "
-                "Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; trainer.detect_anomaly=true "
-                "finds the operation, trainer.on_nan=skip leaves such updates out."
+                f"the loss became {sums.loss} between step {max(0, step - self.settings.log_every)} and step "
+                f"{step}. Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; "
+                "trainer.detect_anomaly=true finds the operation, trainer.on_nan=skip skips such updates."
             )
         if row is not None:
             self.reporter.interval(self.progress, row)

@@ -49,7 +49,7 @@ def utilization(
     try:
         flops = flops_per_sample(model, task, train.example())
     except Exception as error:  # whatever a model does that fake tensors cannot
-        log.info("the model's FLOPs cannot be counted, so that there is no MFU: %s", error)
+        log.info("the model's FLOPs cannot be counted, so MFU is not reported: %s", error)
         return None
     return Utilization(flops, of_one * parallel.world_size * len(parallel.devices())) if flops else None
 

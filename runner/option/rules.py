@@ -24,7 +24,7 @@ def is_number(value: Any) -> bool:
 
 def whole(lowest: int, highest: int | None = None) -> Rule:
     """A whole number between these bounds, which are allowed themselves."""
-    text = f"a whole number from {lowest}" + (f" to {highest}" if highest is not None else "")
+    text = f"an integer of at least {lowest}" if highest is None else f"an integer from {lowest} to {highest}"
     return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest))
 
 
@@ -32,8 +32,10 @@ def number(
     *, at_least: float | None = None, above: float | None = None, below: float | None = None, infinite: bool = False
 ) -> Rule:
     """A number within these bounds."""
-    bounds = [("at least", at_least), ("above", above), ("below", below)]
-    text = " ".join(["a number", *(f"{word} {bound:g}" for word, bound in bounds if bound is not None)])
+    bounds = [("of at least", at_least), ("above", above), ("below", below)]
+    text = " ".join(
+        ["a number", " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)]
+    ).strip()
     return Rule(
         text + (" or inf" if infinite else ""),
         lambda v: (

@@ -25,7 +25,9 @@ def tracked_run(folder: RunFolder) -> TrackedRun:
     try:
         provenance = kinds.right(read_json(folder.provenance), kinds.PROVENANCE)
     except FileNotFoundError:
-        raise ConfigurationError(f"{folder} holds a run that was never started: there is nothing to publish.") from None
+        raise ConfigurationError(
+            f"{folder} holds a run that was never started, so there is nothing to publish."
+        ) from None
     group = _group(folder)
     name = config.get("name") or (f"{group.name}/{folder.path.name}" if group else _short(folder.path))
     return TrackedRun(

@@ -117,7 +117,7 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
         # Over NFS an exclusive lock needs a file that is open for writing.
         file = open(path, "r+b", opener=_lock_file)  # noqa: SIM115
     except PermissionError:
-        raise ConfigurationError(f"{of} cannot be run: you may not write its {path.name}.") from None
+        raise ConfigurationError(f"{of} cannot be run: you have no permission to write its {path.name}.") from None
     with file:
         if not _try_lock(file, fcntl.LOCK_EX):
             raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.")

@@ -119,7 +119,7 @@ class RunFolder:
         digest, _, path = os.environ.get(CHECKED, "").partition(" ")
         expected = self._checked or (digest if path == str(self.path) else None)
         if expected not in (None, hashlib.sha256(content).hexdigest()):
-            raise ConfigurationError(f"{self.config} was edited while it was about to be run. Start it again.")
+            raise ConfigurationError(f"{self.config} was edited while the run was starting. Start it again.")
         return content
 
     def pin_config(self) -> dict[str, str]:

@@ -72,7 +72,7 @@ def take_over(name: str, content: bytes) -> None:
     """From now on this is the user's own. Raises OSError."""
     folder = _taken()
     if folder is None:
-        raise OSError("there is no folder for what you trust: set XDG_STATE_HOME")
+        raise OSError("there is no folder for the list of what you trust: set XDG_STATE_HOME")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(folder.resolve() / _digest(name, content), name + "\n")
 

@@ -27,7 +27,7 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
         print("nothing to remove")
         return 0
     show([("frees", "folder", "why"), *((readable(one.size), _name(one), printable(one.why)) for one in found)])
-    what = "runs, of which only checkpoints go" if rules.checkpoints else "folders with everything in them"
+    what = "runs whose checkpoints are removed" if rules.checkpoints else "folders, with everything in them"
     print(f"{readable(sum(one.size for one in found))} in total: {len(found)} {what}")
     if not yes and not is_confirmed("Remove them?"):
         print("nothing was removed")
@@ -53,7 +53,7 @@ def remove(one: Going, *, top: Path) -> None:
                 locks.enter_context(run.folder.locked())
             status = summary(run.folder).status
             if status not in (run.status, "running") and run.result:  # by then the lock is this process's own
-                raise ConfigurationError(f"{run.folder} is {status} now. Run clean again.")
+                raise ConfigurationError(f"{run.folder} is now {status}. Run clean again.")
         for path in one.files:
             if path.is_dir():
                 files.remove(path)

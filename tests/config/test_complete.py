@@ -100,7 +100,7 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         (
             0,
             ["trainer.evaluate_only=true", "checkpoint.load=b.pt", "checkpoint.resume=a.pt"],
-            r"^checkpoint\.resume=a\.pt .* trainer\.evaluate_only=true does not\. Set one",
+            r"^checkpoint\.resume=a\.pt .* trainer\.evaluate_only=true does not\. Set only one",
         ),
         (
             0,

@@ -100,4 +100,4 @@ def test_every_engine_has_a_way_to_be_started(tmp_path, capsys):
         typed = ["parallel=ddp", f"hydra.run.dir={tmp_path}/{engine}", "--for", engine, "--nodes", "2"]
         arguments = parser.parse_args([*typed, "--image", "i", "--volume", "v"])
         assert command.run(arguments) == 0
-        assert f"{engine}.yaml, which was not run by us" in capsys.readouterr().out
+        assert f"{engine}.yaml, which the authors have not tested on a cluster" in capsys.readouterr().out

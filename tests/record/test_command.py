@@ -70,7 +70,7 @@ def test_a_record_is_checked(made, tmp_path):
     path = made[1] / "record.json"
     done = execute(*COMMAND, "--check", str(path), cwd=tmp_path)
     assert done.code == 0
-    assert "all that is claimed follows from the runs" in done.out
+    assert "all claims follow from the runs" in done.out
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_sweep_with_a_failed_run_makes_none(sweep):
         (("--target", "val_acc1"), "--target val_acc1 is not allowed. Give a metric and a number"),
         (("--target", "val_acc9=3"), "--target val_acc9: the runs did not measure that. Allowed: train_loss"),
         (("--runs", "1", "--target", "val_acc1=1"), "--runs 1 is not allowed"),
-        ((), "Say what is to be reached: --target val_acc1=94"),
+        ((), "Name the target: --target val_acc1=94"),
     ],
 )
 def test_mistakes_are_told(made, arguments, said, tmp_path):
@@ -145,4 +145,4 @@ def test_mistakes_are_told(made, arguments, said, tmp_path):
 def test_repeats_are_the_record_s_own(tmp_path):
     done = execute(*COMMAND, "hydra.launcher.repeat=3", "--target", "val_acc1=1", cwd=tmp_path)
     assert done.code == 2
-    assert "hydra.launcher.repeat=3: a record sets this itself. Say how often with --runs." in done.err
+    assert "hydra.launcher.repeat=3: a record sets this itself. Set the number of runs with --runs." in done.err

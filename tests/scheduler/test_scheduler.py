@@ -127,8 +127,8 @@ def test_one_of_torch_s_that_counts_epochs():
     ("overrides", "message"),
     [
         ([f"scheduler._target_={TORCH}.ReduceLROnPlateau"], "Set scheduler=plateau"),
-        ([f"scheduler._target_={TORCH}.StepLR"], "refuses its arguments.*step_size"),
-        (["scheduler._target_=torch.nn.Identity"], "makes no schedule"),
+        ([f"scheduler._target_={TORCH}.StepLR"], "rejects its arguments.*step_size"),
+        (["scheduler._target_=torch.nn.Identity"], "is not a schedule"),
     ],
 )
 def test_what_is_no_schedule_is_refused(overrides, message):

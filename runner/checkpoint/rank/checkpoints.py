@@ -118,7 +118,7 @@ class Checkpoints:
             except OSError as error:
                 if ranks.rank == 0:
                     remove_leftovers(folder)  # which would fill the disk for whatever is to be written of the failure
-                said = f"{error.strerror}, so that a checkpoint was not written; the one before it is whole"
+                said = f"{error.strerror}, so a checkpoint was not written; the previous one is intact"
                 raise OSError(error.errno, said, str(place)) from error
 
         self._begin(write, step=step)

@@ -32,7 +32,7 @@ class Unfit(NamedTuple):
 
     def __str__(self) -> str:
         """All three in words, some names of each."""
-        said = {"missing in it": self.missing, "left over": self.unexpected, "of another shape": self.shapes}
+        said = {"missing from it": self.missing, "not in the model": self.unexpected, "with another shape": self.shapes}
         return "; ".join(f"{words}: {_some(names)}" for words, names in said.items() if names)
 
 
@@ -51,7 +51,7 @@ def load_model(
     """
     own = model.state_dict()
     if not (isinstance(weights, dict) and all(isinstance(weight, (Tensor, Lazy)) for weight in weights.values())):
-        raise ConfigurationError(f"the checkpoint {source} holds no weights by name.")
+        raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
     unfit = Unfit(
         missing=[name for name in own if name not in weights],
         unexpected=[name for name in weights if name not in own],
@@ -107,8 +107,8 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Pa
     if sizes != own_sizes:
         was, has = (" + ".join(map(str, each)) for each in (sizes, own_sizes))
         raise ConfigurationError(
-            f"the checkpoint {source} has {was} parameters to train in its groups, where this run has {has}. Set "
-            "parameters.* to what it was trained with, or begin with its weights alone by checkpoint.load."
+            f"the checkpoint {source} has {was} trainable parameters in its groups, where this run has {has}. Set "
+            "parameters.* to what it was trained with, or start from its weights alone with checkpoint.load."
         )
     optimizer.load_state_dict({**state, "param_groups": _with_own_settings(optimizer, state["param_groups"])})
 

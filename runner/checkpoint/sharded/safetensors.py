@@ -64,11 +64,11 @@ def about(file: IO[bytes]) -> dict[str, str]:
     """The free text of such a file. Raises ValueError where it is none."""
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= MOST_BYTES:
-        raise ValueError("it is no safetensors file")
+        raise ValueError("it is not a safetensors file")
     found = json.loads(file.read(length))
     text = found.get("__metadata__", {}) if isinstance(found, dict) else None
     if not isinstance(text, dict):
-        raise ValueError("it is no safetensors file")
+        raise ValueError("it is not a safetensors file")
     return {str(key): str(value) for key, value in text.items()}
 
 

@@ -106,7 +106,7 @@ class TokenBlocks:
 class Dataset(Protocol):
     """Map-style samples, put together by ``collate_fn(samples)`` where the data set has one, else by torch's own.
 
-    Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalised on the device;
+    Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalized on the device;
     float images are taken as they are. A data set in memory may also offer ``batch(indices, keys)``, which returns a
     whole batch, with a random key for each sample. One with ``image_size`` and ``resize(side)``, None for that size,
     may be trained on images that grow.

@@ -29,8 +29,8 @@ class Partition:
             return None
         if fraction is not None and (folds is not None or fold is not None):
             raise ConfigurationError(
-                f"data.val_fraction={fraction} and data.fold={fold} of data.folds={folds} are two ways to draw the "
-                "validation samples. Set one of them to null."
+                f"data.val_fraction={fraction} and data.fold={fold} of data.folds={folds} are two ways to select "
+                "the validation samples. Set one of them to null."
             )
         if fraction is None and (folds is None or fold is None or fold >= folds):
             raise ConfigurationError(
@@ -52,7 +52,7 @@ class Partition:
         if not 0 < validates.sum() < size:
             raise ConfigurationError(
                 f"data.val_fraction={self.val_fraction} data.folds={self.folds}: of {size} training samples none is "
-                f"left to {'train on' if validates.any() else 'validate on'}. Set it to something between."
+                f"left to {'train on' if validates.any() else 'validate on'}. Choose a value in between."
             )
         return np.flatnonzero(validates != train)
 

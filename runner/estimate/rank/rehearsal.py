@@ -120,7 +120,7 @@ def _rehearsed(config: Config, parallel: Parallel, *, follows: bool) -> Rehearse
 
 def _refuse_nothing(model: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigurationError(f"{type(model).__name__} has no parameter to train, so that there is no update.")
+        raise ConfigurationError(f"{type(model).__name__} has no trainable parameters, so there is no update.")
 
 
 def _fake_batch(batch: Batch, mode: FakeTensorMode) -> Batch:

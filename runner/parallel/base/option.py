@@ -41,7 +41,7 @@ class ParallelOption(Option):
         gpus = len(hardware.gpu_names())
         if self.one_process:
             return "one rank" + (" on the first GPU" if gpus else " on the CPU")
-        return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo, unless launcher.nproc_per_node says more"
+        return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo by default"
 
     def complete(self, config: dict[str, Any]) -> None:
         if config["trainer"]["device"] != "cpu":

@@ -27,8 +27,8 @@ class Schedule:
     ):
         if warmup_epochs and warmup_steps:
             raise ConfigurationError(
-                f"scheduler.warmup_epochs={warmup_epochs:g} and scheduler.warmup_steps={warmup_steps} are the same in "
-                "other units. Set one of them."
+                f"scheduler.warmup_epochs={warmup_epochs:g} and scheduler.warmup_steps={warmup_steps} are the same "
+                "setting in different units. Set only one of them."
             )
         self._optimizer = optimizer  # not its param_groups, which load_state_dict replaces
         self._base = [group["lr"] for group in optimizer.param_groups]

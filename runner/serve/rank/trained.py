@@ -65,7 +65,7 @@ class Trained:
         """A Prediction for an image, or a list of them for a list, or for a batch (N, C, H, W).
 
         images: PIL images, paths, uint8 arrays (H, W[, C]) and uint8 tensors (C, H, W), which are preprocessed. A batch
-        in floats is taken as preprocessed, one of uint8 is only normalised. Works where ``model`` has been moved to.
+        in floats is taken as preprocessed, one of uint8 is only normalized. Works where ``model`` has been moved to.
 
         Raises ConfigurationError for a model that gives no class, and for what is not an image.
         """
@@ -88,7 +88,7 @@ class Trained:
         outputs = self.outputs(inputs) if self.description.outputs == "logits" else None
         if not isinstance(outputs, Tensor) or outputs.ndim != 2:
             raise ConfigurationError(
-                f"{self.folder}: its model gives no logits of classes, so that there is no class to predict. Use "
+                f"{self.folder}: its model returns no class logits, so there is no class to predict. Use "
                 ".outputs(inputs), or .model itself."
             )
         shares = outputs.to("cpu", torch.float64).softmax(1)

@@ -59,8 +59,8 @@ class Task(nn.Module):
         values. One task for many metrics: who has this can take all of conf/metrics that are of its kind.
         """
         raise ConfigurationError(
-            f"task={type(self).__name__} does not say which scores metrics are to compare. Give it a method "
-            "scored(outputs, batch), or leave those metrics out."
+            f"task={type(self).__name__} does not define which scores metrics compare. Add a method scored(outputs, "
+            "batch), or leave those metrics out."
         )
 
     # -- many small batches at once ------------------------------------------------------------------
@@ -90,7 +90,7 @@ def logits_of(outputs: Any) -> Tensor:
     if isinstance(found, Tensor):
         return found
     raise ConfigurationError(
-        f"the model returns {type(outputs).__name__}, in which there are no logits. Let it return a tensor, or a dict "
+        f"the model returns {type(outputs).__name__}, which contains no logits. Let it return a tensor, or a dict "
         "or data class that has logits; or write a task of your own (task=custom)."
     )
 
@@ -102,7 +102,7 @@ def reduction_of(loss: nn.Module) -> str:
         return reduction
     kind = f"{type(loss).__module__}.{type(loss).__qualname__}"
     raise ConfigurationError(
-        f"loss._target_={kind} does not say whether it returns the mean or the sum over a batch: its attribute "
+        f"loss._target_={kind} does not declare whether it returns the mean or the sum over a batch: its attribute "
         f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum."
     )
 
@@ -125,7 +125,7 @@ def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:
     """Raises ConfigurationError for shapes that a loss would broadcast, to something that nobody wants."""
     if values.shape != targets.shape:
         raise ConfigurationError(
-            f"the model gives outputs of shape {tuple(values.shape)} for targets of shape {tuple(targets.shape)}. "
-            f"task={task} needs equal shapes. Set model= to one with as many outputs, such as model.num_classes="
-            f"{targets.shape[1] if targets.ndim > 1 else 1}."
+            f"the model returns outputs of shape {tuple(values.shape)} for targets of shape {tuple(targets.shape)}. "
+            f"task={task} needs equal shapes. Set model= to one with as many outputs, such as "
+            f"model.num_classes={targets.shape[1] if targets.ndim > 1 else 1}."
         )

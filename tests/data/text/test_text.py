@@ -122,7 +122,7 @@ def test_a_text_that_is_no_utf_8_is_named(texts):
     for path in texts.iterdir():
         path.write_bytes(b"\xff\xfe")
     assert len(dataset(*section(texts)))
-    with pytest.raises(ConfigurationError, match=r"\d\.txt is not in UTF-8 .* at byte 0"):
+    with pytest.raises(ConfigurationError, match=r"\d\.txt is not UTF-8 .* at byte 0"):
         dataset(*section(texts, f"+data.tokenizer._target_={__name__}.Words"))
 
 

@@ -185,8 +185,8 @@ def test_mpi_if_possible(pip, tmp_path, monkeypatch, capsys, compiles, has_mpi):
     assert call["HOROVOD_WITH_MPI" if has_mpi else "HOROVOD_WITHOUT_MPI"] == "1"
     assert kept(Features(mpi=has_mpi, nccl=False)) != []
     lines = [line for line in capsys.readouterr().out.splitlines() if "MPI" in line]
-    why = "mpicxx cannot compile a program that uses MPI, no mpi.h (Debian: libopenmpi-dev)"
-    assert lines == ([] if compiles else [f"without MPI, over Gloo alone: {why}. Install that for launcher=mpirun."])
+    why = "mpicxx cannot compile a program that uses MPI: no mpi.h (Debian: libopenmpi-dev)"
+    assert lines == ([] if compiles else [f"without MPI, with Gloo only: {why}. Install that for launcher=mpirun."])
 
 
 def test_mpi_that_is_installed_is_left_alone(pip, tmp_path, monkeypatch, capsys):

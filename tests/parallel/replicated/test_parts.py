@@ -69,7 +69,7 @@ def test_it_is_started_only_by_who_says_so():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("launcher=spawn", "launcher=spawn ends all ranks when one dies"),
+        ("launcher=spawn", "launcher=spawn stops all ranks when one dies"),
         ("trainer.sam_rho=0.05", "trainer.sam_rho"),
         ("checkpoint.format=sharded", "checkpoint.format=sharded"),
     ],

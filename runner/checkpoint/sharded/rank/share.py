@@ -117,7 +117,7 @@ def held(key: str, share: Share) -> Held:
     """Raises ConfigurationError for numbers of a kind that the files cannot hold."""
     if share.dtype not in NAMES:
         raise ConfigurationError(
-            f"checkpoint.format=sharded: {key} is of {share.dtype}, which its files can't hold. Set it to single."
+            f"checkpoint.format=sharded: {key} is {share.dtype}, which its files can't hold. Set it to single."
         )
     boxes = tuple(box for box, _ in share.pieces)
     return Held(Kind(NAMES[share.dtype], tuple(map(int, share.shape))), boxes, share.is_agreed)

@@ -81,7 +81,7 @@ class Membership:
             except Exception as error:  # whatever torchft raises where the lighthouse is away
                 self._manager._quorum_future = None  # or it would be raised again for ever
                 if idle():
-                    raise RuntimeError(f"asked to stop while no quorum could be made: {error}") from error
+                    raise RuntimeError(f"asked to stop while no quorum could be formed: {error}") from error
 
     def commit(self) -> bool:
         """Whether what was exchanged since the quorum counts."""
