@@ -91,9 +91,7 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
         ) from None
     except (AttributeError, ValueError):
         module, _, name = target.rpartition(":" if file else ".")
-        raise ConfigurationError(
-            f"{group}.{key}={target}: {module or 'it'} has no class {name}. Check the name."
-        ) from None
+        raise ConfigurationError(f"{group}.{key}={target}: {module or 'it'} has no {name}. Check the name.") from None
 
 
 def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:

@@ -101,7 +101,7 @@ def test_loggers_are_added_and_removed_by_name(tmp_path, capsys):
     [
         (["+callbacks.mine.step=3"], r"callbacks\.mine=.* names no class. Set \+callbacks\.mine\._target_="),
         (["+logger.tracker=7"], r"logger\.tracker=7 names no class"),
-        (["+metrics={a-b:{_target_:x.Y}}"], "a-b is not a name"),
+        (["+metrics={a-b:{_target_:x.Y}}"], "a-b is not a valid name"),
         (
             ["+callbacks.mine._target_=collections.Counter"],
             r"is not a Callback\. Derive the class from manyheads",

@@ -141,5 +141,7 @@ def test_a_run_s_checkpoint_is_a_file_of_weights_too(tmp_path):
 def test_a_model_that_wants_the_number_of_classes_says_so_where_the_data_has_none():
     with pytest.raises(ConfigurationError, match=r"data\.num_classes is not set, and the data set has no num_classes"):
         build_model(config("data=custom", "data._target_=my_package.Mine"), Data())
-    with pytest.raises(ConfigurationError, match=r"data=digits has no classes, and model=small_cnn wants to know"):
+    with pytest.raises(
+        ConfigurationError, match=r"data=digits has no classes, and model=small_cnn needs its number of outputs"
+    ):
         build_model(config(), Data())

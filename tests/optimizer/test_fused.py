@@ -71,5 +71,5 @@ def test_fp64_is_refused(name):
 
 
 def test_impossible_arguments_are_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"optimizer\._target_=apex\.optimizers\.FusedSGD refuses"):
+    with pytest.raises(ConfigurationError, match=r"optimizer\._target_=apex\.optimizers\.FusedSGD rejects"):
         attempt(tmp_path, small(*fused("fused_sgd"), "optimizer.nesterov=true", "optimizer.momentum=0"))

@@ -76,7 +76,10 @@ def test_a_record_is_checked(made, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda record: record["contenders"][0]["value"].update(mean=99.0), "contenders.0.value.mean: 99.0 is claimed"),
+        (
+            lambda record: record["contenders"][0]["value"].update(mean=99.0),
+            "contenders.0.value.mean: the record claims 99.0",
+        ),
         (lambda record: record["contenders"][1].update(p_of_target=1e-9), "contenders.1.p_of_target"),
         (lambda record: record["contenders"][0]["config"].update(seed=7), "contenders.0.signature"),
     ],

@@ -139,7 +139,7 @@ def test_what_is_no_schedule_is_refused(overrides, message):
 def test_warm_up_in_steps_is_that_in_epochs():
     in_epochs = rates(schedule("cosine", "scheduler.warmup_epochs=2"))
     assert rates(schedule("cosine", NO_WARMUP, f"scheduler.warmup_steps={2 * PER_EPOCH}")) == in_epochs
-    with pytest.raises(ConfigurationError, match="Set one of them"):
+    with pytest.raises(ConfigurationError, match="Set only one of them"):
         schedule("cosine", "scheduler.warmup_epochs=2", "scheduler.warmup_steps=14")
 
 

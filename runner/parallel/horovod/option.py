@@ -130,9 +130,9 @@ class HorovodOption(ParallelOption):
         trainer, groups = config["trainer"], self.section["num_groups"]
         if (count := ranks(config)) & (count - 1):
             yield (
-                f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Set "
+                f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Change "
                 f"launcher.nproc_per_node={config['launcher']['nproc_per_node']}"
-                f"{', or the number of hosts,' * bool(machines(config))} to match."
+                f"{' or the number of hosts' * bool(machines(config))}."
             )
         if controller == "gloo":
             yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."

@@ -65,7 +65,7 @@ def test_as_many_ranks_as_can_share_the_batch(
     shares = share_out(nodes, found, job)  # type: ignore[arg-type]
     assert [len(share.ranks) for share in shares] == ranks
     assert [rank for share in shares for rank in share.ranks] == list(range(sum(ranks)))
-    said = f"{sum(ranks)} ranks of {2 * machines}" if sum(ranks) < 2 * machines else ""
+    said = f"{sum(ranks)} of {2 * machines} ranks" if sum(ranks) < 2 * machines else ""
     assert capsys.readouterr().out.startswith(said)
 
 

@@ -214,7 +214,7 @@ def test_a_failed_compilation_names_the_log_and_the_compilers_complaint(pip, tmp
     with pytest.raises(RunFailed) as caught:
         build()
     log = cache_folder() / PLAIN.key / "build.log"
-    assert caught.value.failure.message.endswith(f"stands in {log}")
+    assert caught.value.failure.message.endswith(f"is in {log}")
     assert caught.value.failure.type == "BuildFailed"
     assert caught.value.failure.traceback.splitlines()[0] == COMPLAINT
     assert len(caught.value.failure.traceback.splitlines()) <= 8

@@ -234,11 +234,11 @@ def test_goes_together(machine, gpus, overrides):
         (0, [*O2], r"^precision\.dtype=auto: .* bfloat16 here, .* Set precision\.dtype=float16, .*level=O1, or .*=ddp"),
         (2, [*O2, "precision.dtype=bfloat16"], r"^precision\.dtype=bfloat16: .* are bfloat16, which Horovod can't"),
         (2, [*O2, *ADASUM], r"^precision\.level=O2: parallel\.op=adasum .* Set precision\.level=O1 or parallel\.op="),
-        (0, [*ADASUM, "launcher.nproc_per_node=3"], r"8, \.\.\. ranks, not 3\. Set launcher\.nproc_per_node=3 so that"),
+        (0, [*ADASUM, "launcher.nproc_per_node=3"], r"8, \.\.\. ranks, not 3\. Change launcher\.nproc_per_node=3\."),
         (
             0,
             [*ADASUM, "launcher.hosts=[a:2,b:2,c:2]"],
-            r"^parallel\.op=adasum needs .* not 6\. Set launcher\.nproc_per_node=2, or the number of hosts to match",
+            r"^parallel\.op=adasum needs .* not 6\. Change launcher\.nproc_per_node=2 or the number of hosts\.",
         ),
         (
             0,

@@ -82,5 +82,5 @@ def test_what_it_does_not_go_with_is_refused(override, message):
 
 def test_its_launcher_is_for_it_alone():
     pytest.importorskip("torchft")
-    with pytest.raises(ConfigurationError, match="parallel=ddp knows"):
+    with pytest.raises(ConfigurationError, match="parallel=ddp can't handle"):
         config("parallel=ddp", "launcher=torchft")
