@@ -1,4 +1,4 @@
-"""The way from a frozen run folder to its result."""
+"""From a frozen run folder to its result."""
 
 import logging
 import sys
@@ -31,8 +31,8 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
     """Run, or resume, the run that is frozen in ``folder``; returns the content of its result.json.
 
     Raises RunFailed, ConfigurationError or Interrupted, after writing that result.json. ``apart``: no rank may train in
-    this process, which has other jobs to do, and must outlive this one. ``main``: the module whose main(folder) is a
-    rank; with ``apart``.
+    this process, because it has other jobs to do and must survive this one. ``main``: the module whose main(folder) is
+    a rank; only with ``apart``.
     """
     folder.pin_config()
     launcher = _launcher(folder.read_config(), apart=apart)
@@ -77,7 +77,7 @@ def _launch_here(launcher: Launcher, folder: RunFolder, signals: list[int], *, m
 
 
 def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
-    """Begin in the background with what takes long in launching this config's run; returns at once."""
+    """Start the slow preparations for launching this config's run in the background; returns at once."""
     launcher = _launcher(config, apart=apart)
     launcher.prepare(environment(launcher))
 

@@ -14,7 +14,7 @@ CLOSE_SECONDS = 10.0  # that the end of a run waits for a slow logger
 
 
 class Guarded(Logger):
-    """``logger`` behind a guard. ``name``: its key below ``logger``; ``say``: shows a line on the terminal."""
+    """A ``logger`` that cannot disturb the run. ``name``: its key below ``logger``; ``say``: prints a line."""
 
     def __init__(self, name: str, logger: Logger, *, say: Callable[[str], None]):
         self._name, self._logger, self._say = name, logger, say
@@ -47,7 +47,7 @@ class Guarded(Logger):
         self._pass_on("end", result)
 
     def close(self) -> None:
-        """Wait for what is under way, but not for long. Safe to call twice."""
+        """Wait for pending calls, but not for long. Safe to call twice."""
         if self._thread is None:
             self._call("close")
             self._works = False

@@ -1,4 +1,4 @@
-"""callbacks=profile: a trace of a few updates, for finding out what they wait for.
+"""callbacks=profile: a trace of a few updates, to find out what they spend their time on.
 
 Source: https://docs.pytorch.org/docs/stable/profiler.html.
 """
@@ -20,10 +20,10 @@ ROWS = 30  # of the table
 
 
 class Profile(Callback):
-    """Writes profile/rank<n>.pt.trace.json.gz, and beside it a table of the operations that took longest.
+    """Writes profile/rank<n>.pt.trace.json.gz, and next to it a table of the operations that took longest.
 
-    ``first_step``: the first update of the trace, counted from where the run begins or resumes; ``steps``: how many
-    updates it covers, which are slower than others. ``memory``, ``stacks``: as torch's profiler takes them.
+    ``first_step``: the first update in the trace, counted from where the run starts or resumes; ``steps``: how many
+    updates it covers, which run more slowly than others. ``memory``, ``stacks``: as in torch's profiler.
     """
 
     every_rank = True

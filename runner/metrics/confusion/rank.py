@@ -1,6 +1,6 @@
-"""Metrics of a confusion matrix, which is added up over batches and ranks: exact, in (classes, classes) numbers.
+"""Metrics of a confusion matrix, which is summed over batches and ranks: exact, with (classes, classes) numbers.
 
-Of classes that neither occur nor are predicted there is no value, as in scikit-learn.
+Classes that neither occur nor are predicted have no value, as in scikit-learn.
 """
 
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def confusion(scores: Tensor, targets: Tensor, classes: int) -> Tensor:
-    """How often each class (row) was taken for each (column): (classes, classes) int64.
+    """How often each class (row) was predicted as each class (column): (classes, classes) int64.
 
-    scores: (N, classes), of which the highest counts; targets: (N,), those below 0 are left out.
+    scores: (N, classes), of which the highest counts; targets: (N,), those below 0 are ignored.
     """
     cells = torch.where(targets >= 0, targets * classes + scores.argmax(1), classes**2)
     return torch.bincount(cells, minlength=classes**2 + 1)[: classes**2].view(classes, classes)
 
 
 class OfConfusion(Metric):
-    """Base of those here: a number for each class, and their mean, in percent."""
+    """Base class of these metrics: a number for each class, and their mean, in percent."""
 
     def __init__(self, name: str, *, num_classes: int | None, task: "Task | None" = None, **names: str):
         super().__init__(name, unit="%", **names)
@@ -55,26 +55,26 @@ class OfConfusion(Metric):
         return 100 * float(self.of(hits, rows, columns))
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """The metric, (). hits: right ones of each class; rows: of it; columns: taken for it; all (classes,)."""
+        """The metric of each class. hits: correct predictions; rows: samples; columns: predictions; all (classes,)."""
         raise NotImplementedError
 
 
 class IoU(OfConfusion):
-    """Intersection over union, mean over classes; also called Jaccard index."""
+    """Intersection over union, mean over classes; also called the Jaccard index."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return _mean(hits, rows + columns - hits)
 
 
 class F1(OfConfusion):
-    """Mean over classes (macro)."""
+    """F1 score, mean over classes (macro)."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return _mean(2 * hits, rows + columns)
 
 
 class Precision(OfConfusion):
-    """Mean over classes that occur or are predicted (macro); 0 for one that is never predicted."""
+    """Precision, mean over classes that occur or are predicted (macro); 0 for a class that is never predicted."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         known = (rows + columns) > 0
@@ -82,7 +82,7 @@ class Precision(OfConfusion):
 
 
 class Recall(OfConfusion):
-    """Mean over classes that occur or are predicted (macro); 0 for one that never occurs."""
+    """Recall, mean over classes that occur or are predicted (macro); 0 for a class that never occurs."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         known = (rows + columns) > 0
@@ -90,14 +90,14 @@ class Recall(OfConfusion):
 
 
 class BalancedAccuracy(OfConfusion):
-    """Mean over the classes that occur of the share that was found."""
+    """Recall, mean over the classes that occur."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return _mean(hits, rows)
 
 
 class PixelAccuracy(OfConfusion):
-    """The share of all that was right."""
+    """The fraction of all pixels that were predicted correctly."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return hits.sum() / rows.sum()

@@ -1,4 +1,4 @@
-"""The schedule of a run: one of ours, one of the user's own, or one of torch's."""
+"""Builds the schedule of a run: one of ours, one of the user's own, or one of torch's."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ WARMUP = {"warmup_epochs", "warmup_steps"}
 def build_schedule(section: dict[str, Any], optimizer: Optimizer, **updates: int) -> Schedule:
     """The schedule that the config's section describes. ``updates``: updates_per_epoch and total_updates.
 
-    Raises ConfigurationError for a class that is no schedule, and for arguments that it refuses.
+    Raises ConfigurationError for a class that is not a schedule, and for arguments that it rejects.
     """
     target = section["_target_"]
     kind, options = locate("scheduler", target), arguments_of("scheduler", section)

@@ -14,10 +14,10 @@ PARTS = ("lr", "momentum", "betas")  # of an optimizer's settings: those that to
 
 
 class OfTorch(Schedule):
-    """A scheduler of class ``kind`` with these ``options``, stepped once for each ``interval``: "update" or "epoch".
+    """A scheduler of class ``kind`` with these ``options``, stepped once per ``interval``: "update" or "epoch".
 
-    It works on a stand-in for the optimizer, from the first update on, so that a resumed run needs no state of it.
-    Raises ConfigurationError where the class rejects its arguments.
+    It works on a stand-in for the optimizer, from the first update on, so a resumed run needs no state. Raises
+    ConfigurationError if the class rejects its arguments.
     """
 
     def __init__(
