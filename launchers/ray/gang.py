@@ -1,7 +1,7 @@
-"""The process that speaks with Ray, as the run's parent sees it: a child that holds the placement group while it lives.
+"""The child process that communicates with Ray, as seen by the run's parent; it holds the placement group.
 
-Ray's client starts threads, sets signal handlers and writes to the terminal; none of it happens in the parent. Whatever
-ends this child, Ray ends all that it has started for it.
+Ray's client starts threads, sets signal handlers and writes to the terminal, none of which may happen in the parent.
+However this child ends, Ray then ends everything that it has started for it.
 """
 
 import json

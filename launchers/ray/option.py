@@ -11,7 +11,7 @@ INSTALL = "pip install 'manyheads[ray]', the same version as the cluster's"
 
 
 class RayOption(LauncherOption):
-    """Ranks on the machines of a Ray cluster, where that has room for them."""
+    """Declares ranks on the machines of a Ray cluster."""
 
     rules: ClassVar = {
         "nodes": whole(1),

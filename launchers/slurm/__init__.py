@@ -1,6 +1,6 @@
-"""launcher=slurm: outside of Slurm's jobs it submits one and follows it; inside one it starts the ranks on its nodes.
+"""launcher=slurm: outside a Slurm job it submits one and follows it; inside a job it starts the ranks on its nodes.
 
-Both are the same run: the job's script resumes the run's folder, and finds itself inside.
+Both are the same run: the job's script resumes the run folder, and then finds itself inside an allocation.
 """
 
 import logging
@@ -40,7 +40,7 @@ KEYS = (
 
 
 class Slurm(Launcher):
-    """``settings``: of the allocation that this process is in; None outside of any."""
+    """Submits runs to Slurm, or runs them in an allocation. ``settings``: of this allocation; None outside of one."""
 
     def __init__(self, **options: Any):
         self._section = {key: options.pop(key) for key in KEYS}
@@ -97,7 +97,7 @@ class Slurm(Launcher):
         return self._outcome(folder, config, job, status, signals)
 
     def ended(self, folder: RunFolder, reason: BaseException) -> None:
-        """Have Slurm queue this job again where the run was cut short by what is not its own fault."""
+        """Requeue this job if the run was cut short by something outside itself."""
         is_lost = isinstance(reason, RunFailed) and reason.failure.type == "NodeLost"
         if self._allocation is None or not self._allocation.is_ours or not (self._at_limit or is_lost):
             return

@@ -20,7 +20,7 @@ CPUS_FOR_GPU = 8
 
 
 class SlurmOption(LauncherOption):
-    """Asks for nodes of a cluster, of which this machine need not be one."""
+    """Declares that nodes of a cluster are requested; this machine need not be one of them."""
 
     rules: ClassVar = {
         "nodes": either(whole(1), AUTO),

@@ -1,7 +1,7 @@
-"""A search: trials proposed by Optuna, each a job of a sweep, of any number of ranks.
+"""A search: trials proposed by Optuna, each a job of a sweep, on any number of ranks.
 
-The study is made anew from the ledger for each batch. So one that was stopped and is resumed goes on as if it had not
-been, and there is no second store that could disagree.
+The study is rebuilt from the ledger for each batch. So a search that was stopped and resumed continues as if it had not
+been interrupted, and there is no second store that could disagree.
 """
 
 import json
@@ -35,7 +35,7 @@ DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
 
 def search(config: DictConfig, launcher: Launcher, arguments: list[str]) -> None:
-    """Run trials until there are as many as asked for. Raises ConfigurationError, RunFailed and Interrupted."""
+    """Run trials until the requested number is reached. Raises ConfigurationError, RunFailed and Interrupted."""
     one = Search(config, launcher, arguments)
     one.remember_arguments()
     one.run()

@@ -1,4 +1,4 @@
-"""launcher=torchft: a process for each replica, started again when it dies, and torchft's lighthouse beside them."""
+"""launcher=torchft: a process for each replica, restarted when it dies, and torchft's lighthouse."""
 
 import tempfile
 from dataclasses import replace
@@ -17,7 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class TorchftOption(LauncherOption):
-    """Needs torchft."""
+    """Declares that torchft is needed."""
 
     rules: ClassVar = {"hang_timeout": number(above=0), "heartbeat_timeout": number(above=0)}
     restarts_ranks = True

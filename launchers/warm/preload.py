@@ -1,4 +1,4 @@
-"""All that the warm process imports. See manyheads.launchers.warm.server."""
+"""Imports of the warm process. See manyheads.launchers.warm.server."""
 
 import gc
 import importlib

@@ -1,4 +1,4 @@
-"""One file for each command of ``python -m runner``: HELP, add_arguments, run."""
+"""One module for each command of ``python -m runner``, with HELP, add_arguments and run."""
 
 import argparse
 
@@ -6,5 +6,5 @@ A_RUN = "the folder of a run, such as outputs/2026-01-31/12-00-00"
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:
-    """Declare the choice of a run's weights."""
+    """Add the argument that selects a run's weights."""
     parser.add_argument("--weights", metavar="best|last", help="which weights; by default the best if the run has them")

@@ -11,7 +11,7 @@ HELP = "remove runs or their checkpoints, after listing which and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("folder", nargs="?", default=str(OUTPUTS), help="where to look (outputs)")
     parser.add_argument("--failed", action="store_true", help="only runs that failed")
     parser.add_argument("--older", metavar="30d", help="only runs unchanged for this long (h, d, w)")

@@ -11,7 +11,7 @@ FORMATS = ("single", "sharded", "safetensors", "torch")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("checkpoint", help="such as outputs/<run>/checkpoints/last.pt, or the folder of a sharded one")
     parser.add_argument(
         "--to",

@@ -9,7 +9,7 @@ HELP = "show what differs between two runs: config, code, machine, results"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("first", metavar="run", help=A_RUN)
     parser.add_argument("second", metavar="run", help="the folder of the other run")
 

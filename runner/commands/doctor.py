@@ -29,7 +29,7 @@ LISTED = ("parallel", "precision", "launcher", "optimizer", "logger")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     about = (
         "an option (apex or parallel=apex) or a group, for details; trust=[my_package]: run the checks of its "
         "options too"

@@ -8,7 +8,7 @@ HELP = "predict what each rank would hold and send, without needing the devices 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     about = "as for train; several values, as in parallel=fsdp,tensor, give a row each"
     parser.add_argument("overrides", nargs="*", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")

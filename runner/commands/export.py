@@ -12,7 +12,7 @@ HELP = "export a run's model for other programs, and check the file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("trust", nargs="*", help="trust=[my_package]: allow its code in configs from others")
     parser.add_argument("--format", required=True, choices=FORMATS)

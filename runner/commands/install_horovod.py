@@ -8,7 +8,7 @@ HELP = "build Horovod against the installed torch, and install it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     mpi = parser.add_mutually_exclusive_group()
     mpi.add_argument("--mpi", action="store_const", const=True, default=False, help="with MPI besides Gloo")
     mpi.add_argument("--mpi-if-possible", dest="mpi", action="store_const", const=None, help="if it can be compiled")

@@ -10,7 +10,7 @@ HELP = "freeze a run, and write a Kubernetes JobSet or a SkyPilot task that runs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("overrides", nargs="*", help="as for train; hydra.run.dir=<folder on shared storage>")
     parser.add_argument("--for", dest="engine", required=True, choices=sorted(ENGINES), help="the engine")
     parser.add_argument("--nodes", type=_positive, default=1, help="machines")

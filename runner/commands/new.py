@@ -13,7 +13,7 @@ HELP = "write a small project: a model, a data set, configs, a test"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("folder", help="a new folder, such as my_project; the project takes its name")
 
 

@@ -8,7 +8,7 @@ HELP = "take the same steps on several backends, and show whether they differ an
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "overrides", nargs="*", help="as for train; parallel=single,ddp,... names the backends, by default all"
     )

@@ -11,7 +11,7 @@ HELP = "write the predicted classes of image files into a table"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("images", nargs="+", help="image files, or folders of them; and trust=[my_package]")
     parser.add_argument("--out", default="predictions.csv", help="the table (predictions.csv)")

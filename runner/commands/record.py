@@ -10,7 +10,7 @@ HELP = "run a recipe many times, and show whether it reaches a target and how fa
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "overrides",
         nargs="*",

@@ -8,7 +8,7 @@ HELP = "compare the jobs of a sweep, or any runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("folders", nargs="+", metavar="folder", help="the folder of a sweep, or folders of runs")
     parser.add_argument("--baseline", help="a job's number, or values such as parallel=dp,precision=fp32")
     parser.add_argument(

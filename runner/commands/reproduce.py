@@ -9,7 +9,7 @@ HELP = "repeat a finished run, and show whether the result is the same"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("overrides", nargs="*", help="changes, such as parallel=ddp launcher.nproc_per_node=3")
     parser.add_argument("--steps", help="stop after this many steps")

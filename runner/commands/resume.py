@@ -28,7 +28,7 @@ HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument(
         "overrides",

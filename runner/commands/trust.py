@@ -21,7 +21,7 @@ HELP = "trust a folder of configs, or somebody else's run or sweep, after showin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("folder", help="a project, such as . , or the folder of configs, a run or a sweep")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 

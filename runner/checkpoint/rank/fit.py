@@ -1,4 +1,4 @@
-"""Putting a checkpoint's content into a model and an optimizer, or saying why it does not fit."""
+"""Load a checkpoint's content into a model and an optimizer, or explain why it does not fit."""
 
 import copy
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def _some(names: list[str]) -> str:
 
 
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:
-    """Load the optimizer's state. Raises ConfigurationError when it is that of another kind."""
+    """Load the optimizer's state. Raises ConfigurationError if it belongs to another kind of optimizer."""
     saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
     if saved != own:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Reading checkpoints, one of which somebody else may have written: nothing in them is run."""
+"""Reading checkpoints, which somebody else may have written: no code in them is run."""
 
 import os
 import stat
@@ -62,7 +62,7 @@ def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
 
 
 def complete(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:
-    """A checkpoint that has all that a run needs to go on, and its ``source``. Raises ConfigurationError."""
+    """A checkpoint with everything that a run needs to resume, and its ``source``. Raises ConfigurationError."""
     state = load(path, ranks)
     if missing := set(PARTS) - set(state):
         raise ConfigurationError(
