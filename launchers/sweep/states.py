@@ -44,7 +44,7 @@ def settle(entry: Entry, start: Start) -> Entry:
 
 
 def split(entry: Entry, sweep: Path) -> Entry | None:
-    """The job with half the micro-batch and twice the accumulation, frozen in a new folder; None if that is impossible."""
+    """The job with half the micro-batch and twice the accumulation, frozen in a new folder; None if impossible."""
     config = RunFolder(sweep / entry.folder).read_config()
     if batch_per_rank(config) % 2:
         return None

@@ -1,4 +1,4 @@
-"""Each sample's scores in an evaluation, for the metrics that sums cannot tell."""
+"""Each sample's scores in an evaluation, for metrics that sums cannot express."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ AT_ONCE = 2**25  # bytes of scores that are brought together at a time
 
 
 class CollectedScores:
-    """This rank's share, by the ids of the samples; ``values`` brings all ranks' together."""
+    """The scores of this rank's samples, by sample id; ``values`` gathers those of all ranks."""
 
     def __init__(self, parallel: Parallel, scores: Scores):
         self._parallel, self._task, self._metrics = parallel, scores.task, scores.collected
@@ -22,7 +22,7 @@ class CollectedScores:
         self._bytes = 0
 
     def add(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
-        """A batch's. Raises ConfigurationError where there are not as many scores as samples, or too many."""
+        """Add a batch. Raises ConfigurationError if there are not as many scores as samples, or too many in total."""
         scores, targets = self._task.scored(outputs, batch)
         if scores.ndim != 2:
             raise ConfigurationError(
@@ -45,7 +45,7 @@ class CollectedScores:
             )
 
     def values(self) -> dict[str, float | None]:
-        """Of each metric, the same on all ranks. Some classes at a time, as many times on each rank."""
+        """The value of each metric, the same on all ranks; gathers a few classes at a time."""
         ids = np.concatenate([np.asarray(part[0], np.int64) for part in self._parts] or [np.zeros(0, np.int64)])
         sizes = self._parallel.gather((len(ids), self._parts[0][1].shape[1] if self._parts else 0))
         samples, classes = sum(size for size, _ in sizes), max(width for _, width in sizes)

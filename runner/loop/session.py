@@ -1,4 +1,4 @@
-"""One session of a run: resume from its last checkpoint if there is one, train or evaluate, record the result."""
+"""One session of a run: resume from the last checkpoint if there is one, train or evaluate, record the result."""
 
 import time
 from contextlib import closing
@@ -31,7 +31,7 @@ NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
 
 
 class Session:
-    """A trainer with the run folder that it works for."""
+    """A trainer together with its run folder."""
 
     def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
         self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
@@ -68,7 +68,7 @@ class Session:
             reporter.close()
 
     def evaluate(self) -> None:
-        """Evaluate the loaded weights, train nothing."""
+        """Evaluate the loaded weights without training."""
         trainer = self.trainer
         self.start()
         measured = trainer.evaluate()
@@ -77,7 +77,7 @@ class Session:
         self.conclude()
 
     def start(self) -> None:
-        """Tell the callbacks that the run begins, or is resumed."""
+        """Call the callbacks because the run starts or is resumed."""
         parallel, step = self.parallel, self.trainer.progress.step
         model, config = parallel.unwrap(self.update.model), self.folder.read_config() if self.trainer.callbacks else {}
         for callback in self.trainer.callbacks:
@@ -97,7 +97,7 @@ class Session:
             )
 
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
-        """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""
+        """Restore everything from the checkpoint. Raises ConfigurationError for another model's or optimizer's."""
         trainer = self.trainer
         self.load(state)
         trainer.progress = Progress.from_state(state["progress"])
@@ -112,7 +112,7 @@ class Session:
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
     def load(self, state: dict[str, Any]) -> None:
-        """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
+        """Restore the result of ``learned``. Raises ConfigurationError for another model's or optimizer's."""
         update, precision = self.update, self.update.precision
         self.put(state["model"], state["source"])
         load_optimizer(update.optimizer, real(self.parallel.split_optimizer(state["optimizer"])), state["source"])
@@ -121,11 +121,11 @@ class Session:
             precision.load_state_dict(state["precision"])
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
-        """Weights of the whole model into this rank's part of it."""
+        """Load the whole model's weights into this rank's part of it."""
         self.update.put_own(self.parallel.split_tensors(whole), source)
 
     def learned(self) -> dict[str, Any]:
-        """All that updates have changed, but for how far they have come; of the whole model, complete on rank 0."""
+        """Everything that updates have changed, except the progress; of the whole model, complete on rank 0."""
         return {
             "model": self.weights(),
             "optimizer": self.parallel.gather_optimizer(self.update.optimizer.state_dict()),
@@ -133,7 +133,7 @@ class Session:
         }
 
     def whole(self) -> dict[str, Any]:
-        """What was learned with what each rank has of its own, complete on rank 0."""
+        """What was learned, with each rank's own state, complete on rank 0."""
         state = {**self.learned(), "rng": self.parallel.gather(get_state())}
         if self.parallel.has_own_state:
             state["parallel"] = self.parallel.gather(self.parallel.own_state())
@@ -142,21 +142,21 @@ class Session:
         return state
 
     def standing(self) -> dict[str, Any]:
-        """All that another rank needs to be where this one is, between two updates."""
+        """Everything that another rank needs to reach this rank's state, between two updates."""
         self.trainer.collect_all()
         return {**self.whole(), **self.reached(), "rows": self.trainer.reporter.recorder.kept()}
 
     def drawn(self, batches: list[Batch], *, share: int, of: int) -> list[Batch]:
-        """The next update's micro-batches as this share of ``of``: these where they are it, else fetched anew."""
+        """The next update's micro-batches for this share of ``of``: the current ones if they match, else fetched."""
         return self.trainer.train.drawn(batches, self.trainer.progress.epoch_step, share=share, of=of)
 
     def idle(self) -> bool:
-        """Say that this rank lives though it makes no update; whether it was asked to stop."""
+        """Report that this rank is alive although it makes no update; returns whether it was asked to stop."""
         self.trainer.heartbeat.beat()
         return self.trainer.heartbeat.stop_signal != 0
 
     def shares(self) -> dict[str, Any]:
-        """All that a checkpoint holds, of which each rank has a part, as Shares of tensors."""
+        """The content of a checkpoint, with each rank's part of the tensors as Shares."""
         update, rank = self.update, self.parallel.rank
         state = {
             "model": self.parallel.share_tensors(update.own_weights()),
@@ -171,7 +171,7 @@ class Session:
         return {**state, **(self.reached() if rank == 0 else {})}
 
     def reached(self) -> dict[str, Any]:
-        """How far training has come, on rank 0."""
+        """The progress of training, on rank 0."""
         trainer, progress = self.trainer, self.trainer.progress
         return {
             "epoch_updates": trainer.train.updates,
@@ -181,7 +181,7 @@ class Session:
         }
 
     def save(self, *, best: bool) -> None:
-        """A checkpoint, when one is due: by the settings, because it is the best, or because the run ends here."""
+        """Write a checkpoint if one is due: by the settings, because it is the best, or because the run ends here."""
         trainer, progress = self.trainer, self.trainer.progress
         at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
@@ -205,7 +205,7 @@ class Session:
         progress.checkpoint_seconds += time.perf_counter() - started
 
     def settle(self) -> None:
-        """Wait for a checkpoint that is still being written, and say so."""
+        """Wait for a checkpoint that is still being written, and report it."""
         landed = self.checkpoints.settle()
         if landed is None:
             return
@@ -215,12 +215,12 @@ class Session:
         self.tell_of_checkpoint()
 
     def tell_of_checkpoint(self) -> None:
-        """The callbacks hear that one is whole."""
+        """Call the callbacks because a checkpoint is complete."""
         for callback in self.trainer.callbacks:
             callback.on_checkpoint(self.folder.last_checkpoint)
 
     def conclude(self, **findings: Any) -> None:
-        """Rank 0 writes result.json, ``findings`` included, and shows the table."""
+        """Write result.json with ``findings``, and show the table; on rank 0."""
         weights = self.weights()
         devices = self.parallel.devices()
         memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
@@ -250,13 +250,13 @@ class Session:
         return dict(zip(("parameters", "optimizer", "gradients"), map(list, held), strict=True))
 
     def weights(self) -> dict[str, Tensor]:
-        """What was trained, of the whole model, complete on rank 0, under the user's own names."""
+        """The trained weights of the whole model, complete on rank 0, under the user's own names."""
         return self.parallel.gather_tensors(self.update.own_weights())
 
 
 @operations_named()
 def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """What a rank does: train, or only evaluate, as the config says. Raises ConfigurationError."""
+    """Run a rank: train, or only evaluate, as the config says. Raises ConfigurationError."""
     checkpoints = Checkpoints.of(folder, config["checkpoint"])
     evaluate_only = config["trainer"]["evaluate_only"]
     state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"], ranks=parallel)

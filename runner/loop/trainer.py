@@ -1,4 +1,4 @@
-"""The only training loop. It knows no backend: what differs hides behind the bases of parallel and precision."""
+"""The only training loop. It knows no backend: differences are hidden behind the bases of parallel and precision."""
 
 import math
 import time
@@ -30,11 +30,11 @@ LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop togeth
 
 @dataclass(frozen=True)
 class Settings:
-    """The trainer section of the run config, as far as the loop needs it.
+    """The part of the run config's trainer section that the loop needs.
 
-    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up: whether the
-    first pass takes long, since it compiles the model or chooses a GPU's algorithms. evaluate_every: epochs;
-    evaluate_steps: updates, 0 for epochs.
+    total_steps: length of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up:
+    whether the first pass takes long, because it compiles the model or chooses a GPU's algorithms. evaluate_every: in
+    epochs; evaluate_steps: in updates, 0 to evaluate by epochs.
     """
 
     epochs: int
@@ -49,9 +49,9 @@ class Settings:
 
 
 class Trainer:
-    """Trains one rank's model. ``stop``: says whether, and by which signal, the run was ended early.
+    """Trains one rank's model. ``stop``: whether, and by which signal, the run was stopped early.
 
-    ``describe``: says what model.json will, once batches have come; ``average``: of the weights, where one exists.
+    ``describe``: the content of model.json, known once batches have arrived; ``average``: of the weights, if any.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Trainer:
         return at_end and progress.ended is None and 0 < progress.epoch_step < self.train.updates
 
     def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
-        """The rest of the current epoch, from where the progress says on."""
+        """Train the rest of the current epoch, starting from the recorded progress."""
         progress, windows, last = self.progress, self.windows, self._last_step_of_epoch()
         evaluates = self.settings.evaluate_steps
         progress.started = progress.started or time.time()
@@ -146,7 +146,7 @@ class Trainer:
                 return
 
     def make(self, batches: list[Batch], *, wants_norm: bool) -> Any:
-        """One update of these micro-batches, counted; returns the norm of its gradients where that is wanted."""
+        """Make and count one update of these micro-batches; returns the norm of its gradients if it is needed."""
         breakdown = self.update.breakdown
         is_sampled = self.windows.clock.now >= breakdown.next
         if is_sampled:
@@ -167,7 +167,7 @@ class Trainer:
         return made.norm
 
     def end_epoch(self, save: Callable[..., None]) -> None:
-        """Evaluate when it is time, write the epoch's row, and leave a checkpoint."""
+        """Evaluate if it is time, write the epoch's row, and leave a checkpoint."""
         progress, settings, parallel = self.progress, self.settings, self.update.parallel
         is_last = progress.step >= settings.total_steps or progress.ended is not None
         wanted = is_last and (settings.evaluate_every or settings.evaluate_steps)
@@ -190,7 +190,7 @@ class Trainer:
         save(best=is_best)
 
     def evaluate_within(self, save: Callable[..., None]) -> bool:
-        """Evaluate between two updates of an epoch, and leave a checkpoint; False when asked to stop meanwhile."""
+        """Evaluate between two updates of an epoch, and leave a checkpoint; False if asked to stop meanwhile."""
         progress, measured = self.progress, self.evaluate()
         if measured is None:
             return False
@@ -215,7 +215,7 @@ class Trainer:
         return bool(every and is_within and progress.step % every == 0 and progress.evaluated != progress.step)
 
     def evaluate(self) -> dict[str, Any] | None:
-        """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
+        """The val_ columns over the whole evaluation split; None if asked to stop meanwhile."""
         self.reporter.phase(self.progress, evaluates=True)
         with self.average.in_place() if self.average is not None and self.average.is_evaluated else nullcontext():
             measured = self.evaluation.run()
@@ -226,7 +226,7 @@ class Trainer:
         return columns
 
     def close(self) -> None:
-        """Complete the files, and take back what the run has changed of torch itself."""
+        """Complete the files, and undo the run's changes to torch itself."""
         self.reporter.close()
         self.update.precision.close()
         for callback in self.callbacks:
@@ -242,7 +242,7 @@ class Trainer:
     # -- what comes of it ----------------------------------------------------------------------------
 
     def count(self, batches: list[Batch], made: Made) -> None:
-        """An update is made: count it, its samples, and those that could not be read."""
+        """Count an update that was made, its samples, and those that could not be read."""
         self.windows.add(batches, made)
         for batch in batches:
             if batch.corrupt:
@@ -252,7 +252,7 @@ class Trainer:
         self.progress.epoch_step += 1
 
     def collect(self, *, whole: bool) -> None:
-        """Exchange the closed windows, report them, and hear whether a rank was asked to stop.
+        """Exchange the closed windows, report them, and find out whether a rank was asked to stop.
 
         ``whole``: with statistics, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
         """
@@ -266,7 +266,7 @@ class Trainer:
         self.windows.clock.logged()
 
     def collect_all(self) -> None:
-        """Bring the progress to where training is, also in the middle of a window."""
+        """Bring the progress up to date with training, even in the middle of a window."""
         self.windows.close()
         self.collect(whole=True)
 
