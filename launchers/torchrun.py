@@ -56,7 +56,7 @@ class Torchrun(Launcher):
 
 
 def command(job: Job, scratch: str) -> list[str]:
-    """Torchrun's command line for one machine. ``scratch``: a folder for files of its own, which it would leave."""
+    """Torchrun's command line for one machine. ``scratch``: a folder for its own files, which it does not remove."""
     store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{scratch}/store", "--rdzv-conf", "store_type=file"]
     options = ["--local-addr", "127.0.0.1", "--log-dir", scratch, "--nproc-per-node", str(job.ranks)]
     options += [*store, "--rdzv-id", "run"]

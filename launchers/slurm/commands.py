@@ -1,6 +1,6 @@
-"""What is said to Slurm, and asked of it: sbatch, scancel, and scontrol, since many sites keep no accounting.
+"""Commands to Slurm: sbatch, scancel, and scontrol, since many sites have no accounting.
 
-Source: https://slurm.schedmd.com/, the manual pages of these commands; tried with Slurm 22.05.
+Source: https://slurm.schedmd.com/, the manual pages of these commands; tested with Slurm 22.05.
 """
 
 import re
@@ -70,7 +70,7 @@ def version() -> str:
 
 
 def submit(script: Path) -> str:
-    """The new job's number. Raises ConfigurationError where Slurm refuses it, RunFailed where nobody answers."""
+    """Submit a job; returns its number. Raises ConfigurationError if refused, RunFailed if Slurm does not answer."""
     done = _run("sbatch", "--parsable", str(script))
     if done.returncode == 0:
         return done.stdout.strip().splitlines()[-1].partition(";")[0]

@@ -17,7 +17,7 @@ END_SECONDS = 90.0  # for a job that was cancelled to be gone
 
 
 class Output:
-    """What the job has written since ``start``, as it comes. Opened anew each time: it may be on NFS."""
+    """Yields what the job has written since ``start``. Reopens the file each time, since it may be on NFS."""
 
     def __init__(self, path: Path):
         self._path = path

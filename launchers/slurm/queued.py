@@ -1,4 +1,4 @@
-"""A run's job in the queue: which one it is, so that nobody submits a second one."""
+"""The job of a run in the queue, recorded so that it is not submitted twice."""
 
 from manyheads.launchers.slurm import commands
 from manyheads.runner.run.data_files import read_json

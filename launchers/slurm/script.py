@@ -78,7 +78,7 @@ def directive(value: object) -> str:
 
 
 def variables(pinned: dict[str, str]) -> dict[str, str]:
-    """Environment variables of the job, besides those that sbatch passes on."""
+    """Environment variables of the job, in addition to those that sbatch passes on."""
     path = os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")])))
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     own = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", OURS: "1"}

@@ -56,7 +56,7 @@ class Search:
         self._check()
 
     def remember_arguments(self) -> None:
-        """Leave in the sweep's folder what starts the search again, sealed, since nobody else's may be."""
+        """Store the arguments that restart the search in the sweep's folder, sealed."""
         self._ledger.sweep.mkdir(parents=True, exist_ok=True)
         content = json.dumps({"arguments": sys.argv[1:]}, indent=2).encode()
         write_whole(self._ledger.sweep / ARGUMENTS, sealed(content, name=ARGUMENTS))

@@ -98,9 +98,9 @@ def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
 
 
 def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None) -> None:
-    """Print what is known of options: whether they run here, what they come to, or why not and how to get them.
+    """Print details of options: whether they run here and how, or why not and how to get them.
 
-    asked: ``option``, ``group=option`` or ``group``. Raises ConfigurationError for what is none of these.
+    asked: ``option``, ``group=option`` or ``group``. Raises ConfigurationError for anything else.
     """
     known = [(group, name) for group in sorted((*GROUPS, *ENTRIES)) for name in options(group, folders)]
     console = Console(highlight=False, markup=False)

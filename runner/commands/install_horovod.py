@@ -17,5 +17,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Install the wheel that fits, building it first where there is none."""
+    """Install the matching wheel, building it first if there is none."""
     install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild)

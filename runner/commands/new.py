@@ -1,4 +1,4 @@
-"""``manyheads new``: a small project of one's own, which runs at once."""
+"""``manyheads new``: write a small project that runs right away."""
 
 import argparse
 import shlex

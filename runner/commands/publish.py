@@ -1,4 +1,4 @@
-"""``python -m runner publish``: runs that are there already, at a tracker."""
+"""``python -m runner publish``: publish finished runs to a tracker."""
 
 import argparse
 

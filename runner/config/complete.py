@@ -69,7 +69,7 @@ def batch_per_rank(config: dict[str, Any]) -> int:
 
 
 def fits(config: dict[str, Any], count: int) -> bool:
-    """Whether so many ranks can share the batch of a completed run config."""
+    """Whether this number of ranks can divide the batch of a completed run config."""
     launcher = {**config["launcher"], "nproc_per_node": count, "hosts": None, "hostfile": None}
     launcher |= {"nodes": None, "rendezvous": None}
     try:

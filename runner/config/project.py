@@ -1,4 +1,4 @@
-"""The user's own project: the folder of configs beside his code counts as one more of ours, once he trusts it."""
+"""The user's own project: the conf/ folder next to the user's code is treated like ours, once it is trusted."""
 
 import os
 import sys

@@ -1,13 +1,13 @@
-"""Where an epoch's time goes, found in the same way for every backend.
+"""A breakdown of an epoch's time, measured in the same way for every backend.
 
-Waiting for data, logging, evaluation and checkpoints are timed each time they happen. What remains of the training time
-is shared out as a few updates spent theirs, which are looked at closely: one near each epoch's beginning, and
-SAMPLE_SECONDS later the next.
+Waiting for data, logging, evaluation and checkpoints are timed each time they happen. The rest of the training time is
+divided in proportion to a few updates that are measured in detail: one near the start of each epoch, and one every
+SAMPLE_SECONDS.
 
-Communication is what is exposed, not what goes on behind the backward pass: from this rank's last gradient to the end
-of the exchange, waiting for slower ranks included, and what a wrapper does around the user's own forward pass
-(DistributedDataParallel shares buffers, DataParallel scatters and gathers). The hooks that see this cost some 20 µs and
-2 µs for each parameter, in a sampled update only.
+Communication means exposed communication, not what overlaps with the backward pass: from this rank's last gradient to
+the end of the exchange, including the wait for slower ranks, plus what a wrapper does around the user's own forward
+pass (DistributedDataParallel shares buffers, DataParallel scatters and gathers). The hooks that measure this cost about
+20 µs, and 2 µs for each parameter, only in sampled updates.
 """
 
 import math

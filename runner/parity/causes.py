@@ -1,4 +1,4 @@
-"""Why a strategy computes something else, in sentences, as far as what was found can tell."""
+"""Sentences that explain why a strategy computes a different result, as far as the findings tell."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -30,9 +30,10 @@ class Planned:
 
 
 def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None) -> list[Planned]:
-    """Checked, nothing written. Raises ConfigurationError, or Hydra's own exceptions, for what is wrong.
+    """The plan of the comparison, checked, with nothing written.
 
-    folders: where options are looked up besides this project's.
+    folders: where options are looked up in addition to this project's. Raises ConfigurationError, or Hydra's own
+    exceptions, for what is wrong.
     """
     parsed = OverridesParser.create().parse_overrides(overrides)
     found = (*OWN, *folders)

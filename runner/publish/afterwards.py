@@ -1,4 +1,4 @@
-"""Runs that are published when nobody trains them any more, such as those of a node without a network."""
+"""Publishing finished runs, such as those of a node without a network."""
 
 import sys
 from collections.abc import Iterator, Sequence

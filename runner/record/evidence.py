@@ -77,7 +77,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Record:
-    """The contenders in the order in which they were typed; the first one is the record, others were timed beside."""
+    """The contenders in the order in which they were typed; the first is the record, the others were timed with it."""
 
     target: Target
     clock: str

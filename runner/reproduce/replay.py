@@ -1,7 +1,7 @@
 """Short runs from the recorded run's own weights, so that rounding has no time to be amplified.
 
-The same weights, the same samples: from there on the losses must be the recorded ones, whatever the number of ranks,
-while whole fp32 curves of two layouts may end anywhere.
+With the same weights and the same samples, the losses must be the recorded ones, whatever the number of ranks, while
+whole fp32 curves of two layouts may end anywhere.
 """
 
 from dataclasses import dataclass

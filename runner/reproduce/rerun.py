@@ -1,4 +1,4 @@
-"""``train`` as a child process: the program of now, or the recorded one in a worktree of its own."""
+"""``train`` as a child process: with the current code, or with the recorded code in a separate worktree."""
 
 import os
 import re

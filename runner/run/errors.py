@@ -48,9 +48,9 @@ class Interrupted(BaseException):
 
 
 class Ended(SystemExit):
-    """The end of a command that Hydra shall not see: it would keep an Exception, and print a line of its own.
+    """The end of a command, hidden from Hydra, which would keep an Exception and print a line of its own.
 
-    ``error``: what is still to be printed, if anything; else ``exit_code`` says it all.
+    ``error``: what is still to be printed, if anything; otherwise ``exit_code`` says it all.
     """
 
     def __init__(self, exit_code: int, error: Exception | None = None):

@@ -1,4 +1,4 @@
-"""From names in the run config to objects; what does not fit is the config's fault and is said so."""
+"""From names in the run config to objects; what does not fit is reported as a mistake in the config."""
 
 import importlib
 import inspect

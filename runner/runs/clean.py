@@ -49,7 +49,7 @@ class Rules:
     checkpoints: bool = False
 
     def check(self) -> None:
-        """Raises ConfigurationError where no rule selects the runs, and for numbers that are none."""
+        """Raises ConfigurationError if no rule selects runs, and for invalid numbers."""
         if self.keep_best is None and self.hours is None and not (self.failed or self.checkpoints):
             raise ConfigurationError(
                 "clean: no rule selects the runs to remove. Add --failed, --older 30d or --keep-best 5; "

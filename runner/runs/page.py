@@ -1,4 +1,4 @@
-"""``show``: all that one wants to know of a run, on one page, with the commands that go on from it."""
+"""``show``: everything important about a run, on one page, with the commands for what to do next."""
 
 import time
 from collections.abc import Iterator

@@ -41,9 +41,9 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
 
 
 def remove(one: Going, *, top: Path) -> None:
-    """Remove it while nobody else can work on it, and folders above, below ``top``, that are empty then.
+    """Remove it while no other process can work on it, and then empty parent folders below ``top``.
 
-    Raises ConfigurationError where a process works on it, or it is not as it was when it was looked at.
+    Raises ConfigurationError if a process works on it, or if it has changed since it was examined.
     """
     with ExitStack() as locks:
         if Ledger(one.path).exists():

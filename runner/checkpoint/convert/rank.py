@@ -32,10 +32,10 @@ class Alone:
 
 
 def convert(source: Path, to: str, out: Path | None = None) -> Path:
-    """Write the checkpoint ``source`` in the format ``to``; returns where.
+    """Write the checkpoint ``source`` in the format ``to``; returns the new path.
 
-    "single" and "sharded" hold all that it does, "safetensors" and "torch" its weights by name. Raises
-    ConfigurationError where something is there already, and OSError.
+    "single" and "sharded" keep everything, "safetensors" and "torch" only the weights by name. Raises
+    ConfigurationError if the target already exists, and OSError.
     """
     path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
     if path.exists():

@@ -151,9 +151,9 @@ class Checkpoints:
         return complete(otherwise, ranks) | {"tables": {}, "is_elsewhere": True}  # its tables stay with it
 
     def take_best(self, source: str | Path, best: dict[str, Any] | None, *, copies: bool) -> bool:
-        """Whether the best.pt beside another run's checkpoint is of the epoch that was ``best`` then.
+        """Whether the best.pt next to another run's checkpoint belongs to the epoch that was ``best`` then.
 
-        copies: it becomes this run's.
+        copies: whether it becomes this run's.
         """
         path = checkpoint_places.best(Path(source).parent)
         if best is None or not path.exists():

@@ -47,7 +47,7 @@ class Contents:
         return tokens if self.classes is None else f"{kind} in {len(self.classes)} classes"
 
     def samples(self, name: str) -> Samples | None:
-        """Those of "train", "val" or "test"; None where there are none of the last."""
+        """The samples of "train", "val" or "test"; None if there are no test samples."""
         rows = self._split(name)
         if rows is None:
             return None

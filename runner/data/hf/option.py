@@ -14,7 +14,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class HuggingFaceDataOption(DataOption):
-    """Files that are there, or may be fetched."""
+    """Declares data that exists, or may be downloaded."""
 
     steering = ("hub", "revision", "download")
     rules: ClassVar = {"hub": TEXT, "subset": TEXT, "revision": TEXT}

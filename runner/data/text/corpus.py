@@ -31,7 +31,7 @@ def standard_library() -> Files:
 
 
 def below(root: Path, pattern: str) -> Files:
-    """The files that match below ``root``, or ``root`` itself. Raises ConfigurationError where there are none."""
+    """The files that match below ``root``, or ``root`` itself. Raises ConfigurationError if there are none."""
     if root.is_file():
         return {root.name: root}
     if not root.is_dir():

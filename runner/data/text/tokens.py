@@ -71,7 +71,7 @@ def digest_of(about: list[Any]) -> str:
 
 
 def known_by(tokenizer: Any) -> list[Any]:
-    """What tells a tokenizer from others: its code, its attributes and its vocabulary."""
+    """What identifies a tokenizer: its code, its attributes and its vocabulary."""
     about: list[Any] = [1, f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"]
     with suppress(OSError, TypeError):
         about.append(inspect.getsource(type(tokenizer)))

@@ -33,7 +33,7 @@ KNOWN = {
 
 
 class TorchvisionDataOption(DataOption):
-    """Files that are there, or may be downloaded."""
+    """Declares data that exists, or may be downloaded."""
 
     steering = ("download",)
     most_workers = 2

@@ -1,7 +1,7 @@
-"""A rank's update, made on tensors that hold nothing, among ranks that are not there.
+"""A rank's update, made with fake tensors in a fake process group.
 
-The strategy, the precision, the optimizer and the update are those of a run; what is counted is what they do. Source of
-the means: torch's fake tensors and its fake process group.
+The strategy, the precision, the optimizer and the update are those of a run, and what they do is counted. Built on
+torch's fake tensors and its fake process group.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Values that nobody knows, since nothing is computed: where the program asks for one, and where a model must not."""
+"""Unknown values, since nothing is computed: supplied where the program asks for one, refused to the model."""
 
 import logging
 import sys

@@ -43,7 +43,7 @@ def describe(
 
 
 def other_classes(weights: str, evaluation: Loader) -> str | None:
-    """A warning where a checkpoint's run had other classes than these samples, in words; None where nobody knows."""
+    """A warning if a checkpoint's run had different classes from these samples; None if that is unknown."""
     found, trained = _classes(evaluation.batches.dataset), _trained(weights)
     if found is None or trained is None or trained.classes in (None, found):
         return None

@@ -50,7 +50,7 @@ class Preprocess:
         return sample.expand(shape[0], -1, -1) if shape and len(shape) == 3 and len(sample) == 1 else sample
 
     def normalised(self, images: Tensor) -> Tensor:
-        """uint8 images, (..., C, H, W), as the model wants them, in float32. Raises ConfigurationError."""
+        """Normalize uint8 images, (..., C, H, W), to the float32 that the model expects. Raises ConfigurationError."""
         about = self._about
         if about.dtype not in (None, "uint8") and (about.mean is None or about.std is None):
             raise ConfigurationError(

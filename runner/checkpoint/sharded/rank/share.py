@@ -42,7 +42,7 @@ class Lazy:
     dtype: torch.dtype
 
     def read(self) -> Tensor:
-        """It, on the CPU; each time anew."""
+        """The tensor, read to the CPU; each call reads it again."""
         raise NotImplementedError
 
 

@@ -1,6 +1,6 @@
-"""Sharded checkpoints to the disk: each rank writes its own files into a folder beside, which then gets its name.
+"""Writing sharded checkpoints: each rank writes its own files into a temporary folder, which is then renamed.
 
-Until then nothing that is there is touched: whoever is killed leaves the checkpoint before as it was.
+Until then no existing file is touched, so a killed process leaves the previous checkpoint intact.
 """
 
 import hashlib
@@ -238,7 +238,7 @@ def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple
 
 
 def open_entry_of(path: str, flags: int) -> int:
-    """An opener for ``open()`` of a file that is not there yet, in a folder that is no link."""
+    """An opener for ``open()`` that creates a new file, in a folder that is not a link."""
     return open_entry(Path(path), flags)
 
 
