@@ -105,7 +105,7 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         (
             0,
             ["data._target_=manyheads.runner.data.digits.option.Digit"],
-            r"^data\._target_=manyheads\.runner\.data\.digits\.option\.Digit: .* no such class",
+            r"^data\._target_=manyheads\.runner\.data\.digits\.option\.Digit: .* has no Digit",
         ),
         (0, ["data=mnist", "data.download=false", "data.root=/nowhere"], r"^data=mnist: /nowhere/.* set data\.root"),
         (0, ["data=mnist", "data.name=mnits"], r"^data\.name=mnits: allowed are mnist, "),

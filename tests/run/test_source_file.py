@@ -72,9 +72,7 @@ def test_a_file_that_fails_is_tried_again(tmp_path):
     assert load(f"{path}:Net") == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(None, "there is no such file"), ("", "net.py has no Net; there is no such class")]
-)
+@pytest.mark.parametrize(("content", "message"), [(None, "there is no such file"), ("", "net.py has no Net. Check")])
 def test_what_is_not_there_is_the_configs_fault(tmp_path, content, message):
     if content is not None:
         (tmp_path / "net.py").write_text(content)

@@ -185,7 +185,7 @@ class TestWhomTheUserTrusts:
 
     def test_an_environment_that_says_something_else_is_refused(self, monkeypatch):
         monkeypatch.setenv("MANYHEADS_TRUST", "a/b")
-        with pytest.raises(ConfigurationError, match="MANYHEADS_TRUST=a/b names no package"):
+        with pytest.raises(ConfigurationError, match="MANYHEADS_TRUST=a/b is not the name of a package"):
             trusted_packages()
 
 
