@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.lookup import CONF
 from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.loop import build
 from manyheads.runner.loop.session import Session
@@ -20,6 +17,7 @@ from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_env import Place
 from manyheads.runner.run.run_folder import RunFolder
+from tests.composing import composed
 
 # 40 updates in two epochs of 20, a second of work; two log intervals in an epoch and a shorter third one.
 SMALL = (
@@ -41,12 +39,6 @@ TIMINGS = (
     *("time", "started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb"),
     *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")),
 )
-
-
-def composed(*overrides: str) -> DictConfig:
-    """What Hydra hands to ``python run.py <overrides>``."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", list(overrides))
 
 
 def config(*overrides: str) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from manyheads.runner.loop.ending import Ending
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.settings import Settings
 from manyheads.runner.loop.sharpness import Sharpness
-from manyheads.runner.loop.trainer import Settings, Trainer
+from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.loop.utilization import utilization
 from manyheads.runner.metrics.rank.build import build_metrics

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.runner.config.complete import CUDA_GRAPHS
+from manyheads.runner.config.checks import CUDA_GRAPHS
 from manyheads.runner.parallel.rank.structure import map_tensors
 from manyheads.runner.parallel.rank.units import listed_units
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.loop.trainer import Settings, Trainer
+from manyheads.runner.loop.settings import Settings
+from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.run.errors import ConfigurationError
 
 

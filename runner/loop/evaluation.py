@@ -16,7 +16,7 @@ from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stop import Stop
 from manyheads.runner.loop.update import Update
-from manyheads.runner.parallel.base.rank import Passed
+from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.run.heartbeat import Heartbeat
 
 INTERVAL = 50  # batches between two reductions, at each of which all ranks may stop together

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from manyheads.runner.loop.scores import Scores, Statistics
-from manyheads.runner.parallel.base.rank import Parallel, Passed
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.parallel.rank.structure import tensors_in
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32

@@ -4,25 +4,22 @@ import time
 from contextlib import closing
 from typing import Any
 
-from torch import Tensor
-
 from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.fit import load_optimizer
-from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
-from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.result import result_of
+from manyheads.runner.loop.state import State
 from manyheads.runner.loop.summary import summary
 from manyheads.runner.loop.tested import tested
 from manyheads.runner.loop.trainer import Trainer
-from manyheads.runner.parallel.base.rank import Parallel, held_bytes
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.structure import held_bytes
 from manyheads.runner.random.rank.determinism import operations_named
-from manyheads.runner.random.rank.rng import get_state, seed_everything, set_state
+from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import write
@@ -35,7 +32,7 @@ class Session:
 
     def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
         self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
-        self.update, self.parallel = trainer.update, trainer.update.parallel
+        self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, State(trainer)
         self._is_described = False
         self._gradients = 0  # bytes
 
@@ -48,12 +45,12 @@ class Session:
             self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
             forget_peaks(self.parallel.devices())  # those of trying out algorithms
             if state is not None:
-                self.restore(state, seed=seed)
+                self.state.restore(state, seed=seed)
                 if state["is_elsewhere"]:
                     move_in(trainer, self.checkpoints, state)
             reached = trainer.progress.step
             if (newer := self.parallel.catch_up(self, step=reached)) is not None:
-                self.restore({**newer, "source": "another rank"}, seed=seed)
+                self.state.restore({**newer, "source": "another rank"}, seed=seed)
                 reporter.recorder.catch_up(newer["rows"], after=reached)
             if state is not None or newer is not None:
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
@@ -96,55 +93,10 @@ class Session:
                 )
             )
 
-    def restore(self, state: dict[str, Any], *, seed: int) -> None:
-        """Restore everything from the checkpoint. Raises ConfigurationError for another model's or optimizer's."""
-        trainer = self.trainer
-        self.load(state)
-        trainer.progress = Progress.from_state(state["progress"])
-        self.update.schedule.load_state_dict(state["scheduler"])
-        if (average := trainer.average) is not None:
-            average.load_state_dict(real(state["average"])) if "average" in state else average.begin()
-        if len(state["rng"]) == self.parallel.world_size:
-            set_state(real(state["rng"][self.parallel.rank]))
-            if own := state.get("parallel"):
-                self.parallel.load_own_state(real(own[self.parallel.rank]))
-        else:  # other ranks than before: new streams, the same in every such attempt
-            seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Restore the result of ``learned``. Raises ConfigurationError for another model's or optimizer's."""
-        update, precision = self.update, self.update.precision
-        self.put(state["model"], state["source"])
-        load_optimizer(update.optimizer, real(self.parallel.split_optimizer(state["optimizer"])), state["source"])
-        self.parallel.restored(update.model, update.optimizer)
-        if state["precision"].keys() == precision.state_dict().keys():  # else it was of another precision
-            precision.load_state_dict(state["precision"])
-
-    def put(self, whole: dict[str, Tensor], source: Any) -> None:
-        """Load the whole model's weights into this rank's part of it."""
-        self.update.put_own(self.parallel.split_tensors(whole), source)
-
-    def learned(self) -> dict[str, Any]:
-        """Everything that updates have changed, except the progress; of the whole model, complete on rank 0."""
-        return {
-            "model": self.weights(),
-            "optimizer": self.parallel.gather_optimizer(self.update.optimizer.state_dict()),
-            "precision": self.update.precision.state_dict(),
-        }
-
-    def whole(self) -> dict[str, Any]:
-        """What was learned, with each rank's own state, complete on rank 0."""
-        state = {**self.learned(), "rng": self.parallel.gather(get_state())}
-        if self.parallel.has_own_state:
-            state["parallel"] = self.parallel.gather(self.parallel.own_state())
-        if (average := self.trainer.average) is not None:
-            state["average"] = average.state_dict()
-        return state
-
     def standing(self) -> dict[str, Any]:
         """Everything that another rank needs to reach this rank's state, between two updates."""
         self.trainer.collect_all()
-        return {**self.whole(), **self.reached(), "rows": self.trainer.reporter.recorder.kept()}
+        return {**self.state.whole(), **self.state.reached(), "rows": self.trainer.reporter.recorder.kept()}
 
     def drawn(self, batches: list[Batch], *, share: int, of: int) -> list[Batch]:
         """The next update's micro-batches for this share of ``of``: the current ones if they match, else fetched."""
@@ -154,31 +106,6 @@ class Session:
         """Report that this rank is alive although it makes no update; returns whether it was asked to stop."""
         self.trainer.heartbeat.beat()
         return self.trainer.heartbeat.stop_signal != 0
-
-    def shares(self) -> dict[str, Any]:
-        """The content of a checkpoint, with each rank's part of the tensors as Shares."""
-        update, rank = self.update, self.parallel.rank
-        state = {
-            "model": self.parallel.share_tensors(update.own_weights()),
-            "optimizer": self.parallel.share_optimizer(update.optimizer),
-            "precision": update.precision.state_dict(),
-            "rng": {rank: get_state()},
-        }
-        if (average := self.trainer.average) is not None:
-            state["average"] = average.shares()
-        if self.parallel.has_own_state:
-            state["parallel"] = {rank: self.parallel.own_state()}
-        return {**state, **(self.reached() if rank == 0 else {})}
-
-    def reached(self) -> dict[str, Any]:
-        """The progress of training, on rank 0."""
-        trainer, progress = self.trainer, self.trainer.progress
-        return {
-            "epoch_updates": trainer.train.updates,
-            "scheduler": {"step": progress.step, **self.update.schedule.state_dict()},
-            "progress": progress.state_dict(),
-            "tables": trainer.reporter.recorder.position(),
-        }
 
     def save(self, *, best: bool) -> None:
         """Write a checkpoint if one is due: by the settings, because it is the best, or because the run ends here."""
@@ -191,14 +118,16 @@ class Session:
         if self.parallel.records and not self._is_described:  # before the first weights that somebody could use
             write(self.folder, trainer.describe())
             self._is_described = True
-        if self.checkpoints.format == "auto" and (why := self.checkpoints.choose_format(self.shares(), self.parallel)):
+        if self.checkpoints.format == "auto" and (
+            why := self.checkpoints.choose_format(self.state.shares(), self.parallel)
+        ):
             trainer.reporter.display.say(why)
         if self.checkpoints.format == "sharded":
-            self.checkpoints.save_shares(self.shares(), self.parallel, step=progress.step, best=best)
+            self.checkpoints.save_shares(self.state.shares(), self.parallel, step=progress.step, best=best)
         else:
-            state = self.whole()
+            state = self.state.whole()
             if self.parallel.records:
-                self.checkpoints.save({**state, **self.reached()}, step=progress.step, best=best)
+                self.checkpoints.save({**state, **self.state.reached()}, step=progress.step, best=best)
         if not self.checkpoints.asynchronous:
             self.tell_of_checkpoint()
         trainer.heartbeat.beat()
@@ -221,7 +150,7 @@ class Session:
 
     def conclude(self, **findings: Any) -> None:
         """Write result.json with ``findings``, and show the table; on rank 0."""
-        weights = self.weights()
+        weights = self.state.weights()
         devices = self.parallel.devices()
         memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
         findings["held_bytes"] = self._held()
@@ -248,10 +177,6 @@ class Session:
         sizes = [*map(held_bytes, own), self._gradients]
         held = zip(*self.parallel.gather(sizes), strict=True)
         return dict(zip(("parameters", "optimizer", "gradients"), map(list, held), strict=True))
-
-    def weights(self) -> dict[str, Tensor]:
-        """The trained weights of the whole model, complete on rank 0, under the user's own names."""
-        return self.parallel.gather_tensors(self.update.own_weights())
 
 
 @operations_named()

@@ -21,7 +21,7 @@ def tested(session: "Session") -> dict[str, Any]:
     has_best = best.exists()
     last = {name: weight.clone() for name, weight in session.update.own_weights().items()} if has_best else {}
     if has_best:
-        session.put(load(best, session.parallel)["model"], best)
+        session.state.put(load(best, session.parallel)["model"], best)
     found = trainer.test.run("test")
     if has_best:
         session.update.put_own(last, best)

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -14,38 +13,18 @@ from manyheads.runner.callbacks.base import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.average import Average
-from manyheads.runner.loop.ending import NEVER, Ending
 from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogWindows, Row, Window
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.settings import Settings
 from manyheads.runner.loop.stop import Stop
 from manyheads.runner.loop.update import Made, Update
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.serve.description import Description
 
 LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop together
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The part of the run config's trainer section that the loop needs.
-
-    total_steps: length of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up:
-    whether the first pass takes long, because it compiles the model or chooses a GPU's algorithms. evaluate_every: in
-    epochs; evaluate_steps: in updates, 0 to evaluate by epochs.
-    """
-
-    epochs: int
-    total_steps: int
-    last_step: int
-    evaluate_every: int
-    grad_accumulation: int
-    log_every: int
-    warm_up: bool = False
-    evaluate_steps: int = 0
-    ending: Ending = NEVER
 
 
 class Trainer:
@@ -99,24 +78,25 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        progress = self.progress
-        is_over = progress.step >= self.settings.last_step or progress.ended is not None
-        return self.is_cut or (is_over and progress.epoch_step == 0)
+        """Whether nothing is left to train."""
+        return self.settings.is_done(self.progress, self.train.updates)
 
     @property
     def is_cut(self) -> bool:
         """Whether the run ends here in the middle of an epoch, as if it had been interrupted."""
-        progress, settings = self.progress, self.settings
-        at_end = progress.step == settings.last_step < settings.total_steps
-        return at_end and progress.ended is None and 0 < progress.epoch_step < self.train.updates
+        return self.settings.cuts(self.progress, self.train.updates)
 
     def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
         """Train the rest of the current epoch, starting from the recorded progress."""
-        progress, windows, last = self.progress, self.windows, self._last_step_of_epoch()
+        progress, windows, last = (
+            self.progress,
+            self.windows,
+            self.settings.last_step_of_epoch(self.progress, self.train.updates),
+        )
         evaluates = self.settings.evaluate_steps
         progress.started = progress.started or time.time()
         self.reporter.phase(progress)
-        if self._owes_evaluation and not self.evaluate_within(save):
+        if self.settings.owes_evaluation(progress, self.train.updates) and not self.evaluate_within(save):
             return
         self.update.enter_epoch(progress.epoch)
         batches = self.updates(self.train.epoch(progress.epoch, progress.epoch_step))
@@ -168,13 +148,9 @@ class Trainer:
 
     def end_epoch(self, save: Callable[..., None]) -> None:
         """Evaluate if it is time, write the epoch's row, and leave a checkpoint."""
-        progress, settings, parallel = self.progress, self.settings, self.update.parallel
-        is_last = progress.step >= settings.total_steps or progress.ended is not None
-        wanted = is_last and (settings.evaluate_every or settings.evaluate_steps)
-        if settings.evaluate_steps:
-            wanted = wanted or progress.step % settings.evaluate_steps == 0
-        elif settings.evaluate_every:
-            wanted = wanted or (progress.epoch + 1) % settings.evaluate_every == 0
+        progress, parallel = self.progress, self.update.parallel
+        is_last = self.settings.is_last_epoch(progress)
+        wanted = self.settings.evaluates_epoch(progress)
         if self.average is not None:
             self.average.epoch_ended(progress.epoch, is_last=is_last, train=self.train)
         measured = self.evaluate() if wanted else {}
@@ -206,13 +182,6 @@ class Trainer:
         score, direction = row[self.update.scores.monitor], self.update.scores.direction
         self.update.schedule.evaluated(score, direction)
         self.settings.ending.evaluated(score, direction, self.progress)
-
-    @property
-    def _owes_evaluation(self) -> bool:
-        """Whether a run that goes on was stopped right before an evaluation within its epoch."""
-        progress, every = self.progress, self.settings.evaluate_steps
-        is_within = 0 < progress.epoch_step < self.train.updates and progress.ended is None
-        return bool(every and is_within and progress.step % every == 0 and progress.evaluated != progress.step)
 
     def evaluate(self) -> dict[str, Any] | None:
         """The val_ columns over the whole evaluation split; None if asked to stop meanwhile."""
@@ -282,7 +251,3 @@ class Trainer:
             )
         if row is not None:
             self.reporter.interval(self.progress, row)
-
-    def _last_step_of_epoch(self) -> int:
-        rest = self.train.updates - self.progress.epoch_step if self.progress.ended is None else 0
-        return min(self.progress.step + rest, self.settings.last_step)

@@ -17,8 +17,8 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.machine.peaks import peak
-from manyheads.runner.parallel.base.rank import Parallel, call
-from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.task.base.rank import Task
 

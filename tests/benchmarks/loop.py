@@ -21,7 +21,8 @@ from manyheads.runner.logger.tensorboard.rank import TensorBoard
 from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.trainer import Settings, Trainer
+from manyheads.runner.loop.settings import Settings
+from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.parallel.base.rank import Parallel

@@ -1,20 +1,12 @@
-from functools import cache
-
 import pytest
-from hydra import compose, initialize_config_dir
 
 from manyheads.runner.config.complete import batch_per_rank, complete, unavailable
-from manyheads.runner.config.lookup import CONF, options
+from manyheads.runner.config.lookup import options
 from manyheads.runner.config.schema import check
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import ranks
-
-
-@cache
-def composed(*overrides):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", list(overrides))
+from tests.composing import composed
 
 
 def config(*overrides):

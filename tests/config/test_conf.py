@@ -6,11 +6,11 @@ import re
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 
 from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.config.schema import check
 from manyheads.runner.option.declared import GROUPS
+from tests import composing
 from tests.tail import tail
 
 FILES = sorted(CONF.rglob("*.yaml"))
@@ -38,8 +38,7 @@ def composed(group, option):
     content = read_option(group, option) if group in GROUPS else {}
     missing = [f"{group}.{key}" for key, value in content.items() if value == "???"]
     given = [f"{key}={REQUIRED.get(key) or REQUIRED[key.rpartition('.')[2]]}" for key in missing]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", [f"{group}={option}", *given])
+    return composing.composed(f"{group}={option}", *given)
 
 
 def target_of(group, option):
@@ -117,17 +116,15 @@ def test_composes_and_is_a_valid_run_config(group, option):
 
 @pytest.mark.parametrize("option", options("experiment"))
 def test_an_experiment_changes_something(option):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        assert check(compose("config", [f"experiment={option}"])) != check(compose("config", ["~experiment"]))
+    assert check(composing.composed(f"experiment={option}")) != check(composing.composed("~experiment"))
 
 
 @pytest.mark.parametrize("optimizer", options("optimizer"))
 @pytest.mark.parametrize("experiment", [[], tail(["experiment=digits_quick"])])
 def test_the_default_run_changes_the_learning_rate_of_sgd_alone(optimizer, experiment):
     given = ["optimizer._target_=torch.optim.RMSprop"] if optimizer == "custom" else []
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", [f"optimizer={optimizer}", *given, *experiment])
-        chosen = compose("config", [f"optimizer={optimizer}", *given, *experiment, "optimizer.lr=0.3"])
+    config = composing.composed(f"optimizer={optimizer}", *given, *experiment)
+    chosen = composing.composed(f"optimizer={optimizer}", *given, *experiment, "optimizer.lr=0.3")
     own = read_option("optimizer", optimizer)["lr"]
     assert config.optimizer.lr == (0.02 if optimizer in ("sgd", "fused_sgd") else own)
     assert (config.trainer.epochs, config.scheduler.warmup_epochs) == (15, 1)
@@ -136,8 +133,7 @@ def test_the_default_run_changes_the_learning_rate_of_sgd_alone(optimizer, exper
 
 @pytest.mark.parametrize("option", options("parallel"))
 def test_a_launcher_on_the_command_line_wins(option):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", [f"parallel={option}", "launcher=torchrun"])
+    config = composing.composed(f"parallel={option}", "launcher=torchrun")
     assert config.launcher.name == "torchrun"
 
 

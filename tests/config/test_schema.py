@@ -1,9 +1,7 @@
 import re
-from functools import cache
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.lookup import (
@@ -21,14 +19,9 @@ from manyheads.runner.config.schema import check
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest
+from tests.composing import composed
 
 EVERY_OPTION = [(group, option) for group in GROUPS for option in options(group)]
-
-
-@cache
-def composed(*overrides):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", list(overrides))
 
 
 def saved(*overrides):

@@ -11,7 +11,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank import write
+from manyheads.runner.checkpoint.sharded.rank import files, write
 from manyheads.runner.model.small_cnn.rank import SmallCNN
 
 SAVE, HALF_A_PART = torch.save, b"half of a part"
@@ -99,7 +99,7 @@ def hit_sharded_save(how: str) -> None:
     if how.startswith("half a part"):
         write.write_file = end
     else:
-        write.take_name = end
+        files.take_name = write.take_name = end
 
 
 class Hungry(SmallCNN):

@@ -41,8 +41,8 @@ def test_it_trains(tmp_path, name):
 def test_it_computes_what_torch_s_own_does(tmp_path, name, own, other):
     run = train(tmp_path / "fused", small(*fused(name), *own))
     reference = train(tmp_path / "torch", plain(*other, f"optimizer.lr={LR[name]}", ON_HERE))
-    for key, value in reference.weights().items():
-        assert torch.allclose(run.weights()[key], value, rtol=1e-4, atol=1e-5), key
+    for key, value in reference.state.weights().items():
+        assert torch.allclose(run.state.weights()[key], value, rtol=1e-4, atol=1e-5), key
 
 
 @pytest.mark.parametrize("name", FUSED)

@@ -66,7 +66,7 @@ def main(out: Path, controller: str) -> None:
         ranks = ("parallel=horovod", f"launcher.nproc_per_node={here.world_size}", f"launcher.controller={controller}")
         run = train(out / name, small(*ranks, *overrides), place=here)
         results[name] = {
-            "weights": run.parallel.gather(weights_sha256(run.weights())),
+            "weights": run.parallel.gather(weights_sha256(run.state.weights())),
             "scale": run.trainer.update.precision.state_dict().get("scale"),
             "skipped": run.trainer.progress.skipped,
         }

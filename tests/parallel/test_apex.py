@@ -53,9 +53,9 @@ def test_one_rank_gives_the_results_of_single(tmp_path, accumulation, delay):
     shared = ("precision=fp64", f"trainer.grad_accumulation={accumulation}")
     single = train(tmp_path / "single", plain(*shared, f"trainer.device={apex_library.DEVICE}"))
     run = train(tmp_path / "apex", alone(*shared, f"parallel.delay_allreduce={delay}"))
-    for name, value in single.weights().items():
-        assert torch.allclose(run.weights()[name], value, rtol=1e-9), name
-    assert list(run.weights()) == list(single.weights())
+    for name, value in single.state.weights().items():
+        assert torch.allclose(run.state.weights()[name], value, rtol=1e-9), name
+    assert list(run.state.weights()) == list(single.state.weights())
 
 
 def test_gradients_stay_here_until_the_last_micro_batch(tmp_path):
@@ -87,12 +87,12 @@ def test_sync_batchnorm_is_apex_s_and_comes_before_the_optimizer(tmp_path):
 def test_priming_settles_the_buckets_and_leaves_no_trace(tmp_path):
     """What the first backward pass does otherwise than the later ones must not depend on where a run was resumed."""
     run = attempt(tmp_path / "run", alone(*RICH))
-    before, steps = {k: v.clone() for k, v in run.weights().items()}, []
+    before, steps = {k: v.clone() for k, v in run.state.weights().items()}, []
     prime = run.trainer.update.parallel.prime
     run.trainer.update.parallel.prime = lambda step: prime(lambda: (step(), steps.append(1)))
     run.trainer.update.prime(run.trainer.train.example)
     assert steps
-    assert all(torch.equal(value, before[name]) for name, value in run.weights().items())
+    assert all(torch.equal(value, before[name]) for name, value in run.state.weights().items())
     assert all(p.grad is None or not p.grad.any() for p in run.trainer.update.model.parameters())
     run.trainer.reporter.recorder.close()
 

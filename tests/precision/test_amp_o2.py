@@ -68,9 +68,9 @@ def test_the_weights_are_their_masters_rounded_and_the_masters_begin_unrounded(t
     with opened(tmp_path / "fp32", small()) as plain:
         initial = weights(plain)
     run = attempt(tmp_path / "o2", small(*O2))
-    assert all(torch.equal(weight, initial[name]) for name, weight in run.weights().items())
+    assert all(torch.equal(weight, initial[name]) for name, weight in run.state.weights().items())
     run.train(seed=1, state=None)
-    trained, rounded = run.weights(), weights(run.trainer)
+    trained, rounded = run.state.weights(), weights(run.trainer)
     for name, weight in trained.items():
         assert weight.dtype is torch.float32
         assert not torch.equal(weight, initial[name])
@@ -110,18 +110,18 @@ def test_the_digits_are_learned_as_in_fp32(tmp_path, in_fp32, dtype):
 def test_small_updates_are_not_lost_in_rounding(tmp_path):
     # A thousandth of a bfloat16 weight's last digit, many times.
     run = attempt(tmp_path, small(*O2, "optimizer.lr=1e-6", "optimizer.momentum=0", "optimizer.weight_decay=0"))
-    before = {name: weight.clone() for name, weight in run.weights().items()}
+    before = {name: weight.clone() for name, weight in run.state.weights().items()}
     run.train(seed=1, state=None)
-    assert all(not torch.equal(weight, before[name]) for name, weight in run.weights().items())
+    assert all(not torch.equal(weight, before[name]) for name, weight in run.state.weights().items())
 
 
 @pytest.mark.parametrize("fused", ["false", "true"])
 def test_an_overflow_skips_the_step(tmp_path, fused):
     options = ("precision.init_scale=1e30", f"optimizer.fused={fused}", "trainer.max_steps=1", "trainer.log_every=1")
     run = attempt(tmp_path, small(*FP16, *options))
-    before, rounded = {name: w.clone() for name, w in run.weights().items()}, weights(run.trainer)
+    before, rounded = {name: w.clone() for name, w in run.state.weights().items()}, weights(run.trainer)
     run.train(seed=1, state=None)
-    assert all(torch.equal(weight, before[name]) for name, weight in run.weights().items())
+    assert all(torch.equal(weight, before[name]) for name, weight in run.state.weights().items())
     assert all(torch.equal(weight, rounded[name]) for name, weight in weights(run.trainer).items())
     assert run.trainer.update.precision.state_dict()["scale"] == pytest.approx(0.5e30)
     assert rows(run.folder.steps)[0]["grad_norm"] in ("inf", "nan")
@@ -142,10 +142,10 @@ def test_after_overflows_training_goes_on(tmp_path, on_nan, fused):
 def test_gradients_that_are_no_numbers_can_be_left_out_without_a_scaler(tmp_path):
     options = ("model=custom", "model._target_=tests.zoo.Rootless", "trainer.on_nan=skip", "trainer.max_steps=3")
     run = attempt(tmp_path, small(*O2, *options))
-    before = {name: weight.clone() for name, weight in run.weights().items()}
+    before = {name: weight.clone() for name, weight in run.state.weights().items()}
     run.train(seed=1, state=None)
     assert run.folder.read_result()["skipped_steps"] == 3
-    assert all(torch.equal(weight, before[name]) for name, weight in run.weights().items())
+    assert all(torch.equal(weight, before[name]) for name, weight in run.state.weights().items())
 
 
 class Killed(Exception): ...

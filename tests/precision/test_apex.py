@@ -74,7 +74,7 @@ def test_formats(tmp_path, overrides, conv, norm, owned):
     assert {images for images, _ in seen} == {torch.float32}
     if not (apex_library.IS_REAL and overrides[1].endswith("O1")):  # O1 leaves the last layer's output as it is
         assert {logits for _, logits in seen} == {torch.float32}
-    after = run.weights()
+    after = run.state.weights()
     assert {w.dtype for w in after.values() if w.is_floating_point()} == {torch.float32}
     assert not any(torch.equal(before[name], after[name]) for name in ("body.0.weight", "body.1.weight", "head.weight"))
 
@@ -90,8 +90,8 @@ def test_results_are_those_of_fp32(tmp_path, overrides, accumulation):
     for one, other in zip(rows(true.folder.steps), rows(run.folder.steps), strict=True):
         assert float(other["loss"]) == pytest.approx(float(one["loss"]), rel=tolerance)
         assert float(other["grad_norm"]) == pytest.approx(float(one["grad_norm"]), rel=tolerance)
-    for name, value in run.weights().items():
-        assert torch.allclose(value, true.weights()[name].to(value), atol=tolerance), name
+    for name, value in run.state.weights().items():
+        assert torch.allclose(value, true.state.weights()[name].to(value), atol=tolerance), name
 
 
 @pytest.mark.parametrize("overrides", [level("O1"), level("O2"), level("O2", *MASTERS[1:]), level("O3", STATIC)])
@@ -119,17 +119,17 @@ def test_a_checkpoint_holds_the_masters_and_amp_s_state(tmp_path):
 @pytest.mark.parametrize("name", ["O1", "O2"])
 def test_an_overflow_leaves_one_update_out_and_halves_the_scale(tmp_path, name):
     run = attempt(tmp_path, small(*level(name), "trainer.max_steps=2", "trainer.log_every=1"))
-    trainer, before = run.trainer, run.weights()
+    trainer, before = run.trainer, run.state.weights()
     before = {key: value.clone() for key, value in before.items()}
     steps = trainer.train.epoch(0, 0)
     batch = next(steps)
     trainer.update.scores.task.criterion = Exploding()
     trainer.update([batch], number=0, wants_norm=True)
-    assert all(torch.equal(value, before[key]) for key, value in run.weights().items())
+    assert all(torch.equal(value, before[key]) for key, value in run.state.weights().items())
     assert trainer.update.precision.state_dict()["loss_scaler0"] == {"loss_scale": 2.0**15, "unskipped": 0}
     trainer.update.scores.task.criterion = nn.CrossEntropyLoss()
     trainer.update([batch], number=0, wants_norm=True)
-    assert all(not torch.equal(value, before[key]) for key, value in run.weights().items())
+    assert all(not torch.equal(value, before[key]) for key, value in run.state.weights().items())
     trainer.reporter.recorder.close()
 
 

@@ -5,10 +5,9 @@ import sys
 from importlib import metadata
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from manyheads.runner.config.complete import complete
-from manyheads.runner.config.lookup import ABOUT, CONF
+from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.config.schema import check
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.parallel.horovod import installation as horovod_installation
@@ -16,12 +15,12 @@ from manyheads.runner.provenance import record as provenance
 from manyheads.runner.provenance.record import FORMAT, WITHOUT_EFFECT, describe, signature
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
+from tests.composing import composed
 
 
 @pytest.fixture(scope="module")
 def config():
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return complete(check(compose("config", ["data=mnist", "parallel=ddp", "trainer.device=cpu"])))
+    return complete(check(composed("data=mnist", "parallel=ddp", "trainer.device=cpu")))
 
 
 def leaves(config):

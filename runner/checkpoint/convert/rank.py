@@ -11,9 +11,10 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.rank.files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.read import Stored
 from manyheads.runner.checkpoint.sharded.rank.share import NAMES, Lazy, each_of
-from manyheads.runner.checkpoint.sharded.rank.write import Chosen, Save, write_file, written_by_all
+from manyheads.runner.checkpoint.sharded.rank.write import Save, written_by_all
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import aside, whole_file

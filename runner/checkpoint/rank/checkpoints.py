@@ -11,15 +11,10 @@ from manyheads.runner.checkpoint.every import EVERY
 from manyheads.runner.checkpoint.flight import Flight, Landed
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import Retention
+from manyheads.runner.checkpoint.sharded.rank.files import copy_folder
 from manyheads.runner.checkpoint.sharded.rank.read import Ranks
 from manyheads.runner.checkpoint.sharded.rank.share import each_of
-from manyheads.runner.checkpoint.sharded.rank.write import (
-    Save,
-    copy_folder,
-    whole_size,
-    written_beside,
-    written_by_all,
-)
+from manyheads.runner.checkpoint.sharded.rank.write import Save, whole_size, written_beside, written_by_all
 from manyheads.runner.machine.memory import memory_bytes
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.files import also_named, remove, remove_leftovers, whole_file

@@ -25,8 +25,8 @@ from manyheads.runner.loop.build import assemble, enter, set_process
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build import bare_model
 from manyheads.runner.option.declared import declared
-from manyheads.runner.parallel.base.rank import Parallel, held_bytes
-from manyheads.runner.parallel.rank.structure import map_tensors
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors
 from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import ranks

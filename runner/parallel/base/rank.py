@@ -1,72 +1,22 @@
 """The plain case, one rank on one device: every hook that a strategy may override, doing nothing."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
+from manyheads.runner.parallel.rank.passes import Course, MicroSteps, Passed
+from manyheads.runner.parallel.rank.structure import call
+
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
 
 Reduction = Literal["sum", "max"]
-
-
-class Passed(NamedTuple):
-    """The results of a micro-batch's forward pass, without gradients.
-
-    ``loss``: () as returned by the task; ``scale``: the factor that turns it into a sum; ``samples``: their number;
-    ``counted``: the number of elements that the loss averages over; ``observed``: what the task and the metrics keep
-    for their statistics.
-    """
-
-    loss: Tensor
-    scale: float
-    samples: int
-    counted: float
-    observed: Any
-
-
-class MicroSteps(Protocol):
-    """The plain way through a micro-batch, and its parts for strategies that do it differently."""
-
-    def __call__(self, batch: "Batch", *, last: bool) -> Passed:
-        """Forward and backward of one micro-batch; ``last``: the exchange of gradients follows."""
-
-    def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
-        """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
-
-    def of(self, batches: "list[Batch]") -> "MicroSteps":
-        """These steps for other micro-batches of the update."""
-
-    def flattened(self, passes: list[Passed]) -> Tensor:
-        """The results of these passes as one vector, (n,) float64 on the CPU, which can be summed over ranks."""
-
-    def unflattened(self, row: Tensor) -> Passed:
-        """Turn a vector from ``flattened``, possibly summed over ranks, back into the results of one pass."""
-
-    def autocast(self) -> AbstractContextManager:
-        """Context for forward passes and ``objective``."""
-
-    def scaled(self, objective: Tensor) -> Tensor:
-        """The tensor to call ``backward`` on."""
-
-
-class Course(Protocol):
-    """The state of a rank's run, for strategies whose ranks may leave and rejoin."""
-
-    def standing(self) -> dict[str, Any]:
-        """Everything that another rank needs to reach this rank's state, between two updates; plain data."""
-
-    def drawn(self, batches: "list[Batch]", *, share: int, of: int) -> "list[Batch]":
-        """The next update's micro-batches for this share of ``of``: the current ones if they match, else fetched."""
-
-    def idle(self) -> bool:
-        """Report that this rank is alive although it makes no update; returns whether it was asked to stop."""
 
 
 class Parallel:
@@ -170,8 +120,8 @@ class Parallel:
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: "MicroSteps") -> list[Passed]:
-        """Run the passes of an update's micro-batches, after which each rank has the exchanged gradients.
+    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
+        """Forward and backward of an update's micro-batches, after which each rank has its gradients, exchanged.
 
         A strategy that orders forward and backward passes itself, such as a pipeline, builds on ``step.objective``.
         """
@@ -301,18 +251,6 @@ class Parallel:
         return [value]
 
 
-def call(model: nn.Module, inputs: Any) -> Any:
-    """Call the model: a dict of inputs is passed as keywords, a tuple or list as several arguments."""
-    if isinstance(inputs, (tuple, list)):
-        return model(*inputs)
-    return model(**inputs) if not isinstance(inputs, Tensor) and isinstance(inputs, Mapping) else model(inputs)
-
-
 def total_norm(gradients: list[Tensor]) -> Tensor:
     """The norm of all these tensors, (), as torch.nn.utils.get_total_norm, without sorting by device and dtype."""
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)
-
-
-def held_bytes(tensors: Iterable[Tensor]) -> int:
-    """The memory of all these tensors, in bytes; tensors on torch's meta device take none."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)

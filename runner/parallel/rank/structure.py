@@ -1,10 +1,10 @@
 """The tensors in batches, inputs and outputs: tuples, lists, dicts and data classes, in any nesting."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
@@ -51,3 +51,15 @@ def unrepeated(function: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
     for dim in repeats:
         tensor = tensor.narrow(dim, 0, 1)
     return function(tensor).expand(shape)
+
+
+def call(model: nn.Module, inputs: Any) -> Any:
+    """Call the model: a dict of inputs is passed as keywords, a tuple or list as several arguments."""
+    if isinstance(inputs, (tuple, list)):
+        return model(*inputs)
+    return model(**inputs) if not isinstance(inputs, Tensor) and isinstance(inputs, Mapping) else model(inputs)
+
+
+def held_bytes(tensors: Iterable[Tensor]) -> int:
+    """The memory of all these tensors, in bytes; tensors on torch's meta device take none."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)

@@ -5,9 +5,9 @@ import itertools
 import torch
 
 from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.session import Session
-from manyheads.runner.loop.update import MicroSteps
-from manyheads.runner.parallel.base.rank import call
+from manyheads.runner.parallel.rank.structure import call
 
 PARTS = 3
 

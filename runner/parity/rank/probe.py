@@ -94,7 +94,7 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken
     trainer.stop.hear(flags)
     (sums,) = (window.sums for window in windows)
     trainer.progress.samples += int(sums.count)
-    weights = session.weights()
+    weights = session.state.weights()
     return Taken(
         loss=sums.loss / sums.counted if sums.counted else float("nan"),
         gradients=gradients,

@@ -50,13 +50,13 @@ class Baseline:
 
     def start(self, digests: Digests) -> None:
         self._cut = whole_and_parts(self._session)
-        torch.save({"state": self._session.learned(), "digests": digests}, self._files.start)
+        torch.save({"state": self._session.state.learned(), "digests": digests}, self._files.start)
 
     def before(self, step: int) -> None:
         """The baseline's next step begins where its last one ended."""
 
     def after(self, step: int, taken: Taken) -> None:
-        state = self._session.learned()
+        state = self._session.state.learned()
         state["model"].update(taken.weights)  # the same tensors, which torch then writes once
         kinds = taken.by_kind()
         torch.save({"state": state, "loss": taken.loss, "kinds": kinds}, self._files.step(step))
@@ -94,7 +94,7 @@ class Compared:
     def before(self, step: int) -> None:
         path = self._files.step(step - 1) if step else self._files.start
         try:
-            self._session.load({**load(path)["state"], "source": path})
+            self._session.state.load({**load(path)["state"], "source": path})
         except ConfigurationError:
             names = ", ".join(self._seen["initial"]["parameter"][:4])
             raise RuntimeError(f"the model is not built like the baseline's: {names} and others differ") from None

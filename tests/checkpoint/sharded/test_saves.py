@@ -16,7 +16,7 @@ import torch
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.load import complete, load
-from manyheads.runner.checkpoint.sharded.rank import write
+from manyheads.runner.checkpoint.sharded.rank import files, write
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import remove_leftovers
@@ -32,7 +32,7 @@ def save(
 
     def work(rank: Rank) -> None:
         for name, replaced in moments.get(f"rank_{rank.rank}", {}).items():
-            for module in (write, write.Save, checkpoint):
+            for module in (write, files, write.Save, checkpoint):
                 if hasattr(module, name):
                     setattr(module, name, replaced)
         checkpoints = Checkpoints(RunFolder(path), every=1, keep=keep, format="sharded", asynchronous=asynchronous)

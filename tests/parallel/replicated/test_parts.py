@@ -6,7 +6,7 @@ import torch
 from manyheads.runner.config.complete import unavailable
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Recorder
-from manyheads.runner.loop.update import MicroSteps
+from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config, small, train
 

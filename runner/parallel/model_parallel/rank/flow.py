@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from manyheads.runner.parallel.base.rank import call
-from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
+from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 
 

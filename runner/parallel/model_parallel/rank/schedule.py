@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
-from manyheads.runner.parallel.base.rank import MicroSteps, Passed
 from manyheads.runner.parallel.model_parallel.rank.flow import Flow, follow
 from manyheads.runner.parallel.model_parallel.rank.stages import Stages, Window
+from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
 from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 

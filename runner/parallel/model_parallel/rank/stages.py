@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.parallel.base.rank import call
 from manyheads.runner.parallel.model_parallel.rank.flow import Flow
+from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.run.errors import ConfigurationError
 
 SHOWN = 8  # names of modules in a message

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
-from manyheads.runner.parallel.base.rank import MicroSteps, Passed
 from manyheads.runner.parallel.model_parallel.layout import Layout
 from manyheads.runner.parallel.model_parallel.rank.own_parts import OwnParts, refuse_what_wants_whole_weights
 from manyheads.runner.parallel.model_parallel.rank.scaler import SharedScaler
@@ -22,6 +21,7 @@ from manyheads.runner.parallel.model_parallel.rank.tensor_plan import find_plan
 from manyheads.runner.parallel.model_parallel.rank.tensor_split import Checked, split
 from manyheads.runner.parallel.model_parallel.rank.tensors import average, local, shared_norm
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
+from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from manyheads.runner.parallel.base.rank import call
 from manyheads.runner.parallel.model_parallel.rank.state import Cut
 from manyheads.runner.parallel.model_parallel.rank.tensor_layers import (
     ColumnConv2d,
@@ -18,7 +17,7 @@ from manyheads.runner.parallel.model_parallel.rank.tensor_layers import (
     SplitAttention,
 )
 from manyheads.runner.parallel.model_parallel.rank.tensor_plan import Plan
-from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
+from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 
 HEADS = ("heads", "num_heads", "num_attention_heads", "num_key_value_heads", "n_head", "n_heads")

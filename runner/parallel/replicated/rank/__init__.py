@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from manyheads.runner.parallel.base.rank import Course, MicroSteps, Parallel, Passed, Reduction
+from manyheads.runner.parallel.base.rank import Parallel, Reduction
+from manyheads.runner.parallel.rank.passes import Course, MicroSteps, Passed
 from manyheads.runner.parallel.replicated.rank.membership import Membership
 
 if TYPE_CHECKING:

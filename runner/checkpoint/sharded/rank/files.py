@@ -1,0 +1,109 @@
+"""The files of a sharded checkpoint: tensors, the index that makes a folder a checkpoint, the best one's links."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyheads.runner.checkpoint.sharded import index as index_file
+from manyheads.runner.checkpoint.sharded import safetensors
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece
+from manyheads.runner.checkpoint.sharded.rank.read import bytes_of, real
+from manyheads.runner.checkpoint.sharded.safetensors import Kind
+from manyheads.runner.run.data_files import no_link, open_entry
+from manyheads.runner.run.files import aside, sync_folder, take_name
+
+MODEL = "model/"  # begins the keys of weights
+BEST = (MODEL, "progress/")  # what the best one needs, which has files of its own
+AVERAGE = "average/weights/"  # what it has for the weights where evaluations are of their average
+PARTS_OF_BEST = ("version", "versions", "model", "progress")
+
+
+class Chosen(NamedTuple):
+    """A piece that this rank is to write."""
+
+    key: str
+    kind: Kind
+    box: Box
+    tensor: Any  # may still be on the disk
+
+    @property
+    def name(self) -> str:
+        """In its file: the tensor's own where it is the whole of it."""
+        name = self.key.removeprefix(MODEL)
+        return name if self.box.shape == self.kind.shape else f"{name}{self.box}"
+
+    @property
+    def bytes(self) -> memoryview:
+        return bytes_of(real(self.tensor).detach().cpu().contiguous())
+
+
+def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple[Part, list[tuple[str, Piece]]]:
+    """A new file of tensors, synced. Raises OSError."""
+    by_name = {each.name: each for each in chosen}
+    kinds = safetensors.by_size((name, each.kind._replace(shape=each.box.shape)) for name, each in by_name.items())
+    begin, begins = safetensors.header(kinds, about)
+    digest, size = hashlib.sha256(begin), len(begin)
+    with open(path, "xb", opener=open_entry_of, buffering=0) as file:
+        whole_write(file, begin)
+        for name in kinds:
+            content = by_name[name].bytes
+            whole_write(file, content)
+            digest.update(content)
+            size += len(content)
+        os.fsync(file.fileno())
+    pieces = [(each.key, Piece(path.name, begins[name], each.box)) for name, each in by_name.items()]
+    return Part(size, digest.hexdigest()), pieces
+
+
+def open_entry_of(path: str, flags: int) -> int:
+    """An opener for ``open()`` that creates a new file, in a folder that is not a link."""
+    return open_entry(Path(path), flags)
+
+
+def whole_write(file: Any, content: Any) -> None:
+    """All of it, however much the disk takes at once."""
+    rest = memoryview(content)
+    while len(rest):
+        rest = rest[file.write(rest) :]
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """Written last: with it a folder is a checkpoint."""
+    with open(folder / index_file.NAME, "xb", opener=open_entry_of, buffering=0) as file:
+        whole_write(file, index.content())
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def link_best(folder: Path, best: Path, index: Index) -> None:
+    """The weights of a checkpoint, without its other parts, under a further name of the same files."""
+    tensors = {key: entry for key, entry in index.tensors.items() if key.startswith(BEST)}
+    if index.state.get("average", {}).get("is_evaluated"):
+        tensors = {key: index.tensors.get(AVERAGE + key.removeprefix(MODEL), entry) for key, entry in tensors.items()}
+    names = sorted({piece.file for entry in tensors.values() for piece in entry.pieces})
+    state = {name: value for name, value in index.state.items() if name in PARTS_OF_BEST}
+    beside = best.with_name(aside(best))
+    beside.mkdir()
+    for name in names:
+        os.link(folder / name, beside / name, follow_symlinks=False)
+    files = {name: index.files[name] for name in names}
+    write_index(beside, Index(index.step, index.generation, state, tensors, files))
+    take_name(beside, best)
+
+
+def copy_folder(path: Path, place: Path) -> None:
+    """A whole copy of a checkpoint that is a folder, in place of none."""
+    if place.exists():
+        return
+    beside = place.with_name(aside(place))
+    beside.mkdir()
+    for name in [*index_file.read(path).files, index_file.NAME]:
+        with open(path / name, "rb", opener=no_link) as file, open(beside / name, "xb", opener=open_entry_of) as copy:
+            shutil.copyfileobj(file, copy, 2**24)
+            copy.flush()
+            os.fsync(copy.fileno())
+    sync_folder(beside)
+    take_name(beside, place)

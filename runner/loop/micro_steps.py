@@ -1,0 +1,90 @@
+"""Forward and backward of an update's micro-batches, so that gradients are those of the mean over the global batch."""
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.parallel.rank.passes import Passed
+from manyheads.runner.parallel.rank.structure import call, tensors_in
+
+if TYPE_CHECKING:
+    from manyheads.runner.loop.update import Update
+
+
+class MicroSteps:
+    """Forward and backward passes of an update's micro-batches. ``used``: whether the optimizer will step with them.
+
+    Losses are weighted so that the gradients, averaged over the shares of the data, are those of the mean over the
+    global batch, that is over everything that the task counts in it, however much of that each micro-batch has.
+    """
+
+    def __init__(self, update: "Update", batches: list[Batch], *, used: bool = True):
+        self._update, self._used = update, used
+        self._total = None if update.counts_samples else self._counted(batches)
+
+    def __call__(self, batch: Batch, *, last: bool) -> Passed:
+        update, parallel = self._update, self._update.parallel
+        with parallel.accumulating(update.model, last=last):
+            with update.precision.autocast():
+                objective, passed = self.objective(call(update.model, batch.inputs), batch)
+            with update.precision.scaling(objective, update.optimizer, last=last and self._used) as scaled:
+                scaled.backward()
+                if last:
+                    parallel.synchronize(update.optimizer)
+        return passed
+
+    def autocast(self) -> AbstractContextManager:
+        return self._update.precision.autocast()
+
+    def scaled(self, objective: Tensor) -> Tensor:
+        with self._update.precision.scaling(objective, self._update.optimizer, last=self._used) as scaled:
+            return scaled
+
+    def of(self, batches: list[Batch]) -> "MicroSteps":
+        return MicroSteps(self._update, batches, used=self._used)
+
+    def flattened(self, passes: list[Passed]) -> Tensor:
+        """Sums over the passes as one vector: loss, samples, counted, then the statistics."""
+        scores = self._update.scores
+        counted = [passed for passed in passes if passed.samples]
+        sums = [(float(p.loss) * p.scale, float(p.samples), float(p.counted)) for p in counted]
+        plain = torch.tensor([[0.0, 0.0, 0.0], *sums], dtype=torch.float64).sum(0)
+        return torch.cat([plain, scores.flatten(scores.add_up([p.observed for p in counted]) if counted else {})])
+
+    def unflattened(self, row: Tensor) -> Passed:
+        loss, samples, counted = row[:3].tolist()
+        statistics = self._update.scores.unflatten(row[3:])
+        return Passed(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
+
+    def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
+        """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
+        task = self._update.scores.task
+        if (partners := batch.partners) is None:
+            loss = task.loss(outputs, batch.content)
+        else:
+            loss = task.mixed_loss(outputs, batch.content, partners.content, partners.share)
+        passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
+        if self._total is not None and not batch.counted and self._update.is_mean:
+            loss = nothing(outputs)
+        return (loss if self._total is None and weight == 1 else loss * weight), passed
+
+    def _weight(self, batch: Batch) -> float | Tensor:
+        is_mean = self._update.is_mean
+        if self._total is None:  # samples, of which the sampler knows how many each rank has
+            return batch.weight if is_mean else batch.weight / max(1, batch.count)
+        return self._update.parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total
+
+    def _counted(self, batches: list[Batch]) -> Tensor:
+        """What is counted in the global batch, (): the only exchange that varying counts cost."""
+        parallel = self._update.parallel
+        own = sum(batch.counted for batch in batches) * parallel.counts_samples
+        return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]
+
+
+def nothing(outputs: Any) -> Tensor:
+    """A zero loss with zero gradients, for a micro-batch in which nothing counts: a mean over it is undefined."""
+    tensors = [t for t in tensors_in(outputs) if t.ndim and t.requires_grad]
+    return torch.stack([t.sum() for t in tensors]).sum() * 0
