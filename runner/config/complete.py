@@ -129,7 +129,7 @@ def _check_batch(config: dict[str, Any]) -> None:
         instead = instead and f"; or with this batch launcher.nproc_per_node={instead}"
         raise ConfigurationError(
             f"data.batch_size={size} is the global batch, which can't be divided among {shares} {kind} x "
-            f"{accumulation} micro-batches. The nearest values that can: data.batch_size={nearest}{instead}."
+            f"{accumulation} micro-batches. The nearest values that work: data.batch_size={nearest}{instead}."
         )
 
 

@@ -24,7 +24,7 @@ def written(tmp_path, engine, *overrides, nodes=2, gpus=0, accelerator=None, **o
 
 def test_a_jobset_has_a_pod_for_each_machine(tmp_path):
     folder, text = written(tmp_path, "kubernetes", gpus=8)
-    assert "NOT RUN BY US" in text
+    assert "NOT TESTED ON A CLUSTER" in text
     content = yaml.safe_load(text)
     assert (content["apiVersion"], content["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
     assert content["metadata"]["name"] == "manyheads-my-run"

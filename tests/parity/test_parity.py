@@ -167,7 +167,7 @@ def test_an_exchange_that_rounds_is_named(compare):
         (("parallel=ddp",), "many", "--steps many is not allowed"),
         (("parallel=dpp",), "1", "Did you mean dp"),
         (("parallel=dp", "parallel.num_groups=1"), "1", "is a key of parallel=horovod only"),
-        (("parallel=ddp", "data.batch_size=9"), "1", "The nearest values that can"),
+        (("parallel=ddp", "data.batch_size=9"), "1", "The nearest values that work"),
         (("parallel=ddp", "optimizer=sgdd"), "1", "optimizer=sgdd: there is no such option"),
         (("parallel=ddp", "trainer.nonsense=1"), "1", "trainer.nonsense is not a key"),
         (("parallel=ddp", "nonsense"), "1", "Overrides are written group=option or key=value"),

@@ -236,7 +236,7 @@ class TestTheWholeSweep:
         assert done.code == 0, done.err
         assert "5 of 12 jobs would run." in done.out
         assert "excluded by parallel=ddp,seed=2" in done.out
-        assert "The nearest values that can: data.batch_size=32 or 34" in done.out
+        assert "The nearest values that work: data.batch_size=32 or 34" in done.out
         assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
     def test_excluded_jobs_are_no_part_of_it(self, tmp_path):
