@@ -15,7 +15,7 @@ from rich.console import Console
 
 from manyheads.runner.machine import hardware
 from tests.benchmarks.gpu import photos
-from tests.benchmarks.gpu.case import MOST_WORKERS, Case, Setup, cases
+from tests.benchmarks.gpu.case import MOST_WORKERS, TIMM, Case, Setup, cases
 from tests.benchmarks.gpu.measuring import look_at, measured
 from tests.benchmarks.gpu.report import NOTES, WIDTH, as_json, overheads, table
 
@@ -63,6 +63,8 @@ def main() -> None:
         console.print(f"{column}: {note}", style="dim")
     for model, ratio in overheads(rows).items():
         console.print(f"{model}: manyheads takes {ratio:.3f} of the time of the same loop by hand (at most {LIMIT})")
+    for model, ratio in overheads(rows, of=TIMM).items():
+        console.print(f"{model}: manyheads takes {ratio:.3f} of the time of timm's train step")
     content = {"machine": versions(name), "options": vars(given), **as_json(rows, machine)}
     path = Path("outputs/benchmarks") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_gpu.json"
     path.parent.mkdir(parents=True, exist_ok=True)

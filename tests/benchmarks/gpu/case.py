@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-OURS, TUTORIAL, BY_HAND = "manyheads", "tutorial", "by hand"
+OURS, TUTORIAL, BY_HAND, TIMM = "manyheads", "tutorial", "by hand", "timm"
 READY, PHOTOS = "ready", "JPEG"  # batches that are there already; files that have to be decoded
 NO_MODEL = "(loader)"
 PRECISIONS = ("fp32", "tf32", "amp", "bf16")
@@ -92,7 +92,7 @@ def _of(model: str, *, full: bool) -> list[Case]:
     compiled = [(p, f) for p in PRECISIONS for f in formats] if full else [(BEST, is_convolutional)]
     return [
         Case(TUTORIAL, model, READY, "fp32"),
-        Case(BY_HAND, model, READY, BEST, is_convolutional),
+        *(Case(loop, model, READY, BEST, is_convolutional) for loop in (BY_HAND, TIMM)),
         *(Case(OURS, model, READY, precision, last) for precision in PRECISIONS for last in formats),
         *(Case(OURS, model, READY, precision, last, compile=True) for precision, last in compiled),
         *(Case(TUTORIAL, model, PHOTOS, precision) for precision in ("fp32", "amp")),

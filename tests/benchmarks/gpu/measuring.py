@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks.gpu import by_hand, ceilings, isolated, ours, tutorial
-from tests.benchmarks.gpu.case import BY_HAND, OURS, TUTORIAL, Case, Setup
+from tests.benchmarks.gpu import by_hand, ceilings, isolated, ours, timms, tutorial
+from tests.benchmarks.gpu.case import BY_HAND, OURS, TIMM, TUTORIAL, Case, Setup
 from tests.benchmarks.gpu.report import Machine, Row
 from tests.benchmarks.gpu.work import flops_per_sample
 
@@ -37,7 +37,7 @@ def row(case: Case, setup: Setup, *, left: float) -> Row:
     """``left``: seconds until all must be done."""
     if left < EXPECTED[case.compile]:
         return Row(case, None, "not measured, the minutes are over")
-    way, log = {OURS: ours, TUTORIAL: tutorial, BY_HAND: by_hand}[case.loop].measure, setup.scratch / "log"
+    way, log = {OURS: ours, TUTORIAL: tutorial, BY_HAND: by_hand, TIMM: timms}[case.loop].measure, setup.scratch / "log"
     with open(log, "a") as file:
         print(f"--- {case}", file=file)
     with tempfile.TemporaryDirectory(dir=setup.scratch) as own:

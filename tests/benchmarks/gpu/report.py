@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from tests.benchmarks.gpu.case import BY_HAND, OURS, TUTORIAL, WITHOUT_CONVOLUTIONS, Case, Measured
+from tests.benchmarks.gpu.case import BY_HAND, OURS, TIMM, TUTORIAL, WITHOUT_CONVOLUTIONS, Case, Measured
 from tests.benchmarks.gpu.ceilings import of_precision
 
 WIDTH = 100
@@ -101,11 +101,11 @@ def speed_up(row: Row, rows: list[Row]) -> float | None:
     return None
 
 
-def overheads(rows: list[Row]) -> dict[str, float]:
-    """Our loop's time over that of the one by hand with the same settings, by model."""
+def overheads(rows: list[Row], *, of: str = BY_HAND) -> dict[str, float]:
+    """Our loop's time over that of another one with the same settings, by model."""
     times = {row.case: row.measured.seconds_per_step for row in rows if row.measured is not None}
-    hand = [case for case in times if case.loop == BY_HAND]
-    return {case.model: times[ours] / times[case] for case in hand if (ours := replace(case, loop=OURS)) in times}
+    others = [case for case in times if case.loop == of]
+    return {case.model: times[ours] / times[case] for case in others if (ours := replace(case, loop=OURS)) in times}
 
 
 def as_json(rows: list[Row], machine: Machine) -> dict[str, Any]:
@@ -113,6 +113,7 @@ def as_json(rows: list[Row], machine: Machine) -> dict[str, Any]:
         "ceilings": machine.ceilings,
         "flops_per_sample": machine.flops,
         "overheads": overheads(rows),
+        "times_of_timm": overheads(rows, of=TIMM),
         "columns": NOTES,
         "rows": [
             {

@@ -22,6 +22,7 @@ from tests.benchmarks.gpu.case import (
     OURS,
     PHOTOS,
     READY,
+    TIMM,
     TUTORIAL,
     Case,
     Measured,
@@ -188,7 +189,7 @@ def test_what_does_not_fit_into_the_time_is_a_row_that_says_so(setup, monkeypatc
     ("words", "count"),
     [
         # One of each kind: our loop, the tutorial's, and a loader alone.
-        tail("JPEG tutorial fp32,ready manyheads fp32 channels_last,(loader) JPEG manyheads", 3),
+        tail("JPEG tutorial fp32,ready manyheads fp32 channels_last,ready timm,(loader) JPEG manyheads", 4),
         tail("JPEG,ready manyheads fp32", 7),
     ],
 )
@@ -225,6 +226,8 @@ def test_the_loop_by_hand_is_what_ours_is_held_against():
         Row(replace(ours, compile=True), None, "-"),
     ]
     assert overheads(found) == {"resnet50": pytest.approx(1.02)}
+    timm = Row(replace(hand, loop=TIMM), Measured(0.2, 1.0))
+    assert overheads([*found, timm], of=TIMM) == {"resnet50": pytest.approx(0.51)}
 
 
 def test_without_convolutions_a_tutorial_s_fp32_is_no_tf32():
