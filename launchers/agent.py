@@ -26,8 +26,8 @@ def run_agent(
 ) -> None:
     """Run ``command`` to its end and raise as ``manyheads.launchers.processes.supervise`` does.
 
-    ``log``: where its messages go, and with ``quiet`` its standard output too. ``read_exit_codes``: finds in them
-    the ranks that failed.
+    ``log``: where its messages go; with ``quiet``, its standard output too. ``read_exit_codes``: finds the ranks that
+    failed in these messages.
     """
     with open(log, "wb", opener=no_link) as file:
         agent = subprocess.Popen(
@@ -44,7 +44,7 @@ def run_agent(
 
 
 class AgentRanks:
-    """The agent and its ranks, in the words of ``manyheads.launchers.processes.Ranks``."""
+    """The agent and its ranks, with the interface of ``manyheads.launchers.processes.Ranks``."""
 
     patience = 2.0
 
@@ -68,7 +68,7 @@ class AgentRanks:
             self._agent.wait(seconds)
 
     def exit_codes(self) -> ExitCodes:
-        """The failures that the agent lists when it has ended; it says nothing of ranks that ended well."""
+        """The failures that the agent lists at its end; it reports nothing about ranks that succeeded."""
         if self._agent.poll() is None:
             return {}
         return self._read(self._log.read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""What every launcher is given and must do."""
+"""What every launcher receives and must do."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ TRAIN = "manyheads.runner.loop.main"
 
 @dataclass(frozen=True)
 class Job:
-    """One run to start: its folder, the number of its ranks, the ranks' environment."""
+    """A run to start: its folder, the number of its ranks, and their environment."""
 
     folder: RunFolder
     ranks: int
@@ -34,11 +34,11 @@ class Job:
 
     @property
     def watched(self) -> range:
-        """The ranks that are watched from here."""
+        """The ranks that this process watches."""
         return range(self.ranks) if self.own is None else self.own
 
     def check_timeout(self) -> None:
-        """Raises RunFailed when the run takes longer than it may."""
+        """Raises RunFailed if the run has exceeded its time limit."""
         if self.timeout is not None and time.monotonic() - self.started > 60 * self.timeout:
             message = f"the run took longer than launcher.timeout={self.timeout:g} minutes. Set it higher, or to null."
             raise RunFailed(Failure(type="TimedOut", message=message))
@@ -67,22 +67,25 @@ class Launcher:
         self.settings: Settings | None = None  # of a run on several machines
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Begin in the background with what takes long. ``environment``: that of the job to come."""
+        """Start slow preparations in the background. ``environment``: that of the job to come."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether something else than this process is the run's parent, such as a job in a queue."""
+        """Whether the run's parent is not this process, but for example a job in a queue."""
         return False
 
     def launch_elsewhere(self, folder: RunFolder, signals: list[int]) -> dict[str, Any]:
-        """Have that run what is frozen in ``folder``; returns and raises as ``launchers.launch.launch`` does."""
+        """Have the run frozen in ``folder`` executed elsewhere; returns and raises as ``launchers.launch.launch``."""
         raise NotImplementedError
 
     def ended(self, folder: RunFolder, reason: BaseException) -> None:
-        """The run has not completed, and result.json says so."""
+        """Called when the run has ended without completing, after result.json has been written."""
 
     def launch(self, job: Job) -> None:
-        """Raises RunFailed, ConfigurationError (found by a rank) or Interrupted; leaves no process behind."""
+        """Start the ranks and wait for them; leaves no process behind.
+
+        Raises RunFailed, ConfigurationError (found by a rank) or Interrupted.
+        """
         raise NotImplementedError
 
     def apart(self) -> "Launcher":

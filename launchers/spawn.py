@@ -22,21 +22,21 @@ from manyheads.runner.run.heartbeat import Heartbeat
 
 
 class SpawnOption(LauncherOption):
-    """Needs nothing but Python."""
+    """Declares that nothing but Python is needed."""
 
     def note(self) -> str:
         return "the quickest start on one machine"
 
 
 class Spawn(Launcher):
-    """Ranks as child processes; they meet over a file, so that no port can clash."""
+    """Ranks as child processes, which meet through a file, so that ports cannot clash."""
 
     def __init__(self, *, warm: bool, **options: Any):
         super().__init__(**options)
         self.warm = warm
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Begin in the background with what takes long. ``environment``: that of the job to come."""
+        """Start the warm process in the background. ``environment``: that of the job to come."""
         if self.warm:
             warm.start(environment)
 
@@ -64,7 +64,7 @@ def _rank(main: str, folder: str) -> None:
 
 
 class SpawnedRanks:
-    """The child processes, one for each rank, in the words of ``manyheads.launchers.processes.Ranks``."""
+    """The child processes, one per rank, with the interface of ``manyheads.launchers.processes.Ranks``."""
 
     patience = 0.0
 

@@ -153,13 +153,14 @@ class Gathering:
     def _too_few(self) -> Failure:
         there = ", ".join(map(str, self._nodes)) or "none"
         lacking = [name for name in self._names if name not in {node.name for node in self._nodes}]
-        whose = f" There is no word of {', '.join(lacking)}." if lacking else ""
+        whose = f" Nothing was heard from {', '.join(lacking)}." if lacking else ""
         reasons = [f" {name}: {why}." for name in lacking if (why := self.why(name))]
         return Failure(
             type="NodeLost",
-            message=f"{len(self._nodes)} of {self.settings.fewest} machines have come to "
-            f"{addresses.bracketed(self.meeting.address)}:{self.meeting.port} within launcher.start_timeout="
-            f"{self.settings.start_timeout:g} seconds: {there}.{whose}{''.join(reasons)}",
+            message=f"{len(self._nodes)} of {self.settings.fewest} machines have connected to "
+            f"{addresses.bracketed(self.meeting.address)}:{self.meeting.port} within "
+            f"launcher.start_timeout={self.settings.start_timeout:g} seconds: "
+            f"{there}.{whose}{''.join(reasons)}",
         )
 
     def why(self, name: str) -> str | None:

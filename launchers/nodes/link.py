@@ -66,7 +66,7 @@ class Link:
         if self._closed:
             return "the run's parent is gone: its connection has ended"
         if self.is_lost:
-            return f"nothing was heard of the run's parent for {self.silence:g} seconds"
+            return f"nothing was heard from the run's parent for {self.silence:g} seconds"
         return "the run's parent has ended the run"
 
     def close(self) -> None:

@@ -118,7 +118,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         return
     with ExitStack() as stack:
         if order["engine"] == "horovodrun":  # whose ranks else die without a word
-            addresses.resolved("launcher=horovodrun needs each machine's own name", socket.gethostname())
+            addresses.resolved("launcher=horovodrun needs a distinct name for each machine", socket.gethostname())
         if order["engine"] == "torchrun":  # others pass it on to other machines
             variables["MANYHEADS_PARENT"] = str(os.getpid())
         else:

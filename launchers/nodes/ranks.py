@@ -144,7 +144,7 @@ class NodeRanks:
             raise RunFailed(lost(node, "its connection to the run's parent has ended: its agent or the node is gone"))
         if (quiet := time.monotonic() - node.heard) > silence:
             here = self._meeting.address
-            how = f"it and the run's parent at {here} have not heard each other for {quiet:.0f} seconds"
+            how = f"it and the run's parent at {here} have not heard from each other for {quiet:.0f} seconds"
             raise RunFailed(lost(node, how))
 
 

@@ -73,7 +73,7 @@ def run_on_nodes(
                 failures += 1
                 cause = str(error)
             except Grown:
-                cause = "more machines came"
+                cause = "more machines joined"
             restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
             print(f"restarting from the last checkpoint: {cause}", flush=True)
             job.folder.clear_attempt()
@@ -133,9 +133,9 @@ def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
     if not count:
-        raise ConfigurationError(f"data.batch_size can't be shared by any number of ranks up to {possible}.")
+        raise ConfigurationError(f"data.batch_size can't be divided among any number of ranks up to {possible}.")
     if count < possible:
-        print(f"{count} ranks of {possible}, among which the global batch can be divided", flush=True)
+        print(f"{count} of {possible} ranks: the global batch can be divided among that many", flush=True)
     shares = []
     for first, node in zip(range(0, count, settings.per_node), nodes, strict=False):
         shares.append(Share(node, range(first, min(count, first + settings.per_node))))
@@ -156,7 +156,7 @@ def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failur
         return failure
     if unheard:  # the others' ranks waited for those there
         names = " and ".join(map(str, unheard))
-        message = f"the run's parent does not hear it any more. What its ranks' peers said: {failure.message}"
+        message = f"the run's parent no longer hears from it. Its ranks' peers reported: {failure.message}"
         return Failure(type="NodeLost", node=names, message=message)
     said = ranks.said()
     if failure.type == "ProcessDied" and failure.exit_code is None and said is not None:

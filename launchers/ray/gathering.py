@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 
 
 class Placed(Gathering):
-    """Whose agents Ray starts, and starts again. ``patience``: seconds to wait for room; None for ever."""
+    """Machines whose agents Ray starts, and restarts. ``patience``: seconds to wait for room; None for no limit."""
 
     def __init__(self, gang: Gang, patience: float | None, *arguments: Any):
         super().__init__(*arguments)

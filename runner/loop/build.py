@@ -49,13 +49,13 @@ Config = dict[str, Any]
 
 
 def join(config: Config, *, rank: int, local_rank: int, world_size: int) -> Parallel:
-    """This rank's strategy, with all ranks met. Raises ConfigurationError."""
+    """This rank's strategy, connected to all other ranks. Raises ConfigurationError."""
     set_process(config)
     device = config["trainer"]["device"]
     if device == "cuda" and torch.cuda.device_count() <= local_rank:
         raise ConfigurationError(
-            f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank {rank} "
-            f"wants number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
+            f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank "
+            f"{rank} needs number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
         )
     place = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
     parallel: Parallel = instantiate("parallel", config["parallel"], **place)
@@ -73,9 +73,9 @@ def build(
     on_model: Callable[[nn.Module], None] | None = None,
     is_silent: bool = False,
 ) -> Trainer:
-    """Everything that trains, in place; ``Trainer.close`` takes it down.
+    """Build everything that trains; ``Trainer.close`` undoes it.
 
-    ``state``: the checkpoint that will be resumed from. ``on_model``: is given the model before anything has changed
+    ``state``: the checkpoint that will be resumed from. ``on_model``: called with the model before anything has changed
     it. ``is_silent``: the run shows and records nothing.
     """
     seed_everything(config["seed"])  # the same initial weights on every rank
@@ -132,7 +132,7 @@ def _built(config: Config, data: Data, dtype: torch.dtype) -> Built:
 
 
 def enter(config: Config, parallel: Parallel, data: Data, dtype: torch.dtype) -> tuple[Task, Loaders]:
-    """What a batch means, and the loaders of training and evaluation."""
+    """The task, and the loaders for training and evaluation."""
     task = build_task(config, data).to(device=parallel.device, dtype=dtype)
     entrance = Entrance(parallel.device, dtype, config["trainer"]["channels_last"], data.mean, data.std)
     return task, build_loaders(config, data, task, parallel, entrance)
@@ -148,7 +148,7 @@ def assemble(
     task: Task,
     loaders: Loaders,
 ) -> tuple[Update, Settings]:
-    """The update of a model that is whole and on the CPU, and the loop's settings."""
+    """Build the update of a model that is complete and on the CPU, and the loop's settings."""
     model = precision.convert(model)
     if config["trainer"]["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
@@ -200,7 +200,7 @@ def assemble(
 
 
 def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
-    """The loop's part of the config's trainer section."""
+    """The part of the config's trainer section that the loop needs."""
     total = trainer["epochs"] * updates_per_epoch
     total = min(total, trainer["max_steps"] or total)
     steps = steps_of(trainer["evaluate_every"]) or 0
@@ -218,7 +218,7 @@ def build_settings(trainer: Config, updates_per_epoch: int) -> Settings:
 
 
 def set_process(config: Config) -> None:
-    """Settings of the whole process; all are set each time, since a sweep's jobs may share one."""
+    """Apply settings of the whole process; all are set each time, since the jobs of a sweep may share a process."""
     trainer = config["trainer"]
     torch.set_num_threads(config["launcher"]["threads_per_rank"])
     torch.autograd.set_detect_anomaly(trainer["detect_anomaly"])

@@ -8,11 +8,11 @@ from manyheads.runner.loop.progress import Progress
 
 @dataclass(frozen=True)
 class Settings:
-    """The trainer section of the run config, as far as the loop needs it.
+    """The part of the run config's trainer section that the loop needs.
 
-    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up: whether the
-    first pass takes long, since it compiles the model or chooses a GPU's algorithms. evaluate_every: epochs;
-    evaluate_steps: updates, 0 for epochs.
+    total_steps: length of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up:
+    whether the first pass takes long, because it compiles the model or chooses a GPU's algorithms. evaluate_every: in
+    epochs; evaluate_steps: in updates, 0 to evaluate by epochs.
     """
 
     epochs: int

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, one lock for whatever only one process may do, folders that are new."""
+"""Files that are either complete or absent, a lock for what only one process may do, and fresh folders."""
 
 import errno
 import fcntl
@@ -69,7 +69,7 @@ def take_name(beside: Path, path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder so that no half of it ever has its name; nothing where there is none."""
+    """Remove a file, or a folder without ever leaving half of it under its name; does nothing if there is none."""
     if path.is_dir() and not path.is_symlink():
         beside = path.with_name(aside(path))
         take_name(path, beside)
@@ -98,7 +98,7 @@ def _remove(path: Path) -> None:
 
 
 def aside(path: Path) -> str:
-    """A name beside ``path`` that nobody else has, for what is not yet whole, or is about to go."""
+    """A unique name next to ``path``, for what is not complete yet, or about to be removed."""
     return f".{path.name}.{secrets.token_hex(8)}.aside"
 
 
@@ -117,7 +117,7 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
         # Over NFS an exclusive lock needs a file that is open for writing.
         file = open(path, "r+b", opener=_lock_file)  # noqa: SIM115
     except PermissionError:
-        raise ConfigurationError(f"{of} cannot be run: you may not write its {path.name}.") from None
+        raise ConfigurationError(f"{of} cannot be run: you have no permission to write its {path.name}.") from None
     with file:
         if not _try_lock(file, fcntl.LOCK_EX):
             raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.")
@@ -126,7 +126,7 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Hold the lock on a lock file, which is made where there is none; waits while another process holds it."""
+    """Hold the lock on a lock file, which is created if necessary; waits while another process holds it."""
     with open(path, "ab", opener=_lock_file) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -152,7 +152,7 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 
 
 def fresh_folder(path: Path) -> Path:
-    """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
+    """Create ``path``, or the first of path_2, path_3, ... that does not exist."""
     candidate, number = path, 1
     while True:
         try:

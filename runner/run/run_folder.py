@@ -62,12 +62,12 @@ class RunFolder:
 
     @property
     def last_checkpoint(self) -> Path:
-        """A file, or the folder of a sharded one; last.pt where there is none yet."""
+        """The checkpoint to resume from, a file or the folder of a sharded one; last.pt if there is none yet."""
         return checkpoint_places.last(self.checkpoints)
 
     @property
     def best_checkpoint(self) -> Path:
-        """The same of the best weights; best.pt where there are none yet."""
+        """The checkpoint with the best weights, a file or a folder; best.pt if there is none yet."""
         return checkpoint_places.best(self.checkpoints)
 
     def holds_run(self) -> bool:
@@ -111,7 +111,7 @@ class RunFolder:
         write_whole(self.config, sealed(content, name=self.config.name))
 
     def config_content(self) -> bytes:
-        """The bytes of run.yaml. Raises ConfigurationError when there is none, or another one than was checked."""
+        """The bytes of run.yaml. Raises ConfigurationError if it is missing, or not the one that was checked."""
         try:
             content = read_bytes(self.config)
         except (FileNotFoundError, NotADirectoryError):
@@ -119,7 +119,7 @@ class RunFolder:
         digest, _, path = os.environ.get(CHECKED, "").partition(" ")
         expected = self._checked or (digest if path == str(self.path) else None)
         if expected not in (None, hashlib.sha256(content).hexdigest()):
-            raise ConfigurationError(f"{self.config} was edited while it was about to be run. Start it again.")
+            raise ConfigurationError(f"{self.config} was edited while the run was starting. Start it again.")
         return content
 
     def pin_config(self) -> dict[str, str]:
@@ -128,7 +128,7 @@ class RunFolder:
         return {CHECKED: f"{self._checked} {self.path}"}
 
     def is_own(self) -> bool:
-        """Whether the user froze this run, or took it over, as it is or by a job that he submitted for it."""
+        """Whether the user froze or trusted this run unchanged, or submitted it as a job."""
         if not self.config.exists():
             return False
         content = self.config_content()
@@ -136,7 +136,7 @@ class RunFolder:
         return named or is_own(content, name=self.config.name)
 
     def read_config(self) -> dict:
-        """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""
+        """The frozen run config. Raises ConfigurationError if it is missing or cannot be read."""
         text = self.config_content().decode(errors="replace")
         try:
             config = parse_yaml(text, LOADER)

@@ -7,12 +7,12 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class TaskOption(Option):
-    """What a batch means.
+    """Declarations of a task.
 
-    ``measures``: the names of its loss and metrics; None where only the ranks can tell, which then check the monitor.
-    ``loss``: the class that loss._target_=auto stands for; None where the model computes the loss, so that there is
-    nothing to choose. ``mixes``: whether samples can be mixed with one another: batches are (inputs, targets), and the
-    loss is over samples.
+    ``measures``: the names of its loss and metrics; None if only the ranks can tell, which then check the monitor.
+    ``loss``: the class that loss._target_=auto stands for; None if the model computes the loss, so there is nothing to
+    choose. ``mixes``: whether samples can be mixed with one another: batches are (inputs, targets), and the loss is
+    over samples.
     """
 
     has_own_class = True

@@ -303,7 +303,7 @@ def test_absent_newer_and_nameless_checkpoints_are_refused(tmp_path):
     with pytest.raises(ConfigurationError, match="newer version"):
         load(tmp_path / "newer.pt")
     torch.save([torch.zeros(2)], tmp_path / "list.pt")
-    with pytest.raises(ConfigurationError, match="no weights by name"):
+    with pytest.raises(ConfigurationError, match="no named weights"):
         load(tmp_path / "list.pt")
 
 

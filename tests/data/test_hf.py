@@ -106,7 +106,7 @@ def test_text_without_classes_is_blocks_of_tokens(tmp_path, texts):
     ("overrides", "text"),
     [
         (("data.root=/nowhere",), "data.root=/nowhere: there is no such folder."),
-        (("data.hub=a/b",), "data=hf wants one of them."),
+        (("data.hub=a/b",), "data=hf needs exactly one of them."),
         (
             ("data.val_split=dev",),
             "data.val_split=dev: the data set has train, test. Set it to one of them, or",

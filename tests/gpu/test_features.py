@@ -222,7 +222,7 @@ def test_named_operation(tmp_path):
     command = (sys.executable, str(RUN), *own, DETERMINISTIC, "trainer.device=cuda", "data=synthetic")
     done = execute(*command, cwd=tmp_path)
     assert done.code == 2, done.out + done.err
-    assert "no deterministic form of put_" in done.err
+    assert "no deterministic implementation of put_" in done.err
 
 
 @pytest.mark.gpu("parity: the strategies on a GPU take the same steps")

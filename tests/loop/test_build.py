@@ -25,7 +25,7 @@ def test_call_tells_arguments_that_do_not_fit_from_faults_inside():
     def fails(*, size):
         raise TypeError("inside")
 
-    with pytest.raises(ConfigurationError, match=r"model\._target_=my\.fails refuses its arguments: .*'size'"):
+    with pytest.raises(ConfigurationError, match=r"model\._target_=my\.fails rejects its arguments: .*'size'"):
         call("model", "my.fails", fails, width=3)
     with pytest.raises(TypeError, match="inside"):
         call("model", "my.fails", fails, size=3)

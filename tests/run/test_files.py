@@ -138,7 +138,10 @@ class TestLock:
         path = tmp_path / "run.yaml"
         path.touch()
         path.chmod(0o444)
-        with pytest.raises(ConfigurationError, match="you may not write its run.yaml"), exclusive(path, of="the run"):
+        with (
+            pytest.raises(ConfigurationError, match="you have no permission to write its run.yaml"),
+            exclusive(path, of="the run"),
+        ):
             pytest.fail("it was locked")
 
     def test_in_turn(self, tmp_path):

@@ -1,6 +1,6 @@
-"""What a data option provides: which samples, as plain values. How they reach the device is the rank's affair.
+"""What a data option provides: its samples, as plain values. How they reach the device is up to the rank.
 
-Neither this module nor an option's imports torch, so that the parent can check an option before any rank starts.
+Neither this module nor the options' modules import torch, so the parent can check an option before any rank starts.
 """
 
 import os
@@ -35,11 +35,11 @@ class CorruptSample(Exception):
 
 @dataclass(frozen=True)
 class ImageArrays:
-    """Images that fit into memory, enlarged or reduced to squares of ``image_size`` pixels.
+    """Images that fit into memory, resized to squares of ``image_size`` pixels per side.
 
-    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task takes, such as masks
-    (N, H, W). ``augment``: "none", or "crop_flip": shifted by up to
-    an eighth of a side, mirrored half the time. ``classes``: their names, where they have some.
+    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task needs, such as masks
+    (N, H, W). ``augment``: "none", or "crop_flip": random shifts by up to an eighth of a side, and horizontal flips
+    half of the time. ``classes``: class names, if known.
     """
 
     images: "np.ndarray"
@@ -51,11 +51,11 @@ class ImageArrays:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Image files, each decoded when its turn comes and cropped to a square of ``image_size`` pixels.
+    """Image files, decoded on demand and cropped to squares of ``image_size`` pixels per side.
 
-    ``paths``: of the files, or what is in them; ``targets``: the class number of each. ``train``: crops are random, and
-    mirrored half the time. ``classes``: their names. ``train_size``: of the square where that is another one in
-    training; ``resize``: of the shorter side of which an evaluation sees the middle, None for 256/224 of the square.
+    ``paths``: of the files, or their contents; ``targets``: the class number of each. ``train``: crops are random, and
+    flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
+    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square.
     """
 
     paths: "Sequence[str | bytes]"
@@ -69,9 +69,9 @@ class ImageFiles:
 
 @dataclass(frozen=True)
 class TorchvisionFiles:
-    """A data set that torchvision reads, and downloads if need be, below ``root``.
+    """A data set that torchvision reads from ``root``, downloading it if necessary.
 
-    ``name``: its option's name, such as "mnist"; ``image_size`` and ``augment`` as in ImageArrays.
+    ``name``: the name of its option, such as "mnist"; ``image_size`` and ``augment`` as in ImageArrays.
     """
 
     name: str
@@ -84,7 +84,7 @@ class TorchvisionFiles:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers, and what is to be predicted. features: (N, F) float32; targets: (N,)."""
+    """Rows of numbers and the values to predict. features: (N, F) float32; targets: (N,)."""
 
     features: "np.ndarray"
     targets: "np.ndarray"
@@ -94,8 +94,8 @@ class Table:
 class TokenBlocks:
     """A text, cut into samples of ``block_size`` tokens.
 
-    tokens: (N,), of any unsigned or signed kind; may be mapped into memory. ``digest``: their sha256, of all splits
-    that are read from one file.
+    tokens: (N,), of any integer dtype; may be memory-mapped. ``digest``: their sha256, over all splits that are read
+    from one file.
     """
 
     tokens: "np.ndarray"
@@ -104,15 +104,15 @@ class TokenBlocks:
 
 
 class Dataset(Protocol):
-    """Map-style samples, put together by ``collate_fn(samples)`` where the data set has one, else by torch's own.
+    """A map-style data set, collated by its own ``collate_fn(samples)`` if it has one, else by torch's default.
 
-    Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalised on the device;
-    float images are taken as they are. A data set in memory may also offer ``batch(indices, keys)``, which returns a
-    whole batch, with a random key for each sample. One with ``image_size`` and ``resize(side)``, None for that size,
-    may be trained on images that grow.
+    For classification, item i is (image (C, H, W), class number). uint8 images are scaled and normalized on the device;
+    float images are used unchanged. A data set in memory may also offer ``batch(indices, keys)``, which returns a whole
+    batch, with a random key for each sample. One with ``image_size`` and ``resize(side)`` (None for the full size)
+    supports progressive resizing.
 
-    What it declares goes into the run's model.json, for whoever uses the trained model: ``classes``, their names;
-    ``preprocess``, how an image becomes a sample (``serve/description.py``); of float images ``mean`` and ``std``.
+    What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
+    ``preprocess``, how an image becomes a sample (``serve/description.py``); for float images ``mean`` and ``std``.
     """
 
     def __len__(self) -> int: ...
@@ -121,9 +121,9 @@ class Dataset(Protocol):
 
 
 class DataOption(Option):
-    """What a data option declares; asked last, so that ``complete`` may look for the files, by an absolute ``root``.
+    """What a data option declares. It is asked last, so ``complete`` may look for files, using an absolute ``root``.
 
-    ``most_workers``: loader processes per rank beyond which there is nothing to gain; 0 for samples in memory.
+    ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
     """
 
     derived = ("num_workers",)
@@ -158,7 +158,7 @@ class DataOption(Option):
             self.section["root"] = os.path.abspath(os.path.expanduser(self.section["root"]))
 
     def sources(self) -> dict[str, Path]:
-        """Files and folders that the samples are read from, by the names by which a fingerprint knows them."""
+        """Files and folders that the samples are read from, by the names used in the fingerprint."""
         return {"root": Path(self.section["root"])} if self.section.get("root") else {}
 
 
@@ -166,9 +166,9 @@ Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Da
 
 
 class Data:
-    """One data option: samples to train on, to validate on, and maybe to test on.
+    """Base class of data options: samples for training, for validation, and possibly for a test.
 
-    ``num_classes``: None where samples have no classes; ``mean`` and ``std``: of each channel, for images in 0..1.
+    ``num_classes``: None if samples have no classes; ``mean`` and ``std``: per channel, for images in 0..1.
     """
 
     num_classes: Any = None
@@ -177,13 +177,13 @@ class Data:
 
     @property
     def classes_in_words(self) -> str:
-        """How many there are, for the run's header; empty where there are none."""
+        """The number of classes in words, for the run's header; empty if there are no classes."""
         return f"{self.num_classes} classes" if self.num_classes else ""
 
     def split(self, *, train: bool) -> Samples:
-        """The samples of one split. Raises ConfigurationError."""
+        """The samples of one split. Raises ConfigurationError if they cannot be read."""
         raise NotImplementedError
 
     def test(self) -> Samples | None:
-        """Samples for trainer.test alone; None where there are no such. Raises ConfigurationError."""
+        """The samples that only trainer.test uses; None if there are none. Raises ConfigurationError."""
         return None

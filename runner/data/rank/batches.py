@@ -131,4 +131,4 @@ class Batches:
             key = int(sample_keys(self.seed, epoch, np.array([after]))[0])
             if (sample := self._read(after, key, [])) is not None:
                 return sample
-        raise ConfigurationError(f"{corrupt[-1]} cannot be read, and no other sample either. Check data.root.")
+        raise ConfigurationError(f"{corrupt[-1]} cannot be read, and neither can any other sample. Check data.root.")

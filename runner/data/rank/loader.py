@@ -43,7 +43,7 @@ class Entrance:
         """One of the model's inputs; uint8 images are (C, H, W), or any number of these."""
         if self.channels_last and tensor.ndim == 4:  # first, while pixels have eight bits
             tensor = tensor.contiguous(memory_format=torch.channels_last)
-        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
+        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalized where it is fast
             return tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 

@@ -33,7 +33,7 @@ KNOWN = {
 
 
 class TorchvisionDataOption(DataOption):
-    """Files that are there, or may be downloaded."""
+    """Declares data that exists, or may be downloaded."""
 
     steering = ("download",)
     most_workers = 2
@@ -76,5 +76,5 @@ def missing(name: str, root: Path, reason: str) -> ConfigurationError:
     fault = "cannot be read" if file.exists() else "does not exist and could not be downloaded"
     return ConfigurationError(
         f"data={name}: {file} {fault} ({reason}). Copy the files there from a machine that has them, set data.root "
-        "to a folder that does, or try data=digits, which needs none."
+        "to a folder that does, or try data=digits, which needs no files."
     )

@@ -1,4 +1,4 @@
-"""The record of a run: steps.csv and epochs.csv, and the loggers that are told the same."""
+"""The record of a run, steps.csv and epochs.csv, and the loggers that get the same rows."""
 
 import csv
 import io

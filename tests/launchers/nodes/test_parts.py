@@ -65,7 +65,7 @@ def test_as_many_ranks_as_can_share_the_batch(
     shares = share_out(nodes, found, job)  # type: ignore[arg-type]
     assert [len(share.ranks) for share in shares] == ranks
     assert [rank for share in shares for rank in share.ranks] == list(range(sum(ranks)))
-    said = f"{sum(ranks)} ranks of {2 * machines}" if sum(ranks) < 2 * machines else ""
+    said = f"{sum(ranks)} of {2 * machines} ranks" if sum(ranks) < 2 * machines else ""
     assert capsys.readouterr().out.startswith(said)
 
 
@@ -75,7 +75,7 @@ def test_configs_are_compared_by_key():
     assert other_config(Machine("node2", signature=own), own) is None  # type: ignore[arg-type]
     assert other_config(Machine("node2", signature=None), own) is None  # type: ignore[arg-type]
     said = other_config(Machine("node2", signature=theirs), own)  # type: ignore[arg-type]
-    assert said == "node2 was given another config than the run's parent: optimizer.lr, seed. " + (
+    assert said == "node2 was given a different config from the run's parent: optimizer.lr, seed. " + (
         "Type the same command on all machines."
     )
 
@@ -114,7 +114,9 @@ def test_where_none_can_meet(text):
 
 
 def test_names_and_interfaces_that_are_not_there():
-    with pytest.raises(ConfigurationError, match=r"^launcher\.hosts: no\.such\.machine\.invalid has no address here"):
+    with pytest.raises(
+        ConfigurationError, match=r"^launcher\.hosts: no\.such\.machine\.invalid cannot be resolved here"
+    ):
         addresses.resolved("launcher.hosts", "no.such.machine.invalid")
     with pytest.raises(ConfigurationError, match=r"^launcher\.network_interface=eth99: .* Its interfaces: .*lo"):
         addresses.own_address("eth99")
@@ -169,7 +171,7 @@ def test_a_rank_that_went_with_what_had_started_it_is_named(tmp_path: Path) -> N
     first, second = (Machine(name) for name in ("node1", "node2"))
     shares = {first: range(1), second: range(1, 2)}
     ranks = NodeRanks(SimpleNamespace(), job, shares, attempt=0, silence=5)  # type: ignore[arg-type]
-    died = Failure(rank=1, type="ProcessDied", message="its process vanished without a word")
+    died = Failure(rank=1, type="ProcessDied", message="its process disappeared without reporting an error")
     ended = {"is": "ended", "attempt": 0, "port": 1, "codes": {}, "mistake": None, "failure": died.to_json()}
     ranks._take(first, {"is": "status", "words": {"0": [5, FAILED, 4242, 7]}, "gone": []})  # type: ignore[arg-type]
     ranks._take(second, {**ended, "words": {"1": [5, RUNNING, 4243, 7]}})  # type: ignore[arg-type]

@@ -29,12 +29,12 @@ def test_another_config_or_key_is_refused(cluster, run_on, monkeypatch, tmp_path
     assert second.end(60) == (2 if other else 1), second.text()
     assert first.end(60) == 1
     if other:
-        reason = "node2 (10.77.0.2) was given another config than the run's parent: optimizer.lr"
+        reason = "node2 (10.77.0.2) was given a different config from the run's parent: optimizer.lr"
         assert reason in second.text()
         assert reason in first.text()
     else:
         assert "no connection to the run's parent at 10.77.0.1" in second.text()
-    assert "1 of 2 machines have come to 10.77.0.1:29400" in first.text()
+    assert "1 of 2 machines have connected to 10.77.0.1:29400" in first.text()
     gone(cluster, 1, 2, seconds=5)
 
 
@@ -60,7 +60,7 @@ def test_a_machine_goes_and_comes_back(cluster, run_on, tmp_path) -> None:
     causes = [restart["cause"] for restart in result["restarts"]]
     assert "NodeLost" in causes[0]
     assert "node2" in causes[0]
-    assert causes[1:] == ["more machines came"]
+    assert causes[1:] == ["more machines joined"]
     assert (result["status"], result["world_size"]) == ("completed", 2)
     steps, expected = rows(first.folder.steps), rows(alone.steps)
     assert [row["step"] for row in steps] == [row["step"] for row in expected]
