@@ -202,6 +202,7 @@ def assemble(
         on_nan=config["trainer"]["on_nan"],
         sharpness=sharpness,
         phases=phases,
+        tta=config["trainer"].get("tta", "none"),
         at_rest=frozen_norms(parallel.unwrap(model)) if section.get("freeze_batchnorm") else (),
     )
     return update, settings
