@@ -51,6 +51,7 @@ RULES: dict[str, Rule] = {
     "trainer.patience": whole(1),
     "trainer.min_delta": number(at_least=0),
     "trainer.evaluate_every": either(whole(0), Rule("500steps", lambda v: steps_of(v) is not None)),
+    "trainer.tta": choice("none", "flip", "flip_shift"),
     "trainer.limit_train": LIMIT,
     "trainer.limit_val": LIMIT,
     "trainer.overfit": whole(1),

@@ -25,6 +25,7 @@ from manyheads.runner.loop.update import Update
 from manyheads.runner.loop.utilization import utilization
 from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.model.rank.build import Built, built_model
+from manyheads.runner.model.rank.from_data import initialize_from_data
 from manyheads.runner.optimizer.rank.build import build_optimizer
 from manyheads.runner.option.duration import seconds
 from manyheads.runner.parallel.base.rank import Parallel
@@ -88,6 +89,8 @@ def build(
         freeze(built.model, config.get("parameters", {}).get("freeze", ()))
         parameters = sum(p.numel() for p in built.model.parameters())
         task, loaders = enter(config, parallel, data, precision.dtype)
+        if state is None and _is_new(config, built):
+            initialize_from_data(built.model, loaders.train.first)
         known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)
         update, settings = assemble(config, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(config, parallel)
@@ -118,6 +121,11 @@ def build(
         callbacks=callbacks,
         average=None if config["trainer"]["evaluate_only"] else build_average(config["trainer"], update),
     )
+
+
+def _is_new(config: Config, built: Built) -> bool:
+    """Whether the model has random weights, and will be trained."""
+    return not (built.pretrained or config["checkpoint"]["load"] or config["trainer"]["evaluate_only"])
 
 
 def _built(config: Config, data: Data, dtype: torch.dtype) -> Built:
@@ -194,6 +202,7 @@ def assemble(
         on_nan=config["trainer"]["on_nan"],
         sharpness=sharpness,
         phases=phases,
+        tta=config["trainer"].get("tta", "none"),
         at_rest=frozen_norms(parallel.unwrap(model)) if section.get("freeze_batchnorm") else (),
     )
     return update, settings

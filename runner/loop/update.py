@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
+from manyheads.runner.loop.views import averaged
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.parameters.rank.phases import Phases
@@ -43,6 +45,7 @@ class Update:
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
     "error", or "skip" to skip updates whose gradients are not finite. ``at_rest``: modules that stay in evaluation
     mode. ``sharpness``: for a second pass per update, if any; ``phases``: what is frozen in which epoch, if any.
+    ``tta``: the views over which evaluations average the outputs.
     """
 
     def __init__(
@@ -61,12 +64,13 @@ class Update:
         at_rest: Sequence[nn.Module] = (),
         sharpness: Sharpness | None = None,
         phases: Phases | None = None,
+        tta: str = "none",
     ):
         self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
         self.names, self.at_rest, self.sharpness, self.phases = names, at_rest, sharpness, phases
-        self.parameters = precision.parameters(optimizer)
+        self.tta, self.parameters = tta, precision.parameters(optimizer)
         self.is_mean, self.counts_samples = scores.task.reduction == "mean", scores.task.counts_samples
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
 
@@ -111,7 +115,10 @@ class Update:
         ``on_outputs``: called with the model's outputs.
         """
         with self.precision.autocast():
-            outputs = self.parallel.evaluate(model, batch.inputs)
+            if self.tta == "none":
+                outputs = self.parallel.evaluate(model, batch.inputs)
+            else:
+                outputs = averaged(self.tta, partial(self.parallel.evaluate, model), batch.inputs)
             if not (batch.count and self.parallel.counts_samples):
                 return None
             if on_outputs is not None:

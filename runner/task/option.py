@@ -39,6 +39,11 @@ class TaskOption(Option):
                 f"trainer.{key}={trainer[key]}: samples of task={self.section['name']} cannot be mixed. Set it to 0; "
                 "task=classification and task=multilabel can."
             )
+        if not self.mixes and trainer["tta"] != "none":
+            raise ConfigurationError(
+                f"trainer.tta={trainer['tta']}: outputs of task={self.section['name']} cannot be averaged over views "
+                "of an image. Set it to none; task=classification and task=multilabel can."
+            )
         monitor = config["checkpoint"]["monitor"]
         if self.measures is None or monitor == "auto":
             return

@@ -108,7 +108,7 @@ def test_a_class_of_the_users_own_may_have_any_key(group):
         (["data=mnist", "data.root=${nothing.there}"], r"^data\.root: .*nothing.* Set data\.root to a plain value"),
         (["trainer=3"], r"^trainer=3: allowed are keys below trainer: epochs, "),
         (["loss=null"], r"^loss=null: allowed are keys below loss"),
-        (["model.name=null"], r"^model\.name is not set: choose model=<convnext_tiny\|"),
+        (["model.name=null"], r"^model\.name is not set: choose model=<airbench\|"),
         (["~precision"], r"^precision=null is not an option\. Allowed: amp, "),
     ],
 )

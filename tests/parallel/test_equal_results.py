@@ -51,6 +51,7 @@ KINDS = {
     "gpt": (*MODELS["gpt"], *ACCUMULATED),
     "scaled": ("model=small_cnn", "model.width=6", *SCALED, *ACCUMULATED),
     "images": ("model=small_cnn", "model.width=6"),
+    "airbench": ("model=airbench", "model.widths=[6,8]", "model.whitening_samples=100", "data.image_size=8"),
 }
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from manyheads.runner.data.base.partition import Partition
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, number, whole
+from manyheads.runner.option.rules import AUTO, BOOLEAN, TEXT, Rule, choice, either, number, whole
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import locate
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
@@ -34,12 +35,26 @@ class CorruptSample(Exception):
 
 
 @dataclass(frozen=True)
+class Augmentation:
+    """How images in memory are augmented if ``augment`` is "crop_flip".
+
+    ``shift``: at most this many pixels in each direction, None for an eighth of a side; ``padding``: what fills the
+    edge, "zeros" or "reflect". ``flip``: "none"; "random", half of the time; or "alternating", every other epoch, a
+    random half of the images in the first one (Jordan 2024, https://arxiv.org/abs/2404.00498).
+    """
+
+    shift: int | None = None
+    padding: str = "zeros"
+    flip: str = "random"
+
+
+@dataclass(frozen=True)
 class ImageArrays:
     """Images that fit into memory, resized to squares of ``image_size`` pixels per side.
 
     images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task needs, such as masks
-    (N, H, W). ``augment``: "none", or "crop_flip": random shifts by up to an eighth of a side, and horizontal flips
-    half of the time. ``classes``: class names, if known.
+    (N, H, W). ``augment``: "none", or "crop_flip": random shifts and horizontal flips, as ``augmentation`` says.
+    ``classes``: class names, if known.
     """
 
     images: "np.ndarray"
@@ -47,6 +62,7 @@ class ImageArrays:
     image_size: int
     augment: str = "none"
     classes: Sequence[str] | None = None
+    augmentation: Augmentation = Augmentation()
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,7 @@ class ImageFiles:
 class TorchvisionFiles:
     """A data set that torchvision reads from ``root``, downloading it if necessary.
 
-    ``name``: the name of its option, such as "mnist"; ``image_size`` and ``augment`` as in ImageArrays.
+    ``name``: the name of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
     """
 
     name: str
@@ -80,6 +96,7 @@ class TorchvisionFiles:
     download: bool
     image_size: int
     augment: str
+    augmentation: Augmentation = Augmentation()
 
 
 @dataclass(frozen=True)
@@ -108,7 +125,8 @@ class Dataset(Protocol):
 
     For classification, item i is (image (C, H, W), class number). uint8 images are scaled and normalized on the device;
     float images are used unchanged. A data set in memory may also offer ``batch(indices, keys)``, which returns a whole
-    batch, with a random key for each sample. One with ``image_size`` and ``resize(side)`` (None for the full size)
+    batch, with a random key for each sample; if its ``alternates`` is true, the lowest bits of the keys are drawn once
+    per sample, and change from epoch to epoch. One with ``image_size`` and ``resize(side)`` (None for the full size)
     supports progressive resizing.
 
     What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
@@ -135,8 +153,12 @@ class DataOption(Option):
         "val_resize": whole(1),
         "num_classes": whole(1),
         "augment": choice("none", "crop_flip"),
+        "shift": whole(0),
+        "padding": choice("zeros", "reflect"),
+        "flip": choice("none", "random", "alternating"),
         "batch_size": whole(1),
         "num_workers": either(whole(0), AUTO),
+        "on_device": BOOLEAN,
         "on_corrupt": choice("error", "skip"),
         "fingerprint": choice("sizes", "contents", "none"),
         "val_fraction": number(above=0, below=1),
@@ -151,11 +173,32 @@ class DataOption(Option):
         if (target := self.section["_target_"]).startswith("manyheads."):
             locate("data", target)  # which imports no torch: a class that does not exist is refused at once
         Partition.of(self.section)
+        if self.section.get("on_device"):
+            self._refuse_host()
         if self.section["num_workers"] == "auto":  # a core is left for the rank itself, where there are several
             cores = hardware.cores_for_each(config["launcher"]["nproc_per_node"])
             self.section["num_workers"] = min(self.most_workers, max(cores - 1, min(cores, 2)))
+        if (shift := self.section.get("shift")) is not None and shift >= self.section["image_size"]:
+            raise ConfigurationError(
+                f"data.shift={shift} would move images of data.image_size={self.section['image_size']} out of sight. "
+                "Lower it, or set it to null, an eighth of a side."
+            )
         if self.section.get("root"):
             self.section["root"] = os.path.abspath(os.path.expanduser(self.section["root"]))
+
+    def _refuse_host(self) -> None:
+        """Raises ConfigurationError for what makes batches in the host's memory."""
+        if self.section["num_workers"] not in (0, "auto"):
+            raise ConfigurationError(
+                f"data.num_workers={self.section['num_workers']}: with data.on_device=true no loader process has the "
+                "images. Set it to 0."
+            )
+        self.section["num_workers"] = 0
+        if given := next((key for key in ("transform", "val_transform") if self.section.get(key)), None):
+            raise ConfigurationError(
+                f"data.{given} is of samples one at a time, in the host's memory. Set it to [], or set "
+                "data.on_device=false."
+            )
 
     def sources(self) -> dict[str, Path]:
         """Files and folders that the samples are read from, by the names used in the fingerprint."""

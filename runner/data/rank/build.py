@@ -18,7 +18,7 @@ from manyheads.runner.run.locate import arguments_of, call, locate
 from manyheads.runner.task.base.rank import Task
 
 # Every option's keys, not its class's.
-LOADING = ("batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
+LOADING = ("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint")
 
 
 class Loaders(NamedTuple):
@@ -56,6 +56,9 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     train, *evaluated = (build_split(data, split, section) for split in ("train", "val"))
     if config["trainer"].get("test") and not config["trainer"]["evaluate_only"]:
         evaluated.append(build_split(data, "test", section))
+    if section.get("on_device"):
+        for each in (train, *evaluated):
+            each.to(parallel.device)  # type: ignore[attr-defined]
     share: dict[str, Any] = {
         "batch_size": section["batch_size"],
         "rank": parallel.data_rank,

@@ -50,7 +50,12 @@ def as_dataset(samples: Samples) -> Dataset:
     if isinstance(samples, ImageArrays):
         images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
         return InMemory(
-            images, targets, image_size=samples.image_size, augment=samples.augment, classes=samples.classes
+            images,
+            targets,
+            image_size=samples.image_size,
+            augment=samples.augment,
+            classes=samples.classes,
+            augmentation=samples.augmentation,
         )
     if isinstance(samples, ImageFiles):
         from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which takes its time
