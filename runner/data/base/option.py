@@ -87,7 +87,7 @@ class ImageFiles:
 class TorchvisionFiles:
     """A data set that torchvision reads from ``root``, downloading it if necessary.
 
-    ``name``: the name of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
+    ``name``: of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
     """
 
     name: str
