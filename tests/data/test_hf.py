@@ -39,7 +39,7 @@ def texts(tmp_path_factory):
             table.writerow(["id", "text", "label"])
             table.writerows((number, f"{number} {WORDS[number % 2]}", "cw"[number % 2]) for number in range(count))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(path / "cache"))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield path
 
 
