@@ -21,7 +21,8 @@ from manyheads.runner.estimate.rank.replicated import replicated
 from manyheads.runner.estimate.rank.saved import SavedTensors
 from manyheads.runner.estimate.rank.traffic import CountedTraffic
 from manyheads.runner.estimate.rank.values import UnknownValues, silent, where_it_stops
-from manyheads.runner.loop.build import assemble, enter, set_process
+from manyheads.runner.loop.assembly import assemble
+from manyheads.runner.loop.build import enter, set_process
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build import bare_model
 from manyheads.runner.option.declared import declared
