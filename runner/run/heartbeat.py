@@ -27,6 +27,7 @@ class Heartbeat:
 
     def __init__(self, path: Path | None, *, rank: int = 0, ranks: int = 0):
         """``path``: the file; None for one that nobody else sees, for so many ``ranks``."""
+        self.path = path
         if path is None:
             self._map = mmap.mmap(-1, _size(ranks))
         else:

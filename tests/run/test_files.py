@@ -74,17 +74,18 @@ def test_text_and_bytes(tmp_path, content):
     assert (tmp_path / "file").read_bytes() == (content.encode() if isinstance(content, str) else content)
 
 
-def test_a_full_disk_is_named_with_the_file_whatever_the_writer_makes_of_it(tmp_path):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE], ids=os.strerror)
+def test_a_disk_that_fails_is_named_with_the_file_whatever_the_writer_makes_of_it(tmp_path, number):
     def write_as_torch_does() -> None:
         with whole_file(tmp_path / "last.pt"):
             try:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(number, os.strerror(number))
             finally:
                 raise RuntimeError("unexpected pos 81536 vs 81488")
 
-    with pytest.raises(OSError, match=r"No space left on device: '.*/last\.pt'") as caught:
+    with pytest.raises(OSError, match=rf"{os.strerror(number)}: '.*/last\.pt'") as caught:
         write_as_torch_does()
-    assert disk_full(caught.value)
+    assert bool(disk_full(caught.value)) == (number == errno.ENOSPC)
     assert disk_full(OSError(errno.EDQUOT, "")) is not None
     assert disk_full(PermissionError(errno.EACCES, "")) is None
     assert names(tmp_path) == []
