@@ -20,7 +20,7 @@ TRAINING = (
     *("parallel=ddp", "parallel.timeout=40", "launcher=torchrun", "launcher.node_timeout=4", "checkpoint.every=20"),
 )
 FIRST = "error: rank 0 on machine 10.77.0.1 (node1) failed first (exit code 1): "
-UNSAID = "so that result.json, which says how the run ended, could not be written."
+UNSAID = "so result.json, which records how the run ended, could not be written."
 
 
 @pytest.fixture
