@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.run import files
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import (
     also_named,
@@ -143,6 +144,15 @@ class TestLock:
             pytest.raises(ConfigurationError, match="you have no permission to write its run.yaml"),
             exclusive(path, of="the run"),
         ):
+            pytest.fail("it was locked")
+
+    def test_what_lies_on_a_disk_that_can_only_be_read_is_refused(self, tmp_path, monkeypatch):
+        def read_only(path: str, flags: int) -> int:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+        monkeypatch.setattr(files, "_lock_file", read_only)
+        refused = pytest.raises(ConfigurationError, match=r"^the run cannot be run: run.yaml: Read-only file system\.$")
+        with refused, exclusive(tmp_path / "run.yaml", of="the run"):
             pytest.fail("it was locked")
 
     def test_in_turn(self, tmp_path):
