@@ -111,5 +111,5 @@ def test_horovodrun_without_names_is_refused(made) -> None:
     running = start("run", "parallel=horovod", "launcher=horovodrun", "trainer.max_steps=10", cluster.hosts(1))
     assert running.end(60) == 2, running.text()
     said = running.text().strip().splitlines()[-1]
-    assert said.startswith("error: launcher=horovodrun needs each machine's own name: node1 has no address here: ")
+    assert "node1 cannot be resolved here: " in said
     gone(cluster, seconds=5)
