@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.processes import supervise, tell_where
+from manyheads.launchers.ending import tell_where
+from manyheads.launchers.processes import supervise
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
@@ -71,7 +72,10 @@ class AgentRanks:
         """The failures that the agent lists at its end; it reports nothing about ranks that succeeded."""
         if self._agent.poll() is None:
             return {}
-        return self._read(self._log.read_text(errors="replace"))
+        try:
+            return self._read(self._log.read_text(errors="replace"))
+        except OSError:  # the disk may be what failed
+            return {}
 
     def tell_where(self) -> None:
         tell_where(self._heartbeat)

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.reports import Report, failures_of, read_reports
 from manyheads.runner.run.run_folder import RunFolder
 
 TRAIN = "manyheads.runner.loop.main"
@@ -31,11 +33,17 @@ class Job:
     added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
     name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
     fits: Callable[[int], bool] = lambda ranks: True  # whether so many ranks can share the batch
+    reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the run folder's files say
 
     @property
     def watched(self) -> range:
         """The ranks that this process watches."""
         return range(self.ranks) if self.own is None else self.own
+
+    def failures(self) -> list[Failure]:
+        """How the watched ranks failed, the earliest first."""
+        found = failures_of((self.reports or partial(read_reports, self.folder.logs))())
+        return [each for each in found if each.rank is None or each.rank in self.watched]
 
     def check_timeout(self) -> None:
         """Raises RunFailed if the run has exceeded its time limit."""

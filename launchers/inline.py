@@ -11,9 +11,9 @@ from types import FrameType
 
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.causes import stalled
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.processes import stalled
 from manyheads.launchers.signals import handled_by
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.run.data_files import no_link

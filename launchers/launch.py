@@ -68,7 +68,7 @@ def _launch_here(launcher: Launcher, folder: RunFolder, signals: list[int], *, m
                 with watched, gpu_load(folder.gpu, gpus):
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
-                log.info("%s: %s", folder, reason)  # which the terminal is told at the very end
+                _note("%s: %s", folder, reason)  # which the terminal is told at the very end
                 _finish(job, config, reason)
                 raise
             finally:
@@ -100,5 +100,14 @@ def _finish(job: Job, config: dict[str, Any], reason: BaseException | None = Non
             raise RunFailed(Failure(type=type(error).__name__, message=message)) from error
         complain(message)  # and the reason remains what ended the run
         return {}
-    log.info("%s: %s after %.1f s", job.folder, result["status"], result["wall_seconds"])
+    _note("%s: %s after %.1f s", job.folder, result["status"], result["wall_seconds"])
     return result
+
+
+def _note(message: str, *values: object) -> None:
+    """Into the log, where its disk takes it; ``_finish`` says where it does not."""
+    before, logging.raiseExceptions = logging.raiseExceptions, False
+    try:
+        log.info(message, *values)
+    finally:
+        logging.raiseExceptions = before

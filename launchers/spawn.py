@@ -13,9 +13,10 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.ending import tell_where
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.processes import supervise, tell_where
+from manyheads.launchers.processes import supervise
 from manyheads.launchers.signals import blocked_signals
 from manyheads.launchers.warm import server as warm
 from manyheads.runner.run.heartbeat import Heartbeat

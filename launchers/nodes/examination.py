@@ -16,8 +16,9 @@ from typing import NamedTuple
 from manyheads import __version__
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import environment
-from manyheads.launchers.nodes.gathering import Gathering, called_machines
+from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.meeting import Node
+from manyheads.launchers.nodes.opening import called_machines
 from manyheads.launchers.nodes.run import Share, attempt
 from manyheads.launchers.nodes.settings import DEFAULT_SHELL, Settings
 from manyheads.launchers.signals import received_signals

@@ -9,8 +9,9 @@ from typing import Any
 
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes.gathering import Gathering, let_go, meet
+from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.meeting import Node
+from manyheads.launchers.nodes.opening import let_go, meet
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.starting import agent_arguments, command_there
 from manyheads.launchers.ray.gang import Gang

@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.processes import end, tell_where
+from manyheads.launchers.ending import end, tell_where
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure

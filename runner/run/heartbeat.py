@@ -27,6 +27,7 @@ class Heartbeat:
 
     def __init__(self, path: Path | None, *, rank: int = 0, ranks: int = 0):
         """``path``: the file; None for one that nobody else sees, for so many ``ranks``."""
+        self.path = path
         if path is None:
             self._map = mmap.mmap(-1, _size(ranks))
         else:
@@ -45,10 +46,14 @@ class Heartbeat:
 
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
+        """A new file. Raises an OSError that names it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        with open(path, "xb", opener=no_link) as file:
-            file.write(bytes(_size(ranks)))
+        try:
+            with open(path, "xb", opener=no_link) as file:
+                file.write(bytes(_size(ranks)))
+        except OSError as error:  # a full disk names no file
+            raise OSError(error.errno, error.strerror, str(path)) from error
         return cls(path)
 
     def enter(self) -> None:

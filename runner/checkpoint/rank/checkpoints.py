@@ -84,6 +84,7 @@ class Checkpoints:
     def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
         folder.mkdir(exist_ok=True)
+        self._folder.sync_tables()
         with whole_file(folder / LAST) as file:
             torch.save(state, file)
         if best:
@@ -107,6 +108,7 @@ class Checkpoints:
             try:
                 everyone = written_beside(save, ranks, is_wanted) if self.asynchronous else written_by_all(save, ranks)
                 if ranks.rank == 0:
+                    self._folder.sync_tables()
                     best_place = checkpoint_places.fresh(folder, "best", step) if best else None
                     save.finish(everyone, best=best_place)
                     self._remove_others(place, best_place)

@@ -1,23 +1,30 @@
 """The small parts of a run on several machines, each without a network."""
 
+import json
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from manyheads.launchers.base import Job
+from manyheads.launchers.causes import first_failure
 from manyheads.launchers.nodes import scratch
+from manyheads.launchers.nodes.part import shortened
 from manyheads.launchers.nodes.ranks import NodeRanks
 from manyheads.launchers.nodes.run import share_out
 from manyheads.launchers.nodes.settings import DEFAULT_SHELL, Settings
 from manyheads.launchers.nodes.shell import parse
 from manyheads.launchers.nodes.signature import other_config, signature
+from manyheads.launchers.nodes.storage import clear_attempt, storage_token
+from manyheads.launchers.nodes.wire import MOST_BYTES
 from manyheads.launchers.processes import gone_silently
 from manyheads.runner.config.complete import fits
 from manyheads.runner.machine import addresses
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
 from manyheads.runner.run.rank_env import Place
@@ -163,6 +170,54 @@ def test_ranks_of_a_node_share_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
     parents = Heartbeat(None, ranks=8)
     parents.write(5, heartbeat.read(5))
     assert (parents.state(5), parents.pid(5)) == (heartbeat.state(5), 0)
+
+
+def told(reports: list[dict], rank: int) -> dict:
+    return {"is": "status", "words": {str(rank): [5, FAILED, 4242, 7]}, "gone": [], "reports": reports}
+
+
+def test_how_ranks_failed_is_told_by_their_machines(tmp_path: Path) -> None:
+    """And needs no disk that they share: a machine speaks of its own ranks only, and the first word counts."""
+    job = Job(RunFolder(tmp_path / "gone"), 2, {}, Heartbeat(None, ranks=2), [])
+    first, second = (Machine(name) for name in ("node1", "node2"))
+    shares = {first: range(1), second: range(1, 2)}
+    ranks = NodeRanks(SimpleNamespace(), job, shares, attempt=0, silence=5)  # type: ignore[arg-type]
+    job = replace(job, reports=ranks.reports)
+    began = Failure(rank=0, exit_code=1, type="OSError", message="[Errno 30] Read-only file system")
+    went = Failure(rank=1, exit_code=1, type="RuntimeError", message="Connection closed by peer")
+    consequence, cause = {**went.to_json(), "time": 2.0}, {**began.to_json(), "time": 1.0}
+    forged = {**cause, "time": 0.0, "message": "not its own"}
+    ranks._take(second, told([consequence, forged], 1))  # type: ignore[arg-type]
+    assert job.failures() == [went]
+    ranks._take(first, told([cause], 0))  # type: ignore[arg-type]
+    ranks._take(first, told([forged], 0))  # type: ignore[arg-type]
+    assert job.failures() == [began, went]
+    assert first_failure(job, {}, silent=[]) == began
+
+
+def test_a_message_holds_what_all_ranks_of_a_machine_said():
+    long = {
+        **Failure(rank=0, type="OSError", message="x" * 10**6, traceback="a" * 10**6 + "end").to_json(),
+        "time": 1.0,
+    }
+    reports = shortened([{**long, "rank": rank} for rank in range(8)])
+    assert len(json.dumps(reports)) < MOST_BYTES / 4
+    assert all(report["traceback"].endswith("end") for report in reports)
+
+
+def test_a_parent_whose_disk_is_gone_says_so(tmp_path: Path) -> None:
+    """A restart waits for it, and makes no folder in its place."""
+    job = Job(RunFolder(tmp_path / "run"), 1, {}, Heartbeat(None, ranks=1), [])
+    with pytest.raises(RunFailed, match=r"the run's parent cannot write to .*run: No such file or directory"):
+        clear_attempt(job, 0.0)
+    with pytest.raises(RunFailed, match=r"cannot write to .*run: No such file or directory"), storage_token(job):
+        pytest.fail("it went on")
+    assert not job.folder.path.exists()
+    waiting = threading.Thread(target=clear_attempt, args=(job, 10.0))
+    waiting.start()
+    job.folder.write_config({})
+    waiting.join(5)
+    assert job.folder.logs.is_dir()
 
 
 def test_a_rank_that_went_with_what_had_started_it_is_named(tmp_path: Path) -> None:
