@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.processes import supervise, tell_where
+from manyheads.launchers.ending import tell_where
+from manyheads.launchers.processes import supervise
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
@@ -26,8 +27,8 @@ def run_agent(
 ) -> None:
     """Run ``command`` to its end and raise as ``manyheads.launchers.processes.supervise`` does.
 
-    ``log``: where its messages go, and with ``quiet`` its standard output too. ``read_exit_codes``: finds in them
-    the ranks that failed.
+    ``log``: where its messages go; with ``quiet``, its standard output too. ``read_exit_codes``: finds the ranks that
+    failed in these messages.
     """
     with open(log, "wb", opener=no_link) as file:
         agent = subprocess.Popen(
@@ -44,7 +45,7 @@ def run_agent(
 
 
 class AgentRanks:
-    """The agent and its ranks, in the words of ``manyheads.launchers.processes.Ranks``."""
+    """The agent and its ranks, with the interface of ``manyheads.launchers.processes.Ranks``."""
 
     patience = 2.0
 
@@ -68,10 +69,13 @@ class AgentRanks:
             self._agent.wait(seconds)
 
     def exit_codes(self) -> ExitCodes:
-        """The failures that the agent lists when it has ended; it says nothing of ranks that ended well."""
+        """The failures that the agent lists at its end; it reports nothing about ranks that succeeded."""
         if self._agent.poll() is None:
             return {}
-        return self._read(self._log.read_text(errors="replace"))
+        try:
+            return self._read(self._log.read_text(errors="replace"))
+        except OSError:  # the disk may be what failed
+            return {}
 
     def tell_where(self) -> None:
         tell_where(self._heartbeat)

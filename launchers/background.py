@@ -1,4 +1,4 @@
-"""A thread of the parent that goes on beside something else, and ends with it."""
+"""Run something in a background thread of the parent, for the duration of a context."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def in_background(work: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
-    """``work`` runs meanwhile; it is given an event, and returns when that is set."""
+    """Run ``work`` in a thread meanwhile; it receives an event, and returns when that is set."""
     done = threading.Event()
     thread = threading.Thread(target=work, args=(done,), name=name, daemon=True)
     thread.start()

@@ -1,14 +1,16 @@
-"""What every launcher is given and must do."""
+"""What every launcher receives and must do."""
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.reports import Report, failures_of, read_reports
 from manyheads.runner.run.run_folder import RunFolder
 
 TRAIN = "manyheads.runner.loop.main"
@@ -16,7 +18,7 @@ TRAIN = "manyheads.runner.loop.main"
 
 @dataclass(frozen=True)
 class Job:
-    """One run to start: its folder, the number of its ranks, the ranks' environment."""
+    """A run to start: its folder, the number of its ranks, and their environment."""
 
     folder: RunFolder
     ranks: int
@@ -31,14 +33,20 @@ class Job:
     added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
     name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
     fits: Callable[[int], bool] = lambda ranks: True  # whether so many ranks can share the batch
+    reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the run folder's files say
 
     @property
     def watched(self) -> range:
-        """The ranks that are watched from here."""
+        """The ranks that this process watches."""
         return range(self.ranks) if self.own is None else self.own
 
+    def failures(self) -> list[Failure]:
+        """How the watched ranks failed, the earliest first."""
+        found = failures_of((self.reports or partial(read_reports, self.folder.logs))())
+        return [each for each in found if each.rank is None or each.rank in self.watched]
+
     def check_timeout(self) -> None:
-        """Raises RunFailed when the run takes longer than it may."""
+        """Raises RunFailed if the run has exceeded its time limit."""
         if self.timeout is not None and time.monotonic() - self.started > 60 * self.timeout:
             message = f"the run took longer than launcher.timeout={self.timeout:g} minutes. Set it higher, or to null."
             raise RunFailed(Failure(type="TimedOut", message=message))
@@ -67,22 +75,25 @@ class Launcher:
         self.settings: Settings | None = None  # of a run on several machines
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Begin in the background with what takes long. ``environment``: that of the job to come."""
+        """Start slow preparations in the background. ``environment``: that of the job to come."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether something else than this process is the run's parent, such as a job in a queue."""
+        """Whether the run's parent is not this process, but for example a job in a queue."""
         return False
 
     def launch_elsewhere(self, folder: RunFolder, signals: list[int]) -> dict[str, Any]:
-        """Have that run what is frozen in ``folder``; returns and raises as ``launchers.launch.launch`` does."""
+        """Have the run frozen in ``folder`` executed elsewhere; returns and raises as ``launchers.launch.launch``."""
         raise NotImplementedError
 
     def ended(self, folder: RunFolder, reason: BaseException) -> None:
-        """The run has not completed, and result.json says so."""
+        """Called when the run has ended without completing, after result.json has been written."""
 
     def launch(self, job: Job) -> None:
-        """Raises RunFailed, ConfigurationError (found by a rank) or Interrupted; leaves no process behind."""
+        """Start the ranks and wait for them; leaves no process behind.
+
+        Raises RunFailed, ConfigurationError (found by a rank) or Interrupted.
+        """
         raise NotImplementedError
 
     def apart(self) -> "Launcher":

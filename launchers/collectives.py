@@ -1,4 +1,4 @@
-"""Who waits for whom: ranks count the collective operations that they come to, and one that hangs has come to fewer."""
+"""Which ranks are late: ranks count the collective operations that they reach, and one that hangs has reached fewer."""
 
 from contextlib import suppress
 
@@ -11,7 +11,7 @@ WAITED = ("timeout", "timed out", "stalled")  # what an error says of which a ra
 
 
 def waited_for(job: Job, failure: Failure) -> str:
-    """A sentence on the ranks that had not come to the collective at which the others waited; or nothing."""
+    """A sentence about the ranks that did not reach the collective at which the others waited; or empty."""
     if not any(word in f"{failure.type} {failure.message}".lower() for word in WAITED):
         return ""
     come = {rank: job.heartbeat.collective(rank) for rank in job.watched}
@@ -22,7 +22,7 @@ def waited_for(job: Job, failure: Failure) -> str:
     names = listed([job.name_of(rank) for rank in late])
     others = [rank for rank in come if rank not in late]
     shown = "rank" if len(others) == 1 else "ranks"
-    had = f"{names} had not come to collective operation {most}"
+    had = f"{names} had not reached collective operation {most}"
     return f" {had[0].upper()}{had[1:]}, at which {shown} {listed(list(map(str, others)))} waited."
 
 
@@ -40,7 +40,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def listed(names: list[str]) -> str:
-    """As in "a, b and c"; of very many the first ones."""
+    """Join words as in "a, b and c"; of many only the first ones."""
     if len(names) > 8:
         names = [*names[:7], f"{len(names) - 7} more"]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,4 +1,4 @@
-"""What ranks find in their environment: threads, the path of imports, where they meet."""
+"""The environment of ranks: threads, import path, rendezvous."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ BRIEF_SPINS = 100  # a few microseconds; 1,000 lose where all cores are busy, 0 
 
 
 def environment(launcher: Launcher) -> dict[str, str]:
-    """Variables that every rank gets, alike under every launcher, so that comparisons are fair."""
+    """Variables that every rank gets, the same under every launcher, so that comparisons are fair."""
     variables = {
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
@@ -56,7 +56,7 @@ def waiting(policy: str) -> dict[str, str]:
 
 
 def flight_recorder(config: dict[str, Any], folder: RunFolder) -> dict[str, str]:
-    """Variables that make NCCL's last calls go to logs/nccl_rank_<n> when one of them times out; nothing on CPUs.
+    """Variables that make NCCL log its last calls to logs/nccl_rank_<n> when one times out; none on CPUs.
 
     Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. Names of torch 2.6 and 2.15.
     """
@@ -75,13 +75,13 @@ def flight_recorder(config: dict[str, Any], folder: RunFolder) -> dict[str, str]
 
 @contextmanager
 def file_rendezvous() -> Iterator[dict[str, str]]:
-    """Variables by which ranks on this machine meet over a file, so that no port can clash."""
+    """Variables with which ranks on this machine meet through a file, so that ports cannot clash."""
     with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
         yield {"MANYHEADS_INIT_METHOD": (Path(scratch) / "rendezvous").as_uri()}
 
 
 def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:
-    """Variables for PyTorch's own env:// rendezvous at rank 0's machine, on a port that is free here and now."""
+    """Variables for PyTorch's own env:// rendezvous on rank 0's machine, on a port that is currently free."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     return {"MASTER_ADDR": next(iter(machines), "127.0.0.1"), "MASTER_PORT": str(port)}
@@ -89,14 +89,14 @@ def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:
 
 @contextmanager
 def rendezvous(machines: dict[str, int]) -> Iterator[dict[str, str]]:
-    """Variables by which ranks meet: over a file on this machine, where no port need be open, else over the network."""
+    """Variables with which ranks meet: through a file on one machine, which needs no port, else over the network."""
     with file_rendezvous() as variables:
         yield {**tcp_rendezvous(machines), **({} if machines else variables)}
 
 
 @contextmanager
 def variables_set(variables: dict[str, str]) -> Iterator[None]:
-    """Environment variables of this process meanwhile."""
+    """A context in which this process has these environment variables."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

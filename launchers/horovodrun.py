@@ -1,7 +1,7 @@
 """launcher=horovodrun: Horovod's own launcher, over Gloo or through mpirun.
 
-Source: https://horovod.readthedocs.io/en/stable/running.html. Its exit code is 1 whatever happened; the code of
-the rank that failed first stands in its text.
+Source: https://horovod.readthedocs.io/en/stable/running.html. Its exit code is 1 for every failure; the exit code of
+the rank that failed first is in its output.
 """
 
 import os
@@ -29,7 +29,7 @@ _ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
 
 
 class HorovodrunOption(LauncherOption):
-    """Needs Horovod, for whatever strategy."""
+    """Declares that Horovod is needed, for any strategy."""
 
     rules: ClassVar = {
         "controller": choice("auto", "gloo", "mpi"),
@@ -57,7 +57,7 @@ class HorovodrunOption(LauncherOption):
 
 
 class Horovodrun(Launcher):
-    """horovodrun's messages go to logs/horovodrun.log; ``start_timeout``: seconds until all ranks must be started."""
+    """Runs horovodrun, logging to logs/horovodrun.log; ``start_timeout``: seconds within which all ranks must start."""
 
     def __init__(self, *, controller: str, arguments: str | None, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}}
@@ -105,6 +105,6 @@ class Horovodrun(Launcher):
 
 
 def exit_codes(text: str) -> dict[int, int]:
-    """Of all ranks that ended badly; negative: the signal that killed it, for which a shell says 128 more."""
+    """The exit codes of all ranks that failed; negative: the signal that killed it (a shell adds 128 to it)."""
     codes = {int(rank): int(code) for rank, code in _ENDED.findall(text)} | mpirun.exit_codes(text)
     return {rank: 128 - code if code > 128 else code for rank, code in codes.items()}

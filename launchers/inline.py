@@ -1,4 +1,4 @@
-"""launcher=inline: the run's only rank is this very process."""
+"""launcher=inline: the run's only rank is this process itself."""
 
 import faulthandler
 import os
@@ -11,9 +11,9 @@ from types import FrameType
 
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.causes import stalled
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.processes import stalled
 from manyheads.launchers.signals import handled_by
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.run.data_files import no_link
@@ -24,16 +24,16 @@ from manyheads.runner.run.result import finish
 
 
 class InlineOption(LauncherOption):
-    """The only rank is the parent itself."""
+    """Declares that the only rank is the parent itself."""
 
     one_process = True
 
 
 class Inline(Launcher):
-    """One rank in this process. A stall can only be ended by ending the process."""
+    """One rank in this process. A stalled rank can only be stopped by ending the process."""
 
     def apart(self) -> Launcher:
-        """The rank in a process of its own, which is forked from one that has imported torch."""
+        """The rank in a separate process, forked from one that has imported torch."""
         return Spawn(
             name=self.name,
             nproc_per_node=self.ranks,
@@ -89,7 +89,7 @@ class Inline(Launcher):
 
 @contextmanager
 def stopping(heartbeat: Heartbeat) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks the loop to stop after the step; the second ends the run at once."""
+    """Handle SIGINT and SIGTERM: the first asks the loop to stop after the step, the second ends the run at once."""
 
     def handle(signum: int, frame: FrameType | None) -> None:
         if heartbeat.stop_signal:

@@ -1,4 +1,4 @@
-"""The way from a frozen run folder to its result."""
+"""From a frozen run folder to its result."""
 
 import logging
 import sys
@@ -31,15 +31,15 @@ def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict
     """Run, or resume, the run that is frozen in ``folder``; returns the content of its result.json.
 
     Raises RunFailed, ConfigurationError or Interrupted, after writing that result.json. ``apart``: no rank may train in
-    this process, which has other jobs to do, and must outlive this one. ``main``: the module whose main(folder) is a
-    rank; with ``apart``.
+    this process, because it has other jobs to do and must survive this one. ``main``: the module whose main(folder) is
+    a rank; only with ``apart``.
     """
     folder.pin_config()
     launcher = _launcher(folder.read_config(), apart=apart)
     with received_signals() as signals:
         if launcher.is_elsewhere:
             if main != TRAIN:
-                raise ConfigurationError(f"launcher={launcher.name} does nothing but train from here. Choose another.")
+                raise ConfigurationError(f"launcher={launcher.name} can only train from here. Choose another.")
             return launcher.launch_elsewhere(folder, signals)
         try:
             return _launch_here(launcher, folder, signals, main=main)
@@ -68,7 +68,7 @@ def _launch_here(launcher: Launcher, folder: RunFolder, signals: list[int], *, m
                 with watched, gpu_load(folder.gpu, gpus):
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
-                log.info("%s: %s", folder, reason)  # which the terminal is told at the very end
+                _note("%s: %s", folder, reason)  # which the terminal is told at the very end
                 _finish(job, config, reason)
                 raise
             finally:
@@ -77,7 +77,7 @@ def _launch_here(launcher: Launcher, folder: RunFolder, signals: list[int], *, m
 
 
 def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
-    """Begin in the background with what takes long in launching this config's run; returns at once."""
+    """Start the slow preparations for launching this config's run in the background; returns at once."""
     launcher = _launcher(config, apart=apart)
     launcher.prepare(environment(launcher))
 
@@ -95,10 +95,19 @@ def _finish(job: Job, config: dict[str, Any], reason: BaseException | None = Non
         result = finish(job.folder, config, time.monotonic() - job.started, reason, job.added)
     except OSError as error:
         why = f"the disk of {job.folder} is full" if disk_full(error) else f"{job.folder}: {error.strerror}"
-        message = f"{why}, so that {job.folder.result.name}, which says how the run ended, could not be written."
+        message = f"{why}, so {job.folder.result.name}, which records how the run ended, could not be written."
         if reason is None:
             raise RunFailed(Failure(type=type(error).__name__, message=message)) from error
         complain(message)  # and the reason remains what ended the run
         return {}
-    log.info("%s: %s after %.1f s", job.folder, result["status"], result["wall_seconds"])
+    _note("%s: %s after %.1f s", job.folder, result["status"], result["wall_seconds"])
     return result
+
+
+def _note(message: str, *values: object) -> None:
+    """Into the log, where its disk takes it; ``_finish`` says where it does not."""
+    before, logging.raiseExceptions = logging.raiseExceptions, False
+    try:
+        log.info(message, *values)
+    finally:
+        logging.raiseExceptions = before

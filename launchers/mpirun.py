@@ -31,7 +31,7 @@ _SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)"
 
 
 class MpirunOption(LauncherOption):
-    """Needs Open MPI; for Horovod, one that was built with MPI too."""
+    """Declares that Open MPI is needed, and for Horovod one that was built with MPI."""
 
     horovod_controller = "mpi"
 
@@ -39,12 +39,12 @@ class MpirunOption(LauncherOption):
         return horovod.without_mpirun()
 
     def note(self) -> str:
-        without = "" if horovod.has("mpi") else "; for parallel=ddp only, without a Horovod built with MPI"
+        without = "" if horovod.has("mpi") else "; without a Horovod built with MPI, for parallel=ddp only"
         return f"Open MPI {horovod.open_mpi()}{without}"
 
 
 class Mpirun(Launcher):
-    """mpirun's messages go to logs/mpirun.log; ``arguments``: more of its options, as on its command line."""
+    """Runs mpirun, with its messages in logs/mpirun.log; ``arguments``: further options, as on its command line."""
 
     def __init__(self, *, arguments: str | None, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}}
@@ -104,6 +104,6 @@ class Mpirun(Launcher):
 
 
 def exit_codes(text: str) -> dict[int, int]:
-    """Of the rank that failed first, as mpirun names it; negative: the signal that killed it."""
+    """The exit code of the rank that failed first, as named by mpirun; negative: the signal that killed it."""
     codes = {int(rank): int(code) for rank, code in _EXITED.findall(text)}
     return codes | {int(rank): -int(signum) for rank, signum in _SIGNALLED.findall(text)}

@@ -1,4 +1,4 @@
-"""What a launcher declares: how many ranks it starts, and for whom."""
+"""What a launcher declares: how many ranks it starts, and for which strategies."""
 
 import os
 import re
@@ -13,9 +13,9 @@ FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullma
 
 
 class LauncherOption(Option):
-    """Starts ranks that meet over torch.distributed. ``one_process``: there is one rank only.
+    """Starts ranks that communicate through torch.distributed. ``one_process``: there is only one rank.
 
-    ``restarts_ranks``: one that dies is started again, and ends no other.
+    ``restarts_ranks``: a rank that dies is restarted, and does not stop the others.
     """
 
     rules: ClassVar = {
@@ -50,14 +50,14 @@ class LauncherOption(Option):
 
     @contextmanager
     def on_its_machines(self, config: dict[str, Any]) -> Iterator[None]:
-        """Decide where the ranks will be; meanwhile ``machine.hardware`` speaks of the machines there."""
+        """A context in which ``machine.hardware`` describes the machines on which the ranks will run."""
         yield
 
     def gpus_here(self, count: int) -> int:
-        """How many of this machine's own GPUs a run takes that has so many on each of its machines."""
+        """How many of this machine's GPUs are used by a run with this many ranks per machine."""
         return count
 
     @property
     def horovod_controller(self) -> str | None:
-        """How the ranks agree whom it starts for Horovod, "gloo" or "mpi"; None if it starts none for Horovod."""
+        """How Horovod's ranks coordinate, "gloo" or "mpi"; None if the launcher does not start Horovod."""
         return None

@@ -1,4 +1,4 @@
-"""The publishers of a run, one for each tracker: processes beside the parent, which neither wait for nor end a run."""
+"""The publishers of a run, one process per tracker, which neither delay nor end the run."""
 
 import logging
 import os
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 def publishers(
     folder: RunFolder, config: dict[str, Any], variables: dict[str, str], signals: list[int]
 ) -> Iterator[None]:
-    """Every tracker of the config is told of the run meanwhile, and of its end afterwards.
+    """Publish the run to every tracker of the config meanwhile, and its end afterwards.
 
-    ``variables``: those of the ranks; ``signals``: those that the parent receives, of which one more ends the waiting.
+    ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
     """
     trackers = [name for name, entry in config["logger"].items() if declared("logger", entry).publishes]
     if not trackers or not folder.provenance.exists():
@@ -73,10 +73,12 @@ def _say(folder: RunFolder, name: str, process: subprocess.Popen) -> None:
     if code == 0 and state.error is None:
         print(f"published to {name}{f': {state.url}' if state.url else ''}")
         return
-    reason = state.error or (f"no answer within {END_SECONDS:g} seconds" if code is None else f"it ended with {code}")
+    reason = state.error or (
+        f"no answer within {END_SECONDS:g} seconds" if code is None else f"it exited with code {code}"
+    )
     log.info("logger.%s: %s", name, reason)
     later = called.command("publish", folder, "--to", name)
     print(
-        f"warning: logger.{name}: this run was not published completely: {reason}. To send the rest: {later}",
+        f"warning: logger.{name}: this run was only partly published: {reason}. To send the rest: {later}",
         file=sys.stderr,
     )

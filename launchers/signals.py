@@ -13,7 +13,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def handled_by(handler: Handler) -> Iterator[None]:
-    """Both signals are handled so meanwhile; the handlers of before come back afterwards."""
+    """A context in which this handler receives both signals; the previous handlers are restored afterwards."""
     before = {s: signal.signal(s, handler) for s in SIGNALS}
     try:
         yield
@@ -24,22 +24,22 @@ def handled_by(handler: Handler) -> Iterator[None]:
 
 @contextmanager
 def received_signals() -> Iterator[list[int]]:
-    """Signals are noted in a list meanwhile."""
+    """A context in which signals are collected in a list."""
     received: list[int] = []
     with handled_by(lambda signum, _: received.append(signum)):
         yield received
 
 
 def interrupt(signum: int, _: FrameType | None) -> None:
-    """The handler that ends whatever is being done."""
+    """The handler that interrupts whatever is being done."""
     raise Interrupted(signum)
 
 
 @contextmanager
 def blocked_signals() -> Iterator[None]:
-    """Signals wait meanwhile; processes started now begin with them blocked, until they are ready to handle them.
+    """A context in which signals are blocked; processes started in it unblock them when they are ready.
 
-    Ctrl-C reaches every process of the terminal's group, also those that are still importing.
+    Ctrl-C reaches every process of the terminal's process group, including those that are still importing.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

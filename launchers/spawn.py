@@ -13,30 +13,31 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.ending import tell_where
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.processes import supervise, tell_where
+from manyheads.launchers.processes import supervise
 from manyheads.launchers.signals import blocked_signals
 from manyheads.launchers.warm import server as warm
 from manyheads.runner.run.heartbeat import Heartbeat
 
 
 class SpawnOption(LauncherOption):
-    """Needs nothing but Python."""
+    """Declares that nothing but Python is needed."""
 
     def note(self) -> str:
         return "the quickest start on one machine"
 
 
 class Spawn(Launcher):
-    """Ranks as child processes; they meet over a file, so that no port can clash."""
+    """Ranks as child processes, which meet through a file, so that ports cannot clash."""
 
     def __init__(self, *, warm: bool, **options: Any):
         super().__init__(**options)
         self.warm = warm
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Begin in the background with what takes long. ``environment``: that of the job to come."""
+        """Start the warm process in the background. ``environment``: that of the job to come."""
         if self.warm:
             warm.start(environment)
 
@@ -64,7 +65,7 @@ def _rank(main: str, folder: str) -> None:
 
 
 class SpawnedRanks:
-    """The child processes, one for each rank, in the words of ``manyheads.launchers.processes.Ranks``."""
+    """The child processes, one per rank, with the interface of ``manyheads.launchers.processes.Ranks``."""
 
     patience = 0.0
 

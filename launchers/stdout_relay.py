@@ -1,4 +1,4 @@
-"""Rank 0's way to the terminal past an agent that would tag its lines, or give it a terminal that is none."""
+"""Passes rank 0's output to the terminal, bypassing an agent that would prefix its lines or replace its terminal."""
 
 import codecs
 import os

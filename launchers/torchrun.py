@@ -26,11 +26,11 @@ _FAILURE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+
 
 
 class TorchrunOption(LauncherOption):
-    """Needs nothing but torch."""
+    """Declares that nothing but torch is needed."""
 
 
 class Torchrun(Launcher):
-    """The agent's messages go to logs/torchrun.log, over several machines to logs/torchrun_<machine>.log."""
+    """Runs torchrun, with its messages in logs/torchrun.log, or logs/torchrun_<machine>.log on several machines."""
 
     def __init__(self, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}}
@@ -56,7 +56,7 @@ class Torchrun(Launcher):
 
 
 def command(job: Job, scratch: str) -> list[str]:
-    """Torchrun's command line for one machine. ``scratch``: a folder for files of its own, which it would leave."""
+    """Torchrun's command line for one machine. ``scratch``: a folder for its own files, which it does not remove."""
     store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{scratch}/store", "--rdzv-conf", "store_type=file"]
     options = ["--local-addr", "127.0.0.1", "--log-dir", scratch, "--nproc-per-node", str(job.ranks)]
     options += [*store, "--rdzv-id", "run"]
@@ -64,7 +64,7 @@ def command(job: Job, scratch: str) -> list[str]:
 
 
 def order(job: Job, shares: list[Share], number: int) -> Message:
-    """What machine ``number`` shall start; ``{python}`` and ``{scratch}`` are for it to fill in."""
+    """What machine ``number`` should start; it fills in ``{python}`` and ``{scratch}`` itself."""
     own, first = shares[number], shares[0]
     options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(own.ranks))]
     options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", own.address]

@@ -1,1 +1,1 @@
-"""How busy the machine is while a run trains, measured from beside it."""
+"""How busy the machine is while a run trains, measured from outside the run."""

@@ -1,4 +1,4 @@
-"""gpu.csv: how busy, how full, how fast and how hot a run's GPUs are while it trains, as the driver says (NVML)."""
+"""gpu.csv: load, memory, clocks and temperature of a run's GPUs while it trains, as reported by the driver (NVML)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +17,10 @@ COLUMNS = (
 
 @contextmanager
 def gpu_load(path: Path, indices: list[int]) -> Iterator[None]:
-    """Append rows to ``path`` meanwhile. ``indices``: the driver's; none of them, no file.
+    """Append rows to ``path`` meanwhile. ``indices``: the driver's numbers; without any, no file is written.
 
-    ``device`` counts as the run's ranks do, memory is that of all processes; ``throttled_by``: the sum of those in
-    THROTTLED. What a GPU does not tell stays empty.
+    ``device`` is numbered as the run's ranks; memory is that of all processes; ``throttled_by``: the sum of those in
+    THROTTLED. Values that a GPU does not report stay empty.
     """
     if not indices:
         yield

@@ -1,4 +1,4 @@
-"""host.csv: how busy a run's machine is while it trains: processors, memory, disks, network."""
+"""host.csv: load of a run's machine while it trains: CPUs, memory, disks, network."""
 
 import time
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ COLUMNS = ("time", "cpu_percent", "memory_used_mb", "memory_total_mb", *COUNTERS
 def host_load(path: Path) -> AbstractContextManager[None]:
     """Append rows to ``path`` meanwhile.
 
-    All are of the whole machine, other processes too: ``cpu_percent`` of all its cores since the row before; memory in
-    use is what no process could have at once. What a machine does not tell stays empty.
+    All values are of the whole machine, including other processes: ``cpu_percent`` of all its cores since the previous
+    row; used memory is what is not available to processes. Values that a machine does not report stay empty.
     """
     return recorded(path, COLUMNS, _host)
 

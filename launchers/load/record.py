@@ -1,4 +1,4 @@
-"""A table of what something is measured to do, a row each second."""
+"""A table of measurements, with a row every second."""
 
 import csv
 import time
@@ -22,7 +22,8 @@ Source = Callable[[], AbstractContextManager[Sample]]  # opens what is measured
 def recorded(path: Path, columns: Sequence[str], source: Source) -> Iterator[None]:
     """Append rows to ``path`` meanwhile, from a thread.
 
-    ``columns``: the first is the time, in seconds since 1970. A disk that is full ends it; what there is stays.
+    ``columns``: the first is the time, in seconds since 1970. A full disk ends the recording; rows already written
+    stay.
     """
     with in_background(partial(_record, path, columns, source), name=path.name):
         yield

@@ -27,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--key", help="the file that holds it; without one it is the user's own")
+    parser.add_argument("--key", help="the file that holds the key; by default the user's own")
     parser.add_argument("--name", required=True)
     parser.add_argument("--silence", type=float, required=True)
     parser.add_argument("--interface")

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from manyheads.launchers.ending import end, tell_where
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.processes import end, tell_where
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
 

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from manyheads import __version__
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import environment
-from manyheads.launchers.nodes.gathering import Gathering, called_machines
+from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.meeting import Node
+from manyheads.launchers.nodes.opening import called_machines
 from manyheads.launchers.nodes.run import Share, attempt
 from manyheads.launchers.nodes.settings import DEFAULT_SHELL, Settings
 from manyheads.launchers.signals import received_signals
@@ -87,14 +88,12 @@ def _arrived(machines: Gathering) -> dict[str, Node]:
 
 def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) -> Finding:
     if node is None:
-        return Finding(
-            name, {}, [machines.why(name) or "its agent has not come; is the port of this machine open to it?"]
-        )
+        return Finding(name, {}, [machines.why(name) or "its agent did not connect; can it reach this machine's port?"])
     faults = []
     told = {key: str(node.described[key]) for key in ("host", "address", "python", "torch", "manyheads")}
     for key, own in (("torch", metadata.version("torch")), ("manyheads", __version__)):
         if told[key] != own:
-            faults.append(f"it has {key} {told[key]}, this machine {own}: install the same")
+            faults.append(f"it has {key} {told[key]}, this machine has {own}: install the same version")
     token = secrets.token_hex(8)
     (folder.logs / ".nodes").write_text(token)
     delays, differences, seen = [], [], ""
@@ -102,7 +101,7 @@ def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) 
         began, clock = time.perf_counter(), time.time()
         answer = machines.ask(node, {"do": "echo", "path": str(folder.logs / ".nodes")})
         if answer is None:
-            return Finding(name, told, ["it answers no more"])
+            return Finding(name, told, ["it no longer answers"])
         delays.append(time.perf_counter() - began)
         differences.append(answer["time"] - clock - delays[-1] / 2)
         seen = answer["seen"]
@@ -110,11 +109,11 @@ def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) 
     difference = statistics.median(differences)
     told["clock"] = f"{1000 * difference:+.0f} ms"
     if abs(difference) > CLOCK_SECONDS:
-        faults.append(f"its clock differs by {difference:+.1f} s: causes of failures are ordered by it")
+        faults.append(f"its clock differs by {difference:+.1f} s: failures are ordered by these clocks")
     told["sees this folder"] = "yes" if seen == token else "no"
     if seen != token:
         faults.append(
-            f"it does not see or cannot write {Path.cwd()}: runs need a folder that all machines share ({seen})"
+            f"it cannot see or cannot write {Path.cwd()}: runs need a folder that all machines share ({seen})"
         )
     return Finding(name, told, faults)
 

@@ -1,10 +1,8 @@
 """Which machines a run has: they are called, or call themselves; they go, and come back."""
 
 import queue
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.base import Job
@@ -12,7 +10,7 @@ from manyheads.launchers.nodes.meeting import Meeting, Node
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.signature import other_config, refused, signature
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
-from manyheads.launchers.nodes.wire import Message, new_key, own_key
+from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
@@ -153,59 +151,17 @@ class Gathering:
     def _too_few(self) -> Failure:
         there = ", ".join(map(str, self._nodes)) or "none"
         lacking = [name for name in self._names if name not in {node.name for node in self._nodes}]
-        whose = f" There is no word of {', '.join(lacking)}." if lacking else ""
+        whose = f" Nothing was heard from {', '.join(lacking)}." if lacking else ""
         reasons = [f" {name}: {why}." for name in lacking if (why := self.why(name))]
         return Failure(
             type="NodeLost",
-            message=f"{len(self._nodes)} of {self.settings.fewest} machines have come to "
-            f"{addresses.bracketed(self.meeting.address)}:{self.meeting.port} within launcher.start_timeout="
-            f"{self.settings.start_timeout:g} seconds: {there}.{whose}{''.join(reasons)}",
+            message=f"{len(self._nodes)} of {self.settings.fewest} machines have connected to "
+            f"{addresses.bracketed(self.meeting.address)}:{self.meeting.port} within "
+            f"launcher.start_timeout={self.settings.start_timeout:g} seconds: "
+            f"{there}.{whose}{''.join(reasons)}",
         )
 
     def why(self, name: str) -> str | None:
         """Why a machine that was called will not come; None while it may."""
         started = self._started.get(name)
         return started.failure() if started else None
-
-
-@contextmanager
-def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
-    """The machines of a run, until it ends."""
-    if settings.rendezvous is not None:
-        host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
-        own = addresses.own_address(settings.interface) if settings.interface else addresses.meeting_place(host)
-        machines = Gathering(settings, folder, Meeting(own, port, own_key()), None, {socket.gethostname()})
-    else:
-        machines = called_machines(settings, folder)
-    with let_go(machines):
-        yield machines
-
-
-@contextmanager
-def let_go(machines: Gathering) -> Iterator[None]:
-    """In the end the machines are let go, and told why if the run did not complete."""
-    reason: BaseException | None = None
-    try:
-        yield
-    except BaseException as error:
-        reason = error
-        raise
-    finally:
-        with suppress(OSError):
-            machines.close(reason)
-
-
-def meet(own: str, folder: RunFolder) -> tuple[Meeting, Path]:
-    """Where the machines of this run meet, on a free port of this machine, and the file of the run's own key."""
-    key = folder.logs / "nodes.key"
-    key.unlink(missing_ok=True)  # of an attempt that was killed
-    return Meeting(own, 0, new_key(key)), key
-
-
-def called_machines(settings: Settings, folder: RunFolder) -> Gathering:
-    """Those that the settings list, which are to be called."""
-    places = settings.addresses or {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
-    here = set() if settings.addresses else {name for name, address in places.items() if addresses.is_own(address)}
-    others = [address for name, address in places.items() if name not in here]
-    own = addresses.own_address(settings.interface, towards=others[0] if others else None)
-    return Gathering(settings, folder, *meet(own, folder), here)

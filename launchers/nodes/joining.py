@@ -24,7 +24,7 @@ def join(config: dict[str, Any]) -> None:
     Raises ConfigurationError where it is another run, RunFailed or Interrupted as the run does.
     """
     if "rendezvous" not in config["launcher"]:
-        print(f"task {os.environ['SLURM_PROCID']} of this step leaves: the first one is the run", flush=True)
+        print(f"task {os.environ['SLURM_PROCID']} of this step exits: the first task runs everything", flush=True)
         return
     settings = Settings.of(config["launcher"])
     assert settings is not None
@@ -58,5 +58,7 @@ def _conclude(outcome: Mapping[str, Any]) -> None:
     if code > 128:
         raise Interrupted(code - 128)
     if code:
-        raise RunFailed(Failure(type="RunFailed", exit_code=code, message=f"the run's parent says: {outcome['why']}"))
+        raise RunFailed(
+            Failure(type="RunFailed", exit_code=code, message=f"the run's parent reports: {outcome['why']}")
+        )
     print("completed", flush=True)

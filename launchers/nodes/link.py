@@ -1,13 +1,13 @@
 """An agent's side of the connection with the parent: a thread that hears, and notices when there is nothing to hear."""
 
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from manyheads.launchers.nodes.storage import seen
 from manyheads.launchers.nodes.wire import Channel, Message
 
 
@@ -66,7 +66,7 @@ class Link:
         if self._closed:
             return "the run's parent is gone: its connection has ended"
         if self.is_lost:
-            return f"nothing was heard of the run's parent for {self.silence:g} seconds"
+            return f"nothing was heard from the run's parent for {self.silence:g} seconds"
         return "the run's parent has ended the run"
 
     def close(self) -> None:
@@ -103,14 +103,3 @@ class Link:
             self.outcome = message
         elif kind == "end":
             self._ended = message["attempt"]
-
-
-def seen(path: Path) -> str:
-    """What is in a file, if this machine can write beside it too; else why not."""
-    try:
-        beside = path.with_name(f".seen-{socket.gethostname()}")
-        beside.write_text("")
-        beside.unlink()
-        return path.read_text()[:100]
-    except OSError as error:
-        return error.strerror or str(error)

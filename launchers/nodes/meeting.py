@@ -50,7 +50,7 @@ class Meeting:
             self._server = socket.create_server((address, port), family=family)
         except OSError as error:
             raise ConfigurationError(
-                f"launcher.rendezvous: {address} port {port} cannot be listened on: {error.strerror}. Choose another."
+                f"launcher.rendezvous: {address} cannot listen on port {port}: {error.strerror}. Choose another."
             ) from None
         self.address, self.port = address, int(self._server.getsockname()[1])
         self.inbox: queue.Queue[tuple[Node, Message | None]] = queue.Queue()

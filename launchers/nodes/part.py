@@ -14,17 +14,20 @@ from manyheads.launchers import horovodrun, mpirun, torchrun
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
+from manyheads.launchers.ending import tell_where
 from manyheads.launchers.nodes import scratch
 from manyheads.launchers.nodes.errands import Errand, remote_shell
 from manyheads.launchers.nodes.link import Link
-from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.processes import gone_silently, supervise, tell_where
+from manyheads.launchers.nodes.storage import check_storage
+from manyheads.launchers.nodes.wire import MOST_BYTES, Message
+from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.heartbeat import PLACE, Heartbeat
+from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat
 from manyheads.runner.run.rank_env import without_place
+from manyheads.runner.run.reports import Report, read_reports
 from manyheads.runner.run.run_folder import RunFolder
 
 STATUS_SECONDS = 0.2
@@ -58,18 +61,21 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
     heartbeat: Heartbeat | None = None
     failure: Failure | None = None
     mistake = None
+    reports: list[Report] = []
     try:
         check_storage(folder, order)
         with scratch.own_folder(Path(f"{order['scratch']}{ranks.start}")) as own:
             heartbeat = Heartbeat.create(own / "heartbeat", ranks=order["ranks"])
             common = folder, order["ranks"], order["environment"], heartbeat, signals
-            job = Here(*common, own=ranks, link=link, attempt=order["attempt"])
+            reported = partial(read_reports, own)
+            job = Here(*common, own=ranks, link=link, attempt=order["attempt"], reports=reported)
             link.on_where = partial(tell_where, heartbeat)
             with in_background(partial(speak, job), name="status"):
                 try:
                     start(order, job, codes, own)
                 finally:
                     link.on_where = None
+                    reports = shortened(reported())
     except ConfigurationError as error:
         mistake = str(error)
     except Over as reason:
@@ -83,23 +89,8 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
     told = {str(rank): code for rank, code in codes.items()}
     words = {str(rank): heartbeat.read(rank) for rank in ranks} if heartbeat else {}
     said = failure.to_json() if failure else None
-    return {"failure": said, "mistake": mistake, "codes": told, "words": words, "attempt": order["attempt"]}
-
-
-def check_storage(folder: RunFolder, order: Message) -> None:
-    """Raises ConfigurationError where this node sees another folder than the parent, or cannot write there."""
-    token, name = order["token"], order["name"]
-    try:
-        seen = (folder.logs / ".nodes").read_text()
-        (folder.logs / f".node-{order['first']}").write_text(token)
-    except OSError as error:
-        seen = error.strerror or str(error)
-    if seen != token:
-        said = "holds another run's files there" if len(seen) == len(token) else f"says: {seen}"
-        raise ConfigurationError(
-            f"{name} does not share the run folder {folder.path} with the parent: {said}. Put it on storage that all "
-            "nodes see and can write: hydra.run.dir."
-        )
+    common_words = {"words": words, "reports": reports, "attempt": order["attempt"]}
+    return {"failure": said, "mistake": mistake, "codes": told, **common_words}
 
 
 def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
@@ -118,7 +109,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         return
     with ExitStack() as stack:
         if order["engine"] == "horovodrun":  # whose ranks else die without a word
-            addresses.resolved("launcher=horovodrun needs each machine's own name", socket.gethostname())
+            addresses.resolved("launcher=horovodrun needs a distinct name for each machine", socket.gethostname())
         if order["engine"] == "torchrun":  # others pass it on to other machines
             variables["MANYHEADS_PARENT"] = str(os.getpid())
         else:
@@ -151,7 +142,18 @@ def interfaces(address: str) -> dict[str, str]:
 
 
 def speak(job: Here, done: Event) -> None:
-    """Tell the parent again and again how the ranks are. Touches no disk, which may hang."""
+    """Tell the parent again and again how the ranks are. Touches no disk that others share, which may hang."""
+    told = 0
     while not done.wait(STATUS_SECONDS):
         words = {str(rank): job.heartbeat.read(rank) for rank in job.watched if job.heartbeat.pid(rank)}
-        job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job)})
+        failed = sum(job.heartbeat.state(rank) == FAILED for rank in job.watched)  # and so have written why
+        reports = shortened(job.reports()) if job.reports and failed > told else []
+        told = failed
+        job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job), "reports": reports})
+
+
+def shortened(reports: list[Report]) -> list[Report]:
+    """As one message holds them."""
+    most = MOST_BYTES // 16 // max(1, len(reports))
+    texts = "message", "traceback"
+    return [{**each, **{name: str(each.get(name, ""))[-most:] for name in texts}} for each in reports]

@@ -10,6 +10,7 @@ from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED
+from manyheads.runner.run.reports import Report
 
 SETTLE_SECONDS = 1.5  # within which all nodes have told what has just happened to their ranks
 
@@ -24,6 +25,7 @@ class NodeRanks:
         self._meeting, self._job = meeting, job
         self._codes: dict[int, int | None] = {}
         self._ended: dict[Node, Message] = {}
+        self._reports: dict[int, Report] = {}
         self._has_failed = False
         self.engine_is_alone = False  # one program on the first machine starts the ranks of all
 
@@ -47,6 +49,10 @@ class NodeRanks:
 
     def exit_codes(self) -> Mapping[int, int | None]:
         return self._codes
+
+    def reports(self) -> list[Report]:
+        """How ranks failed, as their machines say."""
+        return list(self._reports.values())
 
     def tell_where(self) -> None:
         self.tell({"do": "where"})
@@ -109,6 +115,9 @@ class NodeRanks:
         for rank, words in message.get("words", {}).items():
             if int(rank) in own and message.get("attempt", self.attempt) == self.attempt:
                 self._job.heartbeat.write(int(rank), words)
+        for report in message.get("reports", []):
+            if report.get("rank") in own and message.get("attempt", self.attempt) == self.attempt:
+                self._reports.setdefault(report["rank"], report)
         if message["is"] == "status":
             self._codes |= {rank: self._codes.get(rank) for rank in message["gone"] if rank in own}
         elif message["is"] in ("errand", "errand done"):
@@ -144,7 +153,7 @@ class NodeRanks:
             raise RunFailed(lost(node, "its connection to the run's parent has ended: its agent or the node is gone"))
         if (quiet := time.monotonic() - node.heard) > silence:
             here = self._meeting.address
-            how = f"it and the run's parent at {here} have not heard each other for {quiet:.0f} seconds"
+            how = f"it and the run's parent at {here} have not heard from each other for {quiet:.0f} seconds"
             raise RunFailed(lost(node, how))
 
 

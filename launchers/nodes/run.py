@@ -1,21 +1,22 @@
 """A run on several machines, in the parent: gather them, give each its ranks, watch, and begin again if asked to."""
 
 import os
-import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.nodes import scratch
-from manyheads.launchers.nodes.gathering import Gathering, gathering
+from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.meeting import Node
+from manyheads.launchers.nodes.opening import gathering
 from manyheads.launchers.nodes.ranks import NodeRanks
 from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.storage import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
@@ -73,10 +74,10 @@ def run_on_nodes(
                 failures += 1
                 cause = str(error)
             except Grown:
-                cause = "more machines came"
+                cause = "more machines joined"
             restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
             print(f"restarting from the last checkpoint: {cause}", flush=True)
-            job.folder.clear_attempt()
+            clear_attempt(job, settings.start_timeout)
 
 
 def attempt(
@@ -87,7 +88,7 @@ def attempt(
     job = replace(job, ranks=count, heartbeat=Heartbeat(None, ranks=count))
     silence = machines.settings.silence
     ranks = Attempt(machines, job, {each.node: each.ranks for each in shares}, attempt=number, silence=silence)
-    job = replace(job, name_of=ranks.name_of)
+    job = replace(job, name_of=ranks.name_of, reports=ranks.reports)
     with storage_token(job) as common:
         base = f"{scratch.base()}/manyheads-{common['token']}-"
         first = shares[0]
@@ -111,6 +112,7 @@ def attempt(
             raise RunFailed(explained(error.failure, ranks, unheard)) from error
         finally:
             machines.forget(ranks.end(END_SECONDS))
+            scratch.sweep(Path(scratch.base()))
 
 
 class Attempt(NodeRanks):
@@ -133,9 +135,9 @@ def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
     if not count:
-        raise ConfigurationError(f"data.batch_size can't be shared by any number of ranks up to {possible}.")
+        raise ConfigurationError(f"data.batch_size can't be divided among any number of ranks up to {possible}.")
     if count < possible:
-        print(f"{count} ranks of {possible}, among which the global batch can be divided", flush=True)
+        print(f"{count} of {possible} ranks: the global batch can be divided among that many", flush=True)
     shares = []
     for first, node in zip(range(0, count, settings.per_node), nodes, strict=False):
         shares.append(Share(node, range(first, min(count, first + settings.per_node))))
@@ -156,7 +158,7 @@ def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failur
         return failure
     if unheard:  # the others' ranks waited for those there
         names = " and ".join(map(str, unheard))
-        message = f"the run's parent does not hear it any more. What its ranks' peers said: {failure.message}"
+        message = f"the run's parent no longer hears from it. Its ranks' peers reported: {failure.message}"
         return Failure(type="NodeLost", node=names, message=message)
     said = ranks.said()
     if failure.type == "ProcessDied" and failure.exit_code is None and said is not None:
@@ -169,16 +171,3 @@ def exported(environment: dict[str, str]) -> dict[str, str]:
     """What ranks elsewhere need of this process's environment too; not its parent, which is none of theirs."""
     here = {name: value for name, value in os.environ.items() if EXPORTED.fullmatch(name)}
     return {name: value for name, value in {**here, **environment}.items() if name != "MANYHEADS_PARENT"}
-
-
-@contextmanager
-def storage_token(job: Job) -> Iterator[Message]:
-    """A word in the run folder, by which each machine sees that it is the same folder."""
-    token = secrets.token_hex(8)
-    (job.folder.logs / ".nodes").write_text(token)
-    try:
-        yield {"token": token}
-    finally:
-        for path in job.folder.logs.glob(".node*"):
-            path.unlink(missing_ok=True)
-        scratch.sweep(Path(scratch.base()))

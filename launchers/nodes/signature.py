@@ -29,7 +29,7 @@ def other_config(node: Node, own: dict[str, str]) -> str | None:
     if not keys:
         return None
     shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
-    return f"{node} was given another config than the run's parent: {shown}. Type the same command on all machines."
+    return f"{node} was given a different config from the run's parent: {shown}. Type the same command on all machines."
 
 
 def refused(node: Node) -> str | None:
@@ -37,5 +37,7 @@ def refused(node: Node) -> str | None:
     own = {"torch": metadata.version("torch"), "manyheads": __version__}
     for name, version in own.items():
         if (there := node.described.get(name)) != version:
-            return f"{node} has {name} {there}, the run's parent {version}. Install the same on all machines."
+            return (
+                f"{node} has {name} {there}, the run's parent has {version}. Install the same version on all machines."
+            )
     return None

@@ -7,9 +7,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from manyheads.launchers.ending import end
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.nodes.settings import Settings
-from manyheads.launchers.processes import end
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.parent_death import die_with_parent
 

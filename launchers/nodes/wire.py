@@ -47,7 +47,7 @@ class Channel:
         """Raises OSError where the connection is gone, ValueError for a message that is too long."""
         content = json.dumps(message).encode()
         if len(content) > MOST_BYTES:
-            raise ValueError(f"a message of {len(content)} bytes; the most is {MOST_BYTES}")
+            raise ValueError(f"a message of {len(content)} bytes; the limit is {MOST_BYTES}")
         with self._lock:
             code = _code(self._key, self._own, self._sent, content)
             self._sent += 1
@@ -57,14 +57,14 @@ class Channel:
         """The next message. Raises ConnectionError or OSError at the end of the connection, or for a forged message."""
         (length,) = struct.unpack("!I", _exactly(self._socket, 4))
         if length > MOST_BYTES:
-            raise Refused(f"a message of {length} bytes; the most is {MOST_BYTES}")
+            raise Refused(f"a message of {length} bytes; the limit is {MOST_BYTES}")
         code, content = _exactly(self._socket, _CODE), _exactly(self._socket, length)
         if not hmac.compare_digest(code, _code(self._key, self._other, self._received, content)):
-            raise Refused("a message whose code is wrong")
+            raise Refused("a message with a wrong authentication code")
         self._received += 1
         message = json.loads(content)
         if not isinstance(message, dict):
-            raise Refused("a message that is no object")
+            raise Refused("a message that is not an object")
         return message
 
     @property
@@ -105,14 +105,14 @@ def _handshake(connection: socket.socket, key: bytes, *, own: bytes, other: byte
     mine = secrets.token_bytes(KEY_BYTES)
     connection.sendall(_MAGIC + mine)
     if _exactly(connection, len(_MAGIC)) != _MAGIC:
-        raise Refused("it speaks another protocol")
+        raise Refused("it speaks a different protocol")
     theirs = _exactly(connection, KEY_BYTES)
     nonces = mine + theirs if own == b"agent" else theirs + mine
     expected = _proof(key, other, nonces)
     if own == b"agent":
         connection.sendall(_proof(key, own, nonces))
     if not hmac.compare_digest(_exactly(connection, _CODE), expected):
-        raise Refused("it has another key")
+        raise Refused("it has a different key")
     if own == b"parent":
         connection.sendall(_proof(key, own, nonces))
     connection.settimeout(None)
@@ -141,7 +141,7 @@ def own_key() -> bytes:
     """The same on all machines where this user's own key is. Raises ConfigurationError where there is none."""
     if (code := seal_of("the nodes of a run")) is None:
         raise ConfigurationError(
-            "there is no folder for your key, by which machines know each other: set XDG_STATE_HOME."
+            "there is no folder for your key, with which machines authenticate each other: set XDG_STATE_HOME."
         )
     return bytes.fromhex(code)
 

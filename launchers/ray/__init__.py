@@ -1,10 +1,8 @@
 """launcher=ray: ranks on a Ray cluster.
 
-Ray does what it is good at: it finds room for all bundles of a gang at once, or none, counts devices, and says when a
-machine is gone. In each bundle it runs this project's own agent, which starts and watches its ranks as on any other
-machine, so that a run on Ray has the numbers, errors and restarts of one by torchrun.
-
-Source: https://docs.ray.io/en/latest/ray-core/scheduling/placement-group.html.
+Ray reserves all bundles of a gang at once or none, counts devices, and reports lost machines. Each bundle runs this
+project's own agent, which starts and watches its ranks as on any other machine, so a run on Ray has the numbers, errors
+and restarts of one under torchrun.
 """
 
 from dataclasses import replace
@@ -19,7 +17,7 @@ from manyheads.launchers.torchrun import order
 
 
 class Ray(Launcher):
-    """Bundles are the machines of a run on several."""
+    """Runs on a Ray cluster, whose bundles are treated like several machines."""
 
     def __init__(
         self, *, placement: str, cpus_per_rank: float, address: str, placement_timeout: float | None, **options: Any

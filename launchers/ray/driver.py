@@ -35,7 +35,7 @@ def main() -> int:
     import ray
 
     def refuse(why: str) -> None:
-        say(failure=f"launcher=ray: no cluster can be used at launcher.address={asked['address']}: {why}. {REMEDY}")
+        say(failure=f"launcher=ray: no usable cluster at launcher.address={asked['address']}: {why}. {REMEDY}")
         os._exit(2)
 
     late = threading.Timer(CONNECT_SECONDS, refuse, [f"no answer within {CONNECT_SECONDS:g} seconds"])
@@ -57,8 +57,8 @@ def main() -> int:
 
 
 REMEDY = (
-    "Start one by `ray start --head`, or set launcher.address; its versions of Ray and Python must be those of this "
-    "environment."
+    "Start one with `ray start --head`, or set launcher.address; its versions of Ray and Python must match this "
+    "environment's."
 )
 
 
@@ -93,7 +93,7 @@ def _hold(asked: dict[str, Any], commands: list[str], say: Any) -> None:
             for each in bundles if is_placed else ():
                 each.keep()
                 if each.failures >= TOO_OFTEN:
-                    say(failure=f"the agent of bundle {each.number} ends at once; see logs/node_{each.number}.log")
+                    say(failure=f"the agent of bundle {each.number} exits at once; see logs/node_{each.number}.log")
                     return
     finally:
         for each in bundles:

@@ -1,7 +1,7 @@
-"""The process that speaks with Ray, as the run's parent sees it: a child that holds the placement group while it lives.
+"""The child process that communicates with Ray, as seen by the run's parent; it holds the placement group.
 
-Ray's client starts threads, sets signal handlers and writes to the terminal; none of it happens in the parent. Whatever
-ends this child, Ray ends all that it has started for it.
+Ray's client starts threads, sets signal handlers and writes to the terminal, none of which may happen in the parent.
+However this child ends, Ray then ends everything that it has started for it.
 """
 
 import json
@@ -85,4 +85,4 @@ class Gang:
             self.is_placed = said.get("is_placed", self.is_placed)
             self.wanted = said.get("wanted", self.wanted)
             self.failure = said.get("failure", self.failure)
-        self.failure = self.failure or f"the process that speaks with Ray has ended; see {self._log}"
+        self.failure = self.failure or f"the process that communicates with Ray has exited; see {self._log}"

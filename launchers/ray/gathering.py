@@ -9,8 +9,9 @@ from typing import Any
 
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes.gathering import Gathering, let_go, meet
+from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.meeting import Node
+from manyheads.launchers.nodes.opening import let_go, meet
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.starting import agent_arguments, command_there
 from manyheads.launchers.ray.gang import Gang
@@ -24,7 +25,7 @@ POLL_SECONDS = 0.1
 
 
 class Placed(Gathering):
-    """Whose agents Ray starts, and starts again. ``patience``: seconds to wait for room; None for ever."""
+    """Machines whose agents Ray starts, and restarts. ``patience``: seconds to wait for room; None for no limit."""
 
     def __init__(self, gang: Gang, patience: float | None, *arguments: Any):
         super().__init__(*arguments)

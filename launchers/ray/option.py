@@ -11,7 +11,7 @@ INSTALL = "pip install 'manyheads[ray]', the same version as the cluster's"
 
 
 class RayOption(LauncherOption):
-    """Ranks on the machines of a Ray cluster, where that has room for them."""
+    """Declares ranks on the machines of a Ray cluster."""
 
     rules: ClassVar = {
         "nodes": whole(1),
@@ -29,7 +29,7 @@ class RayOption(LauncherOption):
             return f"Ray is not installed: {INSTALL}"
         found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
         if not OLDEST <= found < (3,):
-            return f"Ray {version} is installed, and 2.40 or later of version 2 is needed: {INSTALL}"
+            return f"Ray {version} is installed, but 2.40 or a later 2.x is needed: {INSTALL}"
         return None
 
     def note(self) -> str:

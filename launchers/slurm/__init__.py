@@ -1,6 +1,6 @@
-"""launcher=slurm: outside of Slurm's jobs it submits one and follows it; inside one it starts the ranks on its nodes.
+"""launcher=slurm: outside a Slurm job it submits one and follows it; inside a job it starts the ranks on its nodes.
 
-Both are the same run: the job's script resumes the run's folder, and finds itself inside.
+Both are the same run: the job's script resumes the run folder, and then finds itself inside an allocation.
 """
 
 import logging
@@ -40,7 +40,7 @@ KEYS = (
 
 
 class Slurm(Launcher):
-    """``settings``: of the allocation that this process is in; None outside of any."""
+    """Submits runs to Slurm, or runs them in an allocation. ``settings``: of this allocation; None outside of one."""
 
     def __init__(self, **options: Any):
         self._section = {key: options.pop(key) for key in KEYS}
@@ -85,8 +85,8 @@ class Slurm(Launcher):
                 finish(folder, config, 0.0, reason)
                 raise
             note_job(folder, job)
-        print(f"submitted as job {job} of Slurm, by {script}; what it prints is in {output(folder)}", flush=True)
-        log.info("%s: job %s of Slurm", folder, job)
+        print(f"submitted as Slurm job {job} by {script}; its output is in {output(folder)}", flush=True)
+        log.info("%s: Slurm job %s", folder, job)
         if not self._section["follow"]:
             return {"status": "queued", "objective": None}
         try:
@@ -97,20 +97,18 @@ class Slurm(Launcher):
         return self._outcome(folder, config, job, status, signals)
 
     def ended(self, folder: RunFolder, reason: BaseException) -> None:
-        """Have Slurm queue this job again where the run was cut short by what is not its own fault."""
+        """Requeue this job if the run was cut short by something outside itself."""
         is_lost = isinstance(reason, RunFailed) and reason.failure.type == "NodeLost"
         if self._allocation is None or not self._allocation.is_ours or not (self._at_limit or is_lost):
             return
         if not self._section["requeue"]:
             return
         if _newest(folder) == self._checkpoint:
-            complain(
-                "this job has written no checkpoint, so that the next one would come no further: it is not requeued."
-            )
+            complain("this job has written no checkpoint, so another one would get no further: it is not requeued.")
         elif (why := commands.requeue(self._allocation.job)) is not None:
-            complain(f"Slurm does not queue job {self._allocation.job} again: {why}. Resume the run by hand.")
+            complain(f"Slurm does not requeue job {self._allocation.job}: {why}. Resume the run manually.")
         else:
-            print(f"job {self._allocation.job} is queued again, to resume from the last checkpoint", flush=True)
+            print(f"job {self._allocation.job} is requeued and will resume from the last checkpoint", flush=True)
 
     def _outcome(
         self, folder: RunFolder, config: dict[str, Any], job: str, status: commands.Status, signals: list[int]

@@ -1,6 +1,6 @@
-"""What is said to Slurm, and asked of it: sbatch, scancel, and scontrol, since many sites keep no accounting.
+"""Commands to Slurm: sbatch, scancel, and scontrol, since many sites have no accounting.
 
-Source: https://slurm.schedmd.com/, the manual pages of these commands; tried with Slurm 22.05.
+Source: https://slurm.schedmd.com/, the manual pages of these commands; tested with Slurm 22.05.
 """
 
 import re
@@ -24,8 +24,8 @@ PENDING, OVER = (
     ),
 )
 HOW_TO_GET = (
-    "sbatch and scontrol are not on the PATH of this machine. Use a login node of the cluster, where the site may want "
-    "`module load slurm`; Debian has them in the package slurm-client"
+    "sbatch and scontrol are not on the PATH of this machine. Use a login node of the cluster, perhaps after "
+    "`module load slurm`; on Debian they are in the package slurm-client"
 )
 
 
@@ -70,7 +70,7 @@ def version() -> str:
 
 
 def submit(script: Path) -> str:
-    """The new job's number. Raises ConfigurationError where Slurm refuses it, RunFailed where nobody answers."""
+    """Submit a job; returns its number. Raises ConfigurationError if refused, RunFailed if Slurm does not answer."""
     done = _run("sbatch", "--parsable", str(script))
     if done.returncode == 0:
         return done.stdout.strip().splitlines()[-1].partition(";")[0]
@@ -94,7 +94,7 @@ def status(job: str) -> Status:
             return GONE
         if time.monotonic() > deadline:
             said = " ".join(done.stderr.split())
-            raise RunFailed(Failure(type="SlurmAway", message=f"Slurm says nothing of job {job}: {said}."))
+            raise RunFailed(Failure(type="SlurmAway", message=f"Slurm reports nothing about job {job}: {said}."))
         time.sleep(5)
 
 

@@ -17,7 +17,7 @@ END_SECONDS = 90.0  # for a job that was cancelled to be gone
 
 
 class Output:
-    """What the job has written since ``start``, as it comes. Opened anew each time: it may be on NFS."""
+    """Yields what the job has written since ``start``. Reopens the file each time, since it may be on NFS."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -87,9 +87,7 @@ def cancelled(job: str) -> None:
     while not commands.status(job).is_over:
         commands.cancel(job)
         if time.monotonic() > deadline:
-            raise RunFailed(
-                Failure(type="JobStays", message=f"job {job} was cancelled, and is still there. See squeue.")
-            )
+            raise RunFailed(Failure(type="JobStays", message=f"job {job} was cancelled, but still exists. See squeue."))
         time.sleep(ASK_SECONDS[0])
 
 
@@ -100,16 +98,16 @@ def ended_badly(job: str, status: Status, said: str, *, has_run: bool) -> Failur
         "CANCELLED": ("JobCancelled", f"was cancelled{before}"),
         "TIMEOUT": ("JobTimedOut", "reached its time limit. Set launcher.time_limit, or launcher.stop_before higher"),
         "DEADLINE": ("JobTimedOut", "reached its deadline"),
-        "OUT_OF_MEMORY": ("OutOfMemoryError", "was ended since it took more memory than it had asked for"),
-        "NODE_FAIL": ("NodeLost", "lost a node, and was not queued again"),
-        "PREEMPTED": ("JobPreempted", "was preempted, and not queued again"),
+        "OUT_OF_MEMORY": ("OutOfMemoryError", "was killed for using more memory than it had requested"),
+        "NODE_FAIL": ("NodeLost", "lost a node, and was not requeued"),
+        "PREEMPTED": ("JobPreempted", "was preempted, and not requeued"),
         "BOOT_FAIL": ("JobNotStarted", "could not be started on its nodes"),
         "REVOKED": ("JobCancelled", "was revoked"),
     }
     if status.state in whys:
         kind, why = whys[status.state]
-        return Failure(type=kind, message=f"job {job} of Slurm {why}.")
+        return Failure(type=kind, message=f"Slurm job {job} {why}.")
     if not has_run:
         seen = f": {said}" if said else ""
-        return Failure(type="JobNotStarted", message=f"job {job} of Slurm ended before the run began{seen}.")
+        return Failure(type="JobNotStarted", message=f"Slurm job {job} ended before the run started{seen}.")
     return None

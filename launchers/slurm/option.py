@@ -20,7 +20,7 @@ CPUS_FOR_GPU = 8
 
 
 class SlurmOption(LauncherOption):
-    """Asks for nodes of a cluster, of which this machine need not be one."""
+    """Declares that nodes of a cluster are requested; this machine need not be one of them."""
 
     rules: ClassVar = {
         "nodes": either(whole(1), AUTO),
@@ -52,8 +52,8 @@ class SlurmOption(LauncherOption):
             section["nodes"] = allocation.count if allocation else 1
         if allocation is not None and section["nodes"] > allocation.count:
             raise ConfigurationError(
-                f"launcher.nodes={section['nodes']}: this is job {allocation.job} of Slurm, which has "
-                f"{allocation.count}. Set it to auto, or type the command outside of a job, to submit one."
+                f"launcher.nodes={section['nodes']}: this is Slurm job {allocation.job}, which has "
+                f"{allocation.count}. Set it to auto, or type the command outside of a job to submit one."
             )
         if allocation is not None and is_on_node():
             if section["cpus_per_node"] == "auto":

@@ -1,4 +1,4 @@
-"""A run's job in the queue: which one it is, so that nobody submits a second one."""
+"""The job of a run in the queue, recorded so that it is not submitted twice."""
 
 from manyheads.launchers.slurm import commands
 from manyheads.runner.run.data_files import read_json
@@ -28,5 +28,5 @@ def refuse_queued(folder: RunFolder) -> None:
     status = commands.status(job)
     if not status.is_over:
         raise ConfigurationError(
-            f"{folder} is in the queue already: job {job} {status}. Wait for it, or end it with `scancel {job}`."
+            f"{folder} is already in the queue: job {job} {status}. Wait for it, or end it with `scancel {job}`."
         )

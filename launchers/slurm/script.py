@@ -73,12 +73,12 @@ def directive(value: object) -> str:
     """A value behind ``#SBATCH --option=``, where sbatch reads quotes and spaces much as a shell does."""
     text = str(value)
     if "\n" in text:
-        raise ConfigurationError(f"{text!r} has a line break, which no option of sbatch can have.")
+        raise ConfigurationError(f"{text!r} has a line break, which sbatch options can't contain.")
     return text if re.fullmatch(r"[^\s\"'\\#]+", text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def variables(pinned: dict[str, str]) -> dict[str, str]:
-    """Environment variables of the job, besides those that sbatch passes on."""
+    """Environment variables of the job, in addition to those that sbatch passes on."""
     path = os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")])))
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     own = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", OURS: "1"}

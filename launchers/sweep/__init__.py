@@ -1,1 +1,1 @@
-"""Sweeps: many runs, planned together, each started like a single one."""
+"""Sweeps: many runs, planned together, each started like a single run."""

@@ -1,4 +1,4 @@
-"""What Hydra's sweeper asks for: a batch of jobs planned, run, and their results."""
+"""A batch of jobs for a Hydra sweeper: planned, run, and their results returned."""
 
 import os
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ from manyheads.runner.run.ledger import Entry, Ledger
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 NOTHING_MEASURED = (
-    "job {} measured nothing that a search could go by. Set trainer.evaluate_every=1, so that there is an evaluation, "
-    "or checkpoint.monitor to something that the task measures."
+    "job {} measured nothing that a search could optimize. Set trainer.evaluate_every=1, so that there is an "
+    "evaluation, or checkpoint.monitor to something that the task measures."
 )
 
 
 class Batch:
-    """Jobs that a sweeper wants the results of. The basic sweeper has one batch, one that searches has many."""
+    """Jobs whose results a sweeper needs. The basic sweeper has one batch, a search has many."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Batch:
         self._returns: dict[tuple[int, int], JobReturn] = {}
 
     def run(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
-        """Raises ConfigurationError, and Interrupted when a signal stopped the sweep."""
+        """Run the jobs. Raises ConfigurationError, and Interrupted when a signal stopped the sweep."""
         setup_globals()
         configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
         console.planning(len(overrides) * self._options.repeat)
@@ -176,10 +176,10 @@ class Batch:
 
 
 def refuse_without_objective(config: DictConfig) -> None:
-    """Raises ConfigurationError for a run config that measures nothing a search could go by."""
+    """Raises ConfigurationError for a run config that measures nothing a search could optimize."""
     if is_run_config(config) and not config.trainer.evaluate_every and not config.trainer.evaluate_only:
         raise ConfigurationError(
-            "trainer.evaluate_every=0 measures nothing that a search could go by. Set trainer.evaluate_every=1."
+            "trainer.evaluate_every=0 measures nothing that a search could optimize. Set trainer.evaluate_every=1."
         )
 
 

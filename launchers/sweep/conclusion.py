@@ -1,4 +1,4 @@
-"""The end of a sweep, or of one of its batches: how many jobs came to what, the comparison, the exit code."""
+"""The end of a sweep, or of one of its batches: the outcome of its jobs, the comparison, the exit code."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 def conclude(ledger: Ledger, *, every_job: bool) -> None:
-    """Print what became of the jobs, and bring the comparison up to date. ``every_job``: with its table."""
+    """Print the outcome of the jobs, and update the comparison. ``every_job``: with its table."""
     if not ledger.entries():
         return
     refresh(Path(str(RunFolder(ledger.sweep))), quiet=not every_job)  # named as a person would
@@ -25,7 +25,7 @@ def conclude(ledger: Ledger, *, every_job: bool) -> None:
 def end_as(ledger: Ledger) -> None:
     """Raises Ended with exit code 1 if a job failed, or with 2 if none ran and all that failed were refused.
 
-    Skipped jobs are no failure.
+    Skipped jobs do not count as failures.
     """
     entries = [entry for entry in ledger.entries() if entry.state in ("completed", "failed")]
     if any(entry.state == "failed" for entry in entries):

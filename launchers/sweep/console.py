@@ -1,4 +1,4 @@
-"""What a sweep says on the terminal besides what its jobs say."""
+"""What a sweep prints in addition to its jobs' output."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ COLOURS = {"completed": "green", "failed": "red", "skipped": "yellow", "interrup
 
 
 class Titles:
-    """Jobs in a line each: only what differs among them."""
+    """One-line titles of jobs, which contain only what differs among them."""
 
     def __init__(self, entries: Iterable[Entry]):
         entries = list(entries)
@@ -33,23 +33,23 @@ class Titles:
 
 
 def planning(jobs: int) -> None:
-    """Composing a job takes a tenth of a second, and the sweeper has done it once already."""
+    """Print that planning starts: composing a job takes a tenth of a second."""
     if jobs > 20:
         Console(stderr=True, highlight=False).print(f"planning {jobs} jobs")
 
 
 def all_excluded() -> None:
-    """Say that the sweep has no job left."""
+    """Print that the sweep has no jobs left."""
     Console(stderr=True, highlight=False).print("Every job was excluded: nothing is left to run.")
 
 
 def job_starts(title: str, *, at: int, of: int) -> None:
-    """A line above the job's own output."""
+    """Print a line above the job's own output."""
     Console().print(Text.assemble((f"\n[{at}/{of}] ", "bold"), (title, "bold")), soft_wrap=True)
 
 
 def job_ends(entry: Entry, title: str, *, apart: bool) -> None:
-    """What the job's own output doesn't say already. ``apart``: that went to a file."""
+    """Print what the job's own output does not say. ``apart``: that output went to a file."""
     if apart:
         reason = f": {entry.reason}" if entry.reason else ""
         Console().print(Text.assemble(f"{title}: ", (entry.state, COLOURS[entry.state]), reason), soft_wrap=True)
@@ -58,7 +58,7 @@ def job_ends(entry: Entry, title: str, *, apart: bool) -> None:
 
 
 def show_plan(planned: list[Planned]) -> None:
-    """What hydra.launcher.dry_run shows: every job, and below the table why some can't run."""
+    """Print the plan for hydra.launcher.dry_run: every job, and below the table why some cannot run."""
     titles = Titles(each.entry for each in planned)
     reasons: dict[str, int] = {}
     table = Table("job", "what", "state", box=None, header_style="bold")
@@ -78,7 +78,7 @@ def show_plan(planned: list[Planned]) -> None:
 
 
 def outcome(ledger: Ledger) -> None:
-    """How many jobs came to what, and how to go on."""
+    """How many jobs ended in which state, and how to continue."""
     counts = Counter(entry.state for entry in ledger.entries())
     total, console = sum(counts.values()), Console(stderr=True, highlight=False, soft_wrap=True)
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])

@@ -1,4 +1,4 @@
-"""Which jobs of a sweep have room beside each other: GPUs of their own, or cores."""
+"""Which jobs of a sweep can run at the same time: each needs its own GPUs, or cores."""
 
 import os
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class Room:
-    """The GPUs that are free. ``shared``: a GPU may be given to several jobs."""
+    """The GPUs that are free. ``shared``: a GPU may be assigned to several jobs."""
 
     def __init__(self, gpus: list[str], *, shared: bool = False):
         self._all, self._shared = gpus, shared
         self._free = list(gpus)
 
     def take(self, count: int) -> list[str] | None:
-        """Ids of ``count`` GPUs, all there are at most; None when they are not free now."""
+        """Reserve ``count`` GPUs, or as many as exist, and return their ids; None if they are not free now."""
         count = min(count, len(self._all))
         if self._shared:
             self._free.sort(key=self._free.count)
@@ -39,7 +39,7 @@ class Room:
 
 
 def jobs_at_once(jobs: int | str, configs: list[DictConfig]) -> int:
-    """hydra.launcher.jobs with ``auto`` decided: one for each GPU, or as many as have a core for each rank."""
+    """hydra.launcher.jobs with ``auto`` resolved: one job per GPU, or as many as have a core for each rank."""
     if jobs != "auto":
         return min(int(jobs), max(1, len(configs)))
     if gpus := len(hardware.gpu_names()):
@@ -62,7 +62,7 @@ def _ranks(config: DictConfig) -> int:
 
 
 def shares_of_cores(slots: int) -> list[list[int]]:
-    """Cores for each of ``slots``; more slots than cores have to share."""
+    """The cores for each of ``slots``; if there are more slots than cores, they have to share."""
     if not hasattr(os, "sched_getaffinity"):
         return [[] for _ in range(slots)]
     cores = sorted(os.sched_getaffinity(0))
@@ -72,7 +72,7 @@ def shares_of_cores(slots: int) -> list[list[int]]:
 
 @contextmanager
 def on_cores(cores: list[int]) -> Iterator[None]:
-    """This process, and those that it starts meanwhile, run on these cores; on none named, wherever they did."""
+    """A context in which this process and those that it starts run on these cores; unchanged if none are named."""
     if not cores:
         yield
         return

@@ -13,7 +13,10 @@ _ABSENT = object()
 
 
 def combinations(exclude: Any) -> list[Combination]:
-    """``parallel=dp,precision=apex``, {parallel: dp, precision: apex}, or a list of such; ConfigurationError else."""
+    """Parse ``parallel=dp,precision=apex``, {parallel: dp, precision: apex}, or a list of such.
+
+    Raises ConfigurationError for anything else.
+    """
     items = exclude if isinstance(exclude, list) else [exclude]
     return [_parse(item) for item in items if item]
 
@@ -31,21 +34,22 @@ def _parse(item: Any) -> Combination:
 
 
 def excluded_by(config: DictConfig, excluded: list[Combination]) -> Combination | None:
-    """The first combination of which all holds in a composed config."""
+    """The first combination that a composed config matches completely."""
     return next((each for each in excluded if all(_holds(config, key, each[key]) for key in each)), None)
 
 
 def written(combination: Combination) -> str:
-    """As one types it."""
+    """A combination as it is typed on the command line."""
     return ",".join(f"{key}={value}" for key, value in combination.items())
 
 
 def check_used(excluded: list[Combination], configs: list[DictConfig]) -> None:
-    """Raises ConfigurationError for a combination that no job has; it would leave out nothing without a word."""
+    """Raises ConfigurationError for a combination that no job has, which would silently exclude nothing."""
     for each in excluded:
         if not any(excluded_by(config, [each]) for config in configs):
             raise ConfigurationError(
-                f"hydra.launcher.exclude={written(each)}: no job of this sweep has that. Name what is swept."
+                f"hydra.launcher.exclude={written(each)}: no job of this sweep has that value. Use keys and values "
+                "that are swept."
             )
 
 

@@ -1,4 +1,4 @@
-"""What can be chosen of a sweep as a whole: hydra.launcher.<key>=<value>."""
+"""The options of a sweep as a whole: hydra.launcher.<key>=<value>."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -45,14 +45,14 @@ class Options:
     dry_run: Any = False
 
     def check(self) -> None:
-        """Raises ConfigurationError that names the key."""
+        """Raises ConfigurationError, naming the key, for a value that is not allowed."""
         for key, rule in RULES.items():
             if not rule.accepts(value := getattr(self, key)):
                 raise ConfigurationError(f"hydra.launcher.{key}={value} is not allowed. Allowed: {rule.allowed}.")
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Options":
-        """From a ledger's first line; keys of another version are left out."""
+        """The options in a ledger's first line; keys of other versions are ignored."""
         if not isinstance(values, dict):
             raise ConfigurationError("the ledger cannot be read: its options are not a mapping.")
         known = {item.name for item in fields(cls)}

@@ -27,7 +27,7 @@ from manyheads.runner.trust.own import Trust
 
 @dataclass(frozen=True)
 class Planned:
-    """One job, or one repeat of it. ``excluded``: by which combination. ``error``: why it was refused."""
+    """One job, or one repeat of it. ``excluded``: by which combination; ``error``: why it was refused."""
 
     entry: Entry
     config: DictConfig
@@ -44,7 +44,7 @@ def compose(
     options: Options,
     trust: Trust | None,
 ) -> Iterator[Planned]:
-    """One for each repeat of each job, with nothing written.
+    """Compose one entry for each repeat of each job, without writing anything.
 
     Raises ConfigurationError for a wrong ``exclude``, and for a config that the user does not trust.
     """
@@ -86,9 +86,9 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
 
 
 def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:
-    """The job with its run.yaml written, or with why it can't be run. What is no config of ours stays as it is.
+    """The job with its run.yaml written, or with the reason why it cannot run; other configs are left unchanged.
 
-    trust: what the user trusts of its config, None for his own.
+    trust: what the user trusts of its config, None for the user's own.
     """
     if not is_run_config(planned.config):
         return planned
@@ -109,7 +109,7 @@ def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:
 
 
 def task_config(composed: DictConfig) -> DictConfig:
-    """What Hydra hands to the task function."""
+    """The config that Hydra passes to the task function."""
     task = composed.copy()
     with read_write(task), open_dict(task):
         del task["hydra"]

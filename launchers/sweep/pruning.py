@@ -1,4 +1,4 @@
-"""Trials that get nowhere are ended by the parent, which reads their tables: no rank knows of it."""
+"""Unpromising trials are ended by the parent, which reads their tables; ranks do not know about it."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Pruning(NoPruning):
         self._pruned: dict[int, str] = {}
 
     def watch(self, running: Sequence[Entry]) -> None:
-        """Report what is new to the pruner, and ask those to stop that it gives up."""
+        """Report new values to the pruner, and stop the trials that it gives up."""
         for entry in running:
             trial = self._trials.get(entry.job)
             if trial is None or entry.job in self._pruned:
@@ -53,7 +53,7 @@ class Pruning(NoPruning):
                     break
 
     def settled(self, entry: Entry) -> Entry:
-        """A job that was interrupted for it is pruned."""
+        """Return the final state of a job: one that was interrupted for it is pruned."""
         reason = self._pruned.get(entry.job)
         return entry if reason is None or entry.state != "interrupted" else entry.now("pruned", reason=reason)
 

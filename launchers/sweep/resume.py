@@ -1,4 +1,4 @@
-"""A sweep's jobs without Hydra: from the folders in which they were frozen."""
+"""Resume the jobs of a sweep from the folders in which they were frozen, without Hydra."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -29,7 +29,7 @@ DONE = ("completed", "pruned")
 
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
-    """Run what is not completed, and go on with what was interrupted.
+    """Run the jobs that are not completed, resuming those that were interrupted.
 
     packages: those that the user trusts. Raises ConfigurationError, Interrupted, and Ended if a job failed.
     """
@@ -62,7 +62,7 @@ def finish(ledger: Ledger) -> None:
 
 
 def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str] = ()) -> float | None:
-    """Start, or go on with, one job in this process; returns its objective. Raises as ``launch`` does."""
+    """Start or resume one job in this process; returns its objective. Raises as ``launch`` does."""
     folder = RunFolder(ledger.sweep / entry.folder)
     result = folder.read_result()
     if result is not None and result.get("status") == "completed":
@@ -90,4 +90,4 @@ def _config(folder: RunFolder) -> DictConfig:
         if path.exists():
             content = cast(dict, OmegaConf.to_container(OmegaConf.load(path), resolve=False))
             return OmegaConf.create(renewed(content))
-    raise ConfigurationError(f"{folder} holds no run: neither {folder.config.name} nor .hydra/config.yaml is there.")
+    raise ConfigurationError(f"{folder} holds no run: it has neither {folder.config.name} nor .hydra/config.yaml.")

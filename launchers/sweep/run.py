@@ -1,4 +1,4 @@
-"""Run the jobs of a sweep, each change of state in the ledger first."""
+"""Run the jobs of a sweep, recording each change of state in the ledger first."""
 
 import signal
 import threading
@@ -28,9 +28,10 @@ def run_jobs(
     slots: int = 1,
     pruning: NoPruning | None = None,
 ) -> list[Entry]:
-    """How each job stands at the end, in the order given. Raises Interrupted when a signal stopped the sweep.
+    """Run the jobs and return their final states, in the order given. Raises Interrupted if a signal stopped the sweep.
 
-    ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of as many others.
+    ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of that many
+    others.
     """
     progress = Progress(entries, ledger, options, apart=slots > 1, pruning=pruning)
     if slots > 1:
@@ -62,7 +63,7 @@ def _watch(pruning: NoPruning, entry: Entry, done: threading.Event) -> None:
 
 
 class Progress:
-    """Which jobs wait, and how the others stand. ``interrupted``: the signal that ended the sweep, or 0."""
+    """Which jobs are waiting, and the states of the others. ``interrupted``: the signal that ended the sweep, or 0."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Progress:
         return self._ledger.sweep
 
     def stop(self, signum: int) -> None:
-        """A signal has come: what waits is not started any more."""
+        """Called for a signal: no waiting job is started any more."""
         self.interrupted = self.interrupted or signum
         self._waiting.clear()
 
@@ -95,7 +96,7 @@ class Progress:
         return list(self._entries.values())
 
     def next(self) -> Entry | None:
-        """The job to start next; it waits until ``started``."""
+        """The job to start next; it keeps waiting until ``started``."""
         return self._waiting[0] if self._waiting else None
 
     def waiting(self) -> list[Entry]:
@@ -109,7 +110,7 @@ class Progress:
             console.job_starts(self._titles.of(entry), at=at, of=len(self._entries))
 
     def ended(self, entry: Entry) -> None:
-        """Take down how a job ended, and what follows from it for the others."""
+        """Record how a job ended, and what follows for the others."""
         entry = self.pruning.settled(entry)
         self._note(entry)
         console.job_ends(entry, self._titles.of(entry), apart=self._apart)

@@ -1,7 +1,7 @@
-"""A search: trials proposed by Optuna, each a job of a sweep, of any number of ranks.
+"""A search: trials proposed by Optuna, each a job of a sweep, on any number of ranks.
 
-The study is made anew from the ledger for each batch. So one that was stopped and is resumed goes on as if it had not
-been, and there is no second store that could disagree.
+The study is rebuilt from the ledger for each batch. So a search that was stopped and resumed continues as if it had not
+been interrupted, and there is no second store that could disagree.
 """
 
 import json
@@ -35,7 +35,7 @@ DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
 
 def search(config: DictConfig, launcher: Launcher, arguments: list[str]) -> None:
-    """Run trials until there are as many as asked for. Raises ConfigurationError, RunFailed and Interrupted."""
+    """Run trials until the requested number is reached. Raises ConfigurationError, RunFailed and Interrupted."""
     one = Search(config, launcher, arguments)
     one.remember_arguments()
     one.run()
@@ -56,7 +56,7 @@ class Search:
         self._check()
 
     def remember_arguments(self) -> None:
-        """Leave in the sweep's folder what starts the search again, sealed, since nobody else's may be."""
+        """Store the arguments that restart the search in the sweep's folder, sealed."""
         self._ledger.sweep.mkdir(parents=True, exist_ok=True)
         content = json.dumps({"arguments": sys.argv[1:]}, indent=2).encode()
         write_whole(self._ledger.sweep / ARGUMENTS, sealed(content, name=ARGUMENTS))
@@ -148,7 +148,7 @@ class Search:
         failed = [job for job in batch if not states.get(job, {"failed"}) <= {"completed", "pruned"}]
         if len(failed) / len(batch) > self._own.max_failure_rate:
             message = (
-                f"{len(failed)} of {len(batch)} trials failed. Allowed is a share of "
+                f"{len(failed)} of {len(batch)} trials failed. Allowed: a fraction of "
                 f"hydra.sweeper.max_failure_rate={self._own.max_failure_rate:g}."
             )
             raise RunFailed(Failure(type="SearchFailed", message=message))

@@ -1,4 +1,4 @@
-"""Several jobs at once: a process for each, since Hydra's context of a job is global, and devices of their own."""
+"""Several jobs at once: a process for each, since Hydra's job context is global, with its own devices."""
 
 import multiprocessing
 import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Slot:
-    """A process that runs one job after the other, each like a sweep's only one."""
+    """A process that runs one job after another."""
 
     def __init__(self, number: int, cores: list[int], start: Start):
         context = multiprocessing.get_context("fork")  # this process has no threads, and Hydra's state in it is needed
@@ -40,7 +40,7 @@ class Slot:
         self.pipe.send((entry, environment, log))
 
     def take(self) -> Entry:
-        """How the job ended; a slot that died fails its job."""
+        """Run a job and return how it ended; if the slot dies, its job has failed."""
         entry, self.entry = self.entry, None
         assert entry is not None
         try:
@@ -50,7 +50,7 @@ class Slot:
             return entry.now("failed", reason=f"the job's process ended with exit code {self.process.exitcode}")
 
     def end(self) -> None:
-        """End the process, at once where something went wrong while a job ran in it."""
+        """End the process; at once if something went wrong while a job ran in it."""
         if self.entry is not None:
             self.process.kill()
         else:
@@ -91,7 +91,7 @@ def _output_to(path: str) -> Iterator[None]:
 
 
 class Slots:
-    """As many slots as jobs may run at once, made when they are first needed."""
+    """As many slots as jobs may run at once, created when first needed."""
 
     def __init__(self, count: int, start: Start, *, share_devices: bool):
         self._cores = shares_of_cores(count)
@@ -101,7 +101,7 @@ class Slots:
         self._taken: dict[int, list[str]] = {}
 
     def run(self, progress: "Progress") -> None:
-        """All jobs, as slots and devices become free; signals are passed on to the jobs that run."""
+        """Run all jobs, as slots and devices become free; signals are forwarded to running jobs."""
         try:
             with received_signals() as signals:
                 passed_on = 0

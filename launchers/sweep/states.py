@@ -16,7 +16,7 @@ Start = Callable[[Entry], object]
 
 
 def settle(entry: Entry, start: Start) -> Entry:
-    """Start a job and wait; the entry says how it ended. Whatever a job raises is printed, and ends this job only."""
+    """Start a job and wait for it; the entry says how it ended. An exception is printed, and ends only this job."""
     try:
         value = start(entry)
     except Unavailable as reason:
@@ -44,7 +44,7 @@ def settle(entry: Entry, start: Start) -> Entry:
 
 
 def split(entry: Entry, sweep: Path) -> Entry | None:
-    """The same job with half the micro-batch, twice accumulated, frozen in a folder beside; None: can't be halved."""
+    """The job with half the micro-batch and twice the accumulation, frozen in a new folder; None if impossible."""
     config = RunFolder(sweep / entry.folder).read_config()
     if batch_per_rank(config) % 2:
         return None

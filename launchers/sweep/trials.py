@@ -80,7 +80,7 @@ class Reports:
         self._table, self._by, self._sign = Tail(folder.steps if by == LOSS else folder.epochs), by, sign
 
     def new(self) -> Iterator[tuple[int, float]]:
-        """Steps with values that were not there at the last look."""
+        """Steps with values that have been added since the last call."""
         for row in self._table.rows():
             if self._by in row and "step" in row:
                 yield int(row["step"]), self._sign * row[self._by]

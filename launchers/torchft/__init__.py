@@ -1,4 +1,4 @@
-"""launcher=torchft: a process for each replica, started again when it dies, and torchft's lighthouse beside them."""
+"""launcher=torchft: a process for each replica, restarted when it dies, and torchft's lighthouse."""
 
 import tempfile
 from dataclasses import replace
@@ -17,7 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class TorchftOption(LauncherOption):
-    """Needs torchft."""
+    """Declares that torchft is needed."""
 
     rules: ClassVar = {"hang_timeout": number(above=0), "heartbeat_timeout": number(above=0)}
     restarts_ranks = True
@@ -32,8 +32,8 @@ class TorchftOption(LauncherOption):
         super().complete(config)
         if self.section["nproc_per_node"] > 1 and not declared("parallel", config["parallel"]).outlives_ranks:
             raise ConfigurationError(
-                f"launcher=torchft starts a rank that died again, of which parallel={config['parallel']['name']} knows "
-                "nothing. Set launcher=spawn, or parallel=replicated."
+                f"launcher=torchft restarts a rank that died, which parallel={config['parallel']['name']} can't "
+                "handle. Set launcher=spawn, or parallel=replicated."
             )
 
 

@@ -1,4 +1,4 @@
-"""torchft's lighthouse, which knows the replicas that are there: a process of its own, started again when it dies."""
+"""torchft's lighthouse, which tracks live replicas: a separate process, restarted when it dies."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ TICK_MS = 20
 
 
 class Lighthouse:
-    """It keeps no state that a run would need: replicas wait until it is back, at the same port."""
+    """Runs the lighthouse. It keeps no state that a run needs: replicas wait until it is back on the same port."""
 
     def __init__(self, job: Job, *, heartbeat_timeout: float):
         self._log, self._environment = str(job.folder.logs / "lighthouse.log"), job.environment
@@ -29,11 +29,11 @@ class Lighthouse:
 
     @property
     def address(self) -> str:
-        """Where replicas find it."""
+        """The address at which replicas reach it."""
         return f"http://{HOST}:{self._port}"
 
     def keep(self) -> None:
-        """Start it again if it has died."""
+        """Restart it if it has died."""
         if self.process.exitcode is not None:
             self.restarts += 1
             self.process = self._start()

@@ -1,4 +1,4 @@
-"""The replicas of a run, of which one that dies, or hangs, is started again."""
+"""The replicas of a run; one that dies or hangs is restarted."""
 
 import multiprocessing.connection
 import os
@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.processes import end, tell_where
+from manyheads.launchers.ending import end, tell_where
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
@@ -21,9 +21,9 @@ LAST_SECONDS = 5.0  # for the others, once the replica that writes the results h
 
 
 class Replicas:
-    """In the words of ``manyheads.launchers.processes.Ranks``.
+    """The replicas, with the interface of ``manyheads.launchers.processes.Ranks``.
 
-    ``start``: starts a rank; ``shown``: the heartbeat that ``supervise`` sees, in which nobody dies who will be back.
+    ``start``: starts a rank; ``shown``: the heartbeat that ``supervise`` sees, in which restarted replicas never die.
     """
 
     patience = 0.0
@@ -55,7 +55,7 @@ class Replicas:
         return any(process.exitcode is None for process in self._processes)
 
     def wait(self, seconds: float) -> None:
-        """Return when a process ends, or after ``seconds``; start again what has died, end what hangs."""
+        """Return when a process ends, or after ``seconds``; restart dead replicas, kill hanging ones."""
         alive = [process.sentinel for process in self._processes if process.exitcode is None]
         multiprocessing.connection.wait([*alive, self._lighthouse.process.sentinel], timeout=seconds)
         self._job.heartbeat.stop_signal = self.shown.stop_signal
@@ -117,7 +117,7 @@ class Replicas:
         cause = _cause(rank, code, failure)
         self._restarts.append({"time": time.time(), "cause": cause})
         self._job.added["restarts"] = self._restarts
-        print(f"{cause}; it is started again, the others go on", flush=True)
+        print(f"{cause}; it is restarted, the others continue", flush=True)
         folder.rank_error(rank).unlink(missing_ok=True)
         self._say(rank, STARTING)
         self._beats[rank] = heartbeat.read(rank)[0], time.monotonic()

@@ -1,4 +1,4 @@
-"""All that the warm process imports. See manyheads.launchers.warm.server."""
+"""Imports of the warm process. See manyheads.launchers.warm.server."""
 
 import gc
 import importlib
@@ -13,7 +13,7 @@ from manyheads.runner.run.parent_death import die_with_parent
 # enough; the kernel's parent-death signal is.
 die_with_parent()
 # It looks for its place in memory once, beside the environment as the process was given it.
-setproctitle.setproctitle("manyheads: where ranks are forked from")
+setproctitle.setproctitle("manyheads: server that ranks are forked from")
 
 # Whatever asks meanwhile whether there is a GPU asks the driver alone: a process that has begun to use CUDA can't fork
 # ranks that do. Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#environment-variables.

@@ -34,10 +34,10 @@ _read: dict[str, str] = {}  # by the server that runs
 
 
 def start(environment: Mapping[str, str]) -> None:
-    """Let the server import in the background; returns at once. A server with another environment ends first.
+    """Let the server import in the background; returns at once. A server with another environment is stopped first.
 
-    ``environment``: what ranks get beside this process's own. Call it in the main thread, since the server dies with
-    the thread that started it, and only while no rank runs: ranks die with their server.
+    ``environment``: what ranks get in addition to this process's own. Call it in the main thread, since the server dies
+    with the thread that started it, and only while no rank runs, since ranks die with their server.
     """
     read = {name: value for name, value in {**os.environ, **environment}.items() if READ_AT_IMPORT.fullmatch(name)}
     if read != _read:
@@ -59,10 +59,10 @@ def stop() -> None:
 
 
 def fork(main: Callable[..., None], *arguments: Any, environment: Mapping[str, str]) -> BaseProcess:
-    """A process that calls ``main(*arguments)``, with SIGINT and SIGTERM blocked until it is ready to handle them.
+    """Fork a process that calls ``main(*arguments)``, with SIGINT and SIGTERM blocked until it can handle them.
 
-    ``environment``: what it gets beside this process's own variables, of which the server may have others. Waits for
-    the server's imports. Raises RunFailed when the server dies of them.
+    ``environment``: what it gets in addition to this process's own variables, of which the server may have others.
+    Waits for the server's imports. Raises RunFailed if the server dies during them.
     """
     start(environment)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
@@ -73,7 +73,7 @@ def fork(main: Callable[..., None], *arguments: Any, environment: Mapping[str, s
         with blocked_signals(), unburdened():
             process.start()
     except (EOFError, OSError) as error:
-        message = "the process that ranks are forked from has died; see above why, or set launcher.warm=false"
+        message = "the process that ranks are forked from has died; see the reason above, or set launcher.warm=false"
         raise RunFailed(Failure(type="ProcessDied", message=message)) from error
     return process
 
@@ -93,9 +93,9 @@ def _become(
 
 @contextmanager
 def unburdened() -> Iterator[None]:
-    """Processes started meanwhile don't begin by importing this one's script again, Hydra and all: 0.2 s.
+    """A context in which new processes do not start by importing this one's script again, which takes 0.2 s with Hydra.
 
-    Nor do they take over the start method of a process that was started by a library of its own, such as joblib's.
+    Nor do they take over the start method of a process that was started by another library, such as joblib.
     """
     main = sys.modules["__main__"]
     default: Any = multiprocessing.context._default_context

@@ -1,4 +1,4 @@
-"""A command of this project as a child process, whose output appears here: in a script as in a notebook."""
+"""Run a command of this project as a child process whose output appears here, in scripts and notebooks alike."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ ERROR = "error: "
 
 
 class Ended(NamedTuple):
-    """How a command ended. ``error``: what it printed last as one, or nothing."""
+    """How a command ended. ``error``: the last error that it printed, or empty."""
 
     code: int
     error: str
 
     def check(self, failure: Failure | None = None) -> None:
-        """Raises ConfigurationError or RunFailed as the command did. failure: what the run left of it, if anything."""
+        """Raises the command's ConfigurationError or RunFailed. failure: what the run recorded of it, if any."""
         if self.code == ConfigurationError.exit_code:
             raise ConfigurationError(self.error or "it was refused; see its output above")
         if self.code:
@@ -31,10 +31,10 @@ class Ended(NamedTuple):
 
 
 def call(*words: str) -> Ended:
-    """Run ``manyheads <words>`` to its end, with its lines on ``sys.stdout`` as they come.
+    """Run ``manyheads <words>`` to its end, forwarding its output to ``sys.stdout`` line by line.
 
-    Ctrl-C, or a notebook's stop button, asks it to stop with a checkpoint; a second one ends it at once. Raises
-    KeyboardInterrupt when it has ended.
+    Ctrl-C, or a notebook's stop button, asks the command to stop with a checkpoint; a second one ends it at once.
+    Raises KeyboardInterrupt once it has ended.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "manyheads", *words],

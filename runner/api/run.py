@@ -16,7 +16,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left: its folder, how it ended, the metrics of its last evaluation, and the config that was frozen."""
+    """The result of a run: its folder, its status, the metrics of its last evaluation, and the frozen config."""
 
     folder: Path
     status: str
@@ -25,7 +25,7 @@ class Result:
 
     @classmethod
     def of(cls, folder: str | Path) -> "Result":
-        """That of a run's folder. Raises ConfigurationError where there is no run, or it has not ended."""
+        """The result of the run in a folder. Raises ConfigurationError if there is no run, or if it has not ended."""
         run = RunFolder(folder)
         config, result = run.read_config(), run.read_result()
         if result is None:
@@ -34,12 +34,13 @@ class Result:
 
 
 def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Result:
-    """Train as ``manyheads train <overrides>`` does, in a process of its own whose output appears here.
+    """Train like ``manyheads train <overrides>``, in a separate process whose output appears here.
 
-    conf: a folder of configs of your own, as --config-dir; a trusted conf/ of the working directory counts anyway.
+    overrides: as on the command line. conf: a folder with your own configs, like --config-dir; a trusted conf/ in the
+    working directory is always included.
 
-    Raises ConfigurationError for what is refused, RunFailed for a run that fails, with the error's text, and
-    KeyboardInterrupt for one that was stopped by Ctrl-C or by a notebook's stop button.
+    Raises ConfigurationError if the run is refused, RunFailed with the error's text if it fails, and KeyboardInterrupt
+    if it was stopped by Ctrl-C or by a notebook's stop button.
     """
     line = as_typed(overrides, conf)
     if line.flags.multirun:
@@ -57,7 +58,7 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
 
 
 def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
-    """The arguments as a command line. Raises ConfigurationError for what can be none."""
+    """The overrides as command line arguments. Raises ConfigurationError if they are not a list of overrides."""
     if isinstance(overrides, str):
         raise ConfigurationError(f'{overrides!r} is a string. Allowed: a list of overrides, such as ["{overrides}"].')
     typed = (*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf))))

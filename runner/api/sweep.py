@@ -18,7 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Row:
-    """One job of a sweep. ``overrides``: its own, by key; ``reason``: why it failed or was skipped, or nothing."""
+    """One job of a sweep. ``overrides``: its own, by key; ``reason``: why it failed or was skipped, or empty."""
 
     job: int
     overrides: dict[str, Any]
@@ -29,7 +29,7 @@ class Row:
 
 
 class Sweep(Sequence[Row]):
-    """The jobs of a sweep in their order, those that failed or were skipped included. ``folder``: the sweep's."""
+    """The jobs of a sweep in order, including those that failed or were skipped. ``folder``: that of the sweep."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder).resolve()
@@ -59,7 +59,7 @@ class Sweep(Sequence[Row]):
         return f"<sweep of {len(self)} jobs in {self.folder}>"
 
     def to_pandas(self) -> Any:
-        """A DataFrame with a line for each job: what was swept, status, metrics, folder. Needs pandas."""
+        """A DataFrame with one row per job: swept values, status, metrics, folder. Needs pandas."""
         import pandas
 
         return pandas.DataFrame(
@@ -71,12 +71,12 @@ class Sweep(Sequence[Row]):
 
 
 def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
-    """Run every combination as ``manyheads train -m <overrides>`` does, in a process of its own.
+    """Run every combination like ``manyheads train -m <overrides>``, in a separate process.
 
-    conf: a folder of configs of your own, as --config-dir.
+    overrides: as on the command line. conf: a folder with your own configs, like --config-dir.
 
-    A job that fails is a row with that status. Raises ConfigurationError for a sweep that is refused as a whole, and
-    KeyboardInterrupt for one that was stopped; ``manyheads resume`` continues it.
+    A job that fails is a row with that status. Raises ConfigurationError if the sweep as a whole is refused, and
+    KeyboardInterrupt if it was stopped; ``manyheads resume`` continues it.
     """
     line = as_typed(overrides, conf)
     folder = new_folder(line.overrides, SWEEP_DIR)

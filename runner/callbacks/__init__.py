@@ -1,1 +1,1 @@
-"""What a user hooks into a run: ``callbacks`` of the run config."""
+"""Hooks for user code during a run: ``callbacks`` of the run config."""

@@ -1,4 +1,4 @@
-"""A callback: a user's own code at the turns of a run."""
+"""The base class of callbacks: user code called at fixed points of a run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a callback knows of its run. ``model``: the user's own, as it is trained; to be read, not called.
+    """What a callback knows about its run. ``model``: the user's own, as it is trained; read it, but do not call it.
 
-    ``step``: updates that were made before, of a run that is resumed. ``task``: what a batch means; ``gather``: gives
-    a picklable value of each rank on every rank, for callbacks that every rank has; ``picture``: shows a PNG wherever
-    the run is recorded, with its name and the number of updates so far, when rank 0 calls it; ``say``: shows a line on
-    the terminal and in run.log, when rank 0 calls it.
+    ``step``: number of updates made before this session, if the run was resumed. ``task``: defines what a batch means.
+    ``gather``: returns a picklable value of each rank on every rank, for callbacks that every rank has. ``picture``:
+    records a PNG under a name, with the number of updates so far; rank 0 only. ``say``: prints a line on the terminal
+    and in run.log; rank 0 only.
     """
 
     folder: Path
@@ -32,39 +32,39 @@ class RunContext:
 
 
 def file_name(name: str, split: str) -> str:
-    """What a file about the evaluation of a split is called: plainly for "val", else with the split's name."""
+    """The name of a file about the evaluation of a split: unchanged for "val", otherwise with the split's name."""
     return name if split == "val" else f"{name}_{split}"
 
 
 class Callback:
-    """The base of all callbacks, each an entry of ``callbacks`` in the run config; override what you need.
+    """Base class of callbacks, the entries of ``callbacks`` in the run config; override the methods that you need.
 
-    ``every_rank``: whether each rank has one; else rank 0 alone, which sees its own share of an evaluation only. What a
-    callback raises ends the run, as an error in the model does.
+    ``every_rank``: whether every rank has an instance; otherwise only rank 0 has one, which sees only its own share of
+    an evaluation. An exception in a callback ends the run, like an error in the model.
     """
 
     every_rank = False
 
     def on_start(self, run: RunContext) -> None:
-        """Training or evaluation begins, or is resumed."""
+        """Called when training or evaluation starts or is resumed."""
 
     def on_update(self, step: int) -> None:
-        """Update ``step``, counted from 1, was made."""
+        """Called after update ``step``, counted from 1."""
 
     def on_epoch(self, row: dict[str, Any]) -> None:
-        """An epoch is over: its row of epochs.csv, the same on all ranks but for timings."""
+        """Called after an epoch with its row of epochs.csv, which is the same on all ranks except for timings."""
 
     def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
-        """A batch was evaluated. ``outputs``: the model's; ``ids``: indices of its samples in the data set."""
+        """Called after a batch was evaluated. ``outputs``: the model's; ``ids``: indices in the data set."""
 
     def on_evaluation(self, split: str, samples: Any) -> None:
-        """All of "val" or "test" was evaluated; not called where that was interrupted. ``samples``: its data set."""
+        """Called after a complete evaluation of "val" or "test". ``samples``: the data set."""
 
     def on_checkpoint(self, path: Path) -> None:
-        """A checkpoint was written."""
+        """Called after a checkpoint was written."""
 
     def on_end(self, result: dict[str, Any]) -> None:
-        """The run ended without an error. ``result``: what rank 0 knows of result.json; empty on the others."""
+        """Called when the run ends without an error. ``result``: result.json as rank 0 knows it, else empty."""
 
     def close(self) -> None:
-        """Give back what is held; called last, however the run ended."""
+        """Release resources; always called last, however the run ended."""

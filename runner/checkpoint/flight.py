@@ -1,4 +1,4 @@
-"""Work that goes on beside training: at most one at a time, whose error is not lost."""
+"""Work in the background of training: at most one piece at a time, whose error is not lost."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ class GivenUp(Exception):
 
 
 class Flight:
-    """``work`` in a thread of its own; it is given a function that says whether it is still wanted."""
+    """Runs ``work`` in a separate thread; it receives a function that says whether the work is still wanted."""
 
     def __init__(self, work: Callable[[Callable[[], bool]], None], *, step: int):
         self.step = step

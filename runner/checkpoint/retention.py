@@ -8,7 +8,7 @@ HOUR = 3600
 
 
 class Retention(NamedTuple):
-    """``last``: so many; ``every``: those of its multiples; ``hours``: one of every so many hours; 0 for none."""
+    """``last``: how many to keep; ``every``: keep multiples of it; ``hours``: keep one per this many hours; 0: off."""
 
     last: int = 0
     every: int = 0

@@ -1,10 +1,10 @@
-"""One file for each command of ``python -m runner``: HELP, add_arguments, run."""
+"""One module for each command of ``python -m runner``, with HELP, add_arguments and run."""
 
 import argparse
 
-A_RUN = "its folder, such as outputs/2026-01-31/12-00-00"
+A_RUN = "the folder of a run, such as outputs/2026-01-31/12-00-00"
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:
-    """Declare the choice of a run's weights."""
-    parser.add_argument("--weights", metavar="best|last", help="which of its weights; the best where it has them")
+    """Add the argument that selects a run's weights."""
+    parser.add_argument("--weights", metavar="best|last", help="which weights; by default the best if the run has them")

@@ -7,16 +7,16 @@ from manyheads.runner.runs.clean import Rules, age
 from manyheads.runner.runs.find import OUTPUTS
 from manyheads.runner.runs.remove import clean
 
-HELP = "remove runs, or checkpoints of runs, after saying which and why"
+HELP = "remove runs or their checkpoints, after listing which and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("folder", nargs="?", default=str(OUTPUTS), help="where to look (outputs)")
     parser.add_argument("--failed", action="store_true", help="only runs that failed")
-    parser.add_argument("--older", metavar="30d", help="only runs unchanged for that long (h, d, w)")
-    parser.add_argument("--keep-best", type=int, metavar="N", help="all but the N best by their task's metric")
-    parser.add_argument("--checkpoints", action="store_true", help="only checkpoints, and never best.pt")
+    parser.add_argument("--older", metavar="30d", help="only runs unchanged for this long (h, d, w)")
+    parser.add_argument("--keep-best", type=int, metavar="N", help="all but the N best, by the metric of their task")
+    parser.add_argument("--checkpoints", action="store_true", help="only checkpoints, but never best.pt")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 

@@ -11,15 +11,15 @@ FORMATS = ("single", "sharded", "safetensors", "torch")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("checkpoint", help="such as outputs/<run>/checkpoints/last.pt, or the folder of a sharded one")
     parser.add_argument(
         "--to",
         required=True,
         choices=FORMATS,
-        help="single, sharded: all of it, to be resumed; safetensors, torch: the weights by name",
+        help="single, sharded: everything, to resume from; safetensors, torch: the weights by name",
     )
-    parser.add_argument("--out", help="the new file or folder; by default beside the checkpoint")
+    parser.add_argument("--out", help="the new file or folder; by default next to the checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -5,13 +5,13 @@ import argparse
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.runs.difference import show_difference
 
-HELP = "what differs between two runs: config, code, machine, results"
+HELP = "show what differs between two runs: config, code, machine, results"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("first", metavar="run", help=A_RUN)
-    parser.add_argument("second", metavar="run", help="the other one's")
+    parser.add_argument("second", metavar="run", help="the folder of the other run")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -29,12 +29,15 @@ LISTED = ("parallel", "precision", "launcher", "optimizer", "logger")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
-    about = "an option, apex or parallel=apex, or a group: all that is known of it; trust=[my_package]: it may be asked"
+    """Add the arguments of the command."""
+    about = (
+        "an option (apex or parallel=apex) or a group, for details; trust=[my_package]: run the checks of its "
+        "options too"
+    )
     parser.add_argument("names", nargs="*", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument(
-        "--hosts", help="node1,node2: whether these machines can run together, and how fast they communicate"
+        "--hosts", help="node1,node2: check whether these machines can run together, and how fast they communicate"
     )
     parser.add_argument("--remote-shell", help="as launcher.remote_shell, for --hosts")
     parser.add_argument("--network-interface", help="as launcher.network_interface, for --hosts")
@@ -95,9 +98,9 @@ def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
 
 
 def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None) -> None:
-    """Print what is known of options: whether they run here, what they come to, or why not and how to get them.
+    """Print details of options: whether they run here and how, or why not and how to get them.
 
-    asked: ``option``, ``group=option`` or ``group``. Raises ConfigurationError for what is none of these.
+    asked: ``option``, ``group=option`` or ``group``. Raises ConfigurationError for anything else.
     """
     known = [(group, name) for group in sorted((*GROUPS, *ENTRIES)) for name in options(group, folders)]
     console = Console(highlight=False, markup=False)
@@ -140,7 +143,7 @@ def describe_machine() -> dict[str, str]:
     if gpus:
         devices = ", ".join(gpus)
     elif why := hardware.unused_gpus():
-        devices = f"none that torch can use: {why}"
+        devices = f"none usable by torch: {why}"
     else:
         devices = "none: there is no NVIDIA driver"
     return {
@@ -179,7 +182,7 @@ def _horovod() -> str:
     if version is None:
         return f"not installed: {horovod_installation.BUILD}"
     if horovod_installation.unavailable():
-        return f"{version}, which can't be used; see parallel=horovod"
+        return f"{version}, which is unusable here; see parallel=horovod"
     return f"{version}, built with {horovod_installation.built_with()}"
 
 

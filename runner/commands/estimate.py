@@ -4,18 +4,18 @@ import argparse
 
 from manyheads.runner.estimate.command import estimate
 
-HELP = "predict what each rank would hold and send, without devices or memory for it"
+HELP = "predict what each rank would hold and send, without needing the devices or the memory"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
-    about = "as for train; several values, parallel=fsdp,tensor, give a row each"
+    """Add the arguments of the command."""
+    about = "as for train; several values, as in parallel=fsdp,tensor, give a row each"
     parser.add_argument("overrides", nargs="*", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
-    memory = "of each rank's device, such as 80GB; else that of this machine's GPUs"
+    memory = "memory of each rank's device, such as 80GB; by default that of this machine's GPUs"
     parser.add_argument("--device-memory", metavar="SIZE", help=memory)
-    parser.add_argument("--picture", metavar="FILE", help="draw it: a file that ends in .png or .svg")
-    parser.add_argument("--json", action="store_true", help="print it as JSON, in bytes")
+    parser.add_argument("--picture", metavar="FILE", help="draw the estimate into a file that ends in .png or .svg")
+    parser.add_argument("--json", action="store_true", help="print the estimate as JSON, in bytes")
 
 
 def run(arguments: argparse.Namespace) -> int:

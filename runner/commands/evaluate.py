@@ -9,7 +9,7 @@ HELP = "measure a run's weights on its own data or on other data"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("overrides", nargs="*", help="changes, such as data.root=/data/others parallel=ddp")
     add_weights(parser)

@@ -8,11 +8,11 @@ from manyheads.runner.run.errors import DIFFERS, ConfigurationError, complain, p
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.trust.own import split_typed
 
-HELP = "write a run's model for other programs, and check the file"
+HELP = "export a run's model for other programs, and check the file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("trust", nargs="*", help="trust=[my_package]: allow its code in configs from others")
     parser.add_argument("--format", required=True, choices=FORMATS)
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Return 0 for a file that computes what the model does, 3 where it would not, and is not left."""
     packages, others = split_typed(arguments.trust)
     if others:
-        raise ConfigurationError(f"{others[0]}: a model is exported as it is. Allowed: trust=[my_package].")
+        raise ConfigurationError(f"{others[0]}: a model is exported unchanged. Allowed: trust=[my_package].")
     refuse_missing(arguments.format)
     from manyheads.runner.serve.rank.export import Differs, export
     from manyheads.runner.serve.rank.trained import load

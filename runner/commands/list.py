@@ -8,7 +8,7 @@ HELP = "list runs and jobs of sweeps: status, metric, what was set"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "overrides",
         nargs="*",

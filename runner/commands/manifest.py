@@ -6,20 +6,22 @@ from manyheads.runner.manifest.command import ENGINES, write
 from manyheads.runner.manifest.subject import Machines
 from manyheads.runner.run.run_folder import RunFolder
 
-HELP = "freeze a run, and write a JobSet for Kubernetes or a task for SkyPilot that runs it; neither is started"
+HELP = "freeze a run, and write a Kubernetes JobSet or a SkyPilot task that runs it, without starting it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("overrides", nargs="*", help="as for train; hydra.run.dir=<folder on shared storage>")
     parser.add_argument("--for", dest="engine", required=True, choices=sorted(ENGINES), help="the engine")
     parser.add_argument("--nodes", type=_positive, default=1, help="machines")
-    parser.add_argument("--gpus", type=_natural, default=0, help="GPUs of each")
-    parser.add_argument("--cpus", type=_positive, default=8, help="cores of each")
-    parser.add_argument("--accelerator", help="the name of the GPUs, such as H100; for SkyPilot")
-    parser.add_argument("--image", required=True, help="the container's, with torch, manyheads and your packages")
-    parser.add_argument("--volume", required=True, help="the claim, or SkyPilot's volume, of the shared storage")
-    parser.add_argument("--shared", help="where it is mounted, here and there; by default the folder above the run's")
+    parser.add_argument("--gpus", type=_natural, default=0, help="GPUs per machine")
+    parser.add_argument("--cpus", type=_positive, default=8, help="CPU cores per machine")
+    parser.add_argument("--accelerator", help="the GPU model, such as H100; for SkyPilot")
+    parser.add_argument("--image", required=True, help="the container image, with torch, manyheads and your packages")
+    parser.add_argument("--volume", required=True, help="the volume claim, or SkyPilot's volume, of the shared storage")
+    parser.add_argument(
+        "--shared", help="where it is mounted, both here and there; by default the parent of the run folder"
+    )
     parser.add_argument("--python", default="python", help="the interpreter in the image")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
 
@@ -30,17 +32,20 @@ def run(arguments: argparse.Namespace) -> int:
     keys = ("engine", "image", "volume", "shared", "python", "config_dir")
     path = write(arguments.overrides, machines=machines, **{key: getattr(arguments, key) for key in keys})
     start = {"kubernetes": "kubectl apply -f", "skypilot": "sky launch"}[arguments.engine]
-    print(f"wrote {RunFolder(path.parent)}/{path.name}, which was not run by us. To start it: {start} {path}")
+    print(
+        f"wrote {RunFolder(path.parent)}/{path.name}, which the authors have not tested on a cluster. To start "
+        f"it: {start} {path}"
+    )
     return 0
 
 
 def _positive(text: str) -> int:
     if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not allowed. Allowed: a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text} is not allowed. Allowed: an integer of at least 1")
     return value
 
 
 def _natural(text: str) -> int:
     if (value := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not allowed. Allowed: a whole number from 0")
+        raise argparse.ArgumentTypeError(f"{text} is not allowed. Allowed: an integer of at least 0")
     return value

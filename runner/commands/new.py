@@ -1,4 +1,4 @@
-"""``manyheads new``: a small project of one's own, which runs at once."""
+"""``manyheads new``: write a small project that runs right away."""
 
 import argparse
 import shlex
@@ -13,8 +13,8 @@ HELP = "write a small project: a model, a data set, configs, a test"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
-    parser.add_argument("folder", help="a new folder, which gives the project its name, such as my_project")
+    """Add the arguments of the command."""
+    parser.add_argument("folder", help="a new folder, such as my_project; the project takes its name")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> None:
         write_project(folder)
         trust_project(folder)
     except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be written, or not made your own: {error}.") from None
+        raise ConfigurationError(f"{folder} cannot be written or trusted as your own: {error}.") from None
     print(f"{folder} is created, and trusted as your own. Try it:")
     print(f"  cd {shlex.quote(str(folder))}")
     train = called.command("train") if called.by_script() else shlex.join(["python", str(called.ROOT / "run.py")])

@@ -4,12 +4,14 @@ import argparse
 
 from manyheads.runner.parity.command import parity
 
-HELP = "take the same steps on several backends: do they differ, and why"
+HELP = "take the same steps on several backends, and show whether they differ and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
-    parser.add_argument("overrides", nargs="*", help="as for train; parallel=single,ddp,... says which, else all")
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "overrides", nargs="*", help="as for train; parallel=single,ddp,... names the backends, by default all"
+    )
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument("--steps", default="10", help="number of steps (10)")
 

@@ -7,11 +7,11 @@ from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.trust.own import split_typed
 
-HELP = "write the classes of image files into a table"
+HELP = "write the predicted classes of image files into a table"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("images", nargs="+", help="image files, or folders of them; and trust=[my_package]")
     parser.add_argument("--out", default="predictions.csv", help="the table (predictions.csv)")
@@ -30,4 +30,4 @@ def run(arguments: argparse.Namespace) -> None:
     trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
     files, unreadable = predict_files(trained, images, Path(arguments.out), device=arguments.device)
     left = f", of which {unreadable:,} could not be read" if unreadable else ""
-    print(f"{printable(arguments.out)}: {files:,} files{left}, by the {trained.which} weights of {trained.folder}")
+    print(f"{printable(arguments.out)}: {files:,} files{left}, with the {trained.which} weights of {trained.folder}")

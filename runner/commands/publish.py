@@ -1,4 +1,4 @@
-"""``python -m runner publish``: runs that are there already, at a tracker."""
+"""``python -m runner publish``: publish finished runs to a tracker."""
 
 import argparse
 
@@ -9,7 +9,7 @@ HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what has be
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "overrides", nargs="+", metavar="run|key=value", help="folders, and keys such as logger.mlflow.experiment=mine"
     )

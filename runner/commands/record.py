@@ -6,20 +6,26 @@ from pathlib import Path
 from manyheads.runner.record.evidence import CLOCKS
 from manyheads.runner.run.errors import ConfigurationError
 
-HELP = "run a recipe many times: whether it reaches a target, and how fast, with a page as evidence"
+HELP = "run a recipe many times, and show whether it reaches a target and how fast, with a page as evidence"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument(
-        "overrides", nargs="*", help="as for train; experiment=new,old times both in turn; or the folder of a sweep"
+        "overrides",
+        nargs="*",
+        help="as for train; experiment=new,old alternates between both; or the folder of a sweep",
     )
     parser.add_argument("--runs", type=int, default=20, help="runs of each recipe, each with another seed (20)")
     parser.add_argument("--target", help="such as val_acc1=94, measured after the last epoch")
-    parser.add_argument("--clock", choices=CLOCKS, default="training", help="which seconds count (training)")
+    parser.add_argument("--clock", choices=CLOCKS, default="training", help="which seconds count (default: training)")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
-    parser.add_argument("--again", metavar="record.json", type=Path, help="time its first recipe on this machine")
-    parser.add_argument("--check", metavar="record.json", type=Path, help="whether its claims follow from its runs")
+    parser.add_argument(
+        "--again", metavar="record.json", type=Path, help="time the record's first recipe on this machine"
+    )
+    parser.add_argument(
+        "--check", metavar="record.json", type=Path, help="check that the record's claims follow from its runs"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,11 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check is not None:
         return command.check(arguments.check)
     if arguments.runs < 2:
-        raise ConfigurationError(f"--runs {arguments.runs} is not allowed. Allowed: a whole number from 2.")
+        raise ConfigurationError(f"--runs {arguments.runs} is not allowed. Allowed: an integer of at least 2.")
     if arguments.again is not None:
         return command.again(arguments.again, arguments.overrides, runs=arguments.runs)
     if not arguments.target:
-        raise ConfigurationError("Say what is to be reached: --target val_acc1=94.")
+        raise ConfigurationError("Name the target: --target val_acc1=94.")
     chosen = {"target": arguments.target, "clock": arguments.clock}
     if len(arguments.overrides) == 1 and (folder := Path(arguments.overrides[0])).is_dir():
         return command.of_sweep(folder, **chosen)

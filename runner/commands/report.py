@@ -8,10 +8,12 @@ HELP = "compare the jobs of a sweep, or any runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
-    parser.add_argument("folders", nargs="+", metavar="folder", help="a sweep's folder, or runs'")
+    """Add the arguments of the command."""
+    parser.add_argument("folders", nargs="+", metavar="folder", help="the folder of a sweep, or folders of runs")
     parser.add_argument("--baseline", help="a job's number, or values such as parallel=dp,precision=fp32")
-    parser.add_argument("--to", help="folder for the files; the sweep's, or a new one in outputs/comparisons")
+    parser.add_argument(
+        "--to", help="folder for the files; by default the sweep's, or a new one in outputs/comparisons"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument(
         "overrides",
@@ -61,7 +61,7 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
         return
     folder = RunFolder(path)
     if (folder.path / "multirun.yaml").exists():
-        raise ConfigurationError(f"{folder}: a sweep without a ledger, or one that ended while it was planned.")
+        raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
     result = folder.read_result()
     if result is not None and result.get("status") == "completed":
         longer = command(folder, folder.read_config())

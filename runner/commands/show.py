@@ -7,11 +7,11 @@ from manyheads.runner.checkpoint.sharded.index import is_checkpoint
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.runs.page import show_run
 
-HELP = "all about one run: where it came from, how it ended, what to do next"
+HELP = "show all about one run: where it came from, how it ended, what to do next"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
+    """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=f"{A_RUN}; or a checkpoint, whose tensors are listed")
 
 

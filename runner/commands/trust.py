@@ -17,12 +17,12 @@ from manyheads.runner.trust.check import own_values, untrusted
 from manyheads.runner.trust.config_files import read_config_file
 from manyheads.runner.trust.own import Trust, own_project, trust_project, trust_run
 
-HELP = "make a folder of configs, or somebody else's run or sweep, your own, after showing what it could run"
+HELP = "trust a folder of configs, or somebody else's run or sweep, after showing what it could run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what may follow the command's name."""
-    parser.add_argument("folder", help="a project or a folder of configs, such as . , or that of a run or a sweep")
+    """Add the arguments of the command."""
+    parser.add_argument("folder", help="a project, such as . , or the folder of configs, a run or a sweep")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = _runs(folder)
     for line in _of_runs(runs) if runs else _of_configs(own_project(folder)):
         print(printable(line))
-    if not arguments.yes and not is_confirmed("Make it your own?"):
+    if not arguments.yes and not is_confirmed("Trust it as your own?"):
         print("nothing has changed")
         return 1
     try:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not runs:
             trust_project(folder)
     except OSError as error:
-        raise ConfigurationError(f"what you trust cannot be written: {error}.") from None
+        raise ConfigurationError(f"the list of what you trust cannot be written: {error}.") from None
     print(f"{printable(folder if runs else own_project(folder))} is now trusted as your own")
     return 0
 
@@ -67,7 +67,7 @@ def _of_runs(runs: list[RunFolder]) -> Iterator[str]:
         config = each.read_config() if each.config.exists() else _content(each.composed)
         yield f"{each}: {_listed(untrusted(config, Trust()))}"
         for copy in sorted(each.code.rglob("*.py")):
-            yield f"  reproduce would run {copy}, where the file that it is a copy of is not the same here"
+            yield f"  reproduce would run {copy}, which differs here from the file that it was copied from"
         commit, diff = _code(each)
         if diff:
             files = [line[6:].decode(errors="replace") for line in diff.splitlines() if line.startswith(b"+++ b/")]
@@ -82,7 +82,7 @@ def _of_configs(folder: Path) -> Iterator[str]:
         found = list(own_values(content)) + [(key, "...") for key in content if key == "hydra"]
         if found:
             yield f"{path}: {_listed(found)}"
-    yield f"every config in {folder} may name any code, and change Hydra's own settings"
+    yield f"every config in {folder} may run any code and change Hydra's own settings"
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _listed(found: list[tuple[str, Any]]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in found) or "names no code but this project's own"
+    return ", ".join(f"{key}={value}" for key, value in found) or "names only this project's own code"
 
 
 def _code(folder: RunFolder) -> tuple[object, bytes]:

@@ -15,7 +15,7 @@ SEARCHPATH = "hydra.searchpath"
 
 
 class Source(NamedTuple):
-    """Where Hydra is told to look for configs. ``named_by``: the flag or key; ``folder``: None for a package."""
+    """A place where Hydra looks for configs. ``named_by``: the flag or key; ``folder``: None for a package."""
 
     named_by: str
     place: str
@@ -70,7 +70,7 @@ class CommandLine:
         return self.config_folder / f"{self.config_name}.yaml"
 
     def sources(self) -> Iterator[Source]:
-        """Where Hydra looks for configs besides its own and, unless --config-path says otherwise, conf/."""
+        """Where Hydra looks for configs in addition to its own and, unless --config-path is set, conf/."""
         if (path := self.flags.config_path) is not None:
             yield Source("--config-path", path, None if path.startswith("pkg://") else self.config_folder)
         if (path := self.flags.config_dir) is not None:
@@ -97,7 +97,7 @@ class CommandLine:
         return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
 
     def adding(self, override: str) -> "CommandLine":
-        """The command line with one more override, beside the others: they may not stand on both sides of a flag."""
+        """The command line with one more override, next to the others: overrides may not be split by a flag."""
         last = max((at for at, each in enumerate(self.arguments, 1) if each in self.overrides), default=None)
         after = self.arguments[last:] if last else ()
         return CommandLine((*self.arguments[:last], override, *after), self.home)
@@ -131,7 +131,7 @@ def searching(folders: Iterable[Path]) -> str:
 
 
 def quoted(value: object) -> str:
-    """A value that Hydra takes as it is, whatever a folder is called."""
+    """A value that Hydra takes literally, whatever characters a folder's name has."""
     return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -15,15 +15,15 @@ def check_graphs(trainer: dict[str, Any]) -> None:
     """Raise ConfigurationError for a trainer.compile that does not go with its units or with accumulation."""
     mode, accumulation = trainer["compile"], trainer["grad_accumulation"]
     if trainer["compile_units"] and mode in ("none", *CUDA_GRAPHS):
-        reason = "nothing is compiled" if mode == "none" else "CUDA graphs are of a whole model"
+        reason = "nothing is compiled" if mode == "none" else "CUDA graphs capture a whole model"
         raise ConfigurationError(
             f"trainer.compile_units: with trainer.compile={mode} {reason}. Set that to default or "
             "max-autotune-no-cudagraphs, or compile_units to []."
         )
     if trainer["device"] == "cuda" and mode in CUDA_GRAPHS and accumulation > 1:
         raise ConfigurationError(
-            f"trainer.compile={mode}: its CUDA graphs write each micro-batch's gradients over those of the one before, "
-            f"and trainer.grad_accumulation is {accumulation}. Set it to 1, or trainer.compile=default or "
+            f"trainer.compile={mode}: its CUDA graphs overwrite the gradients of the previous micro-batch, and "
+            f"trainer.grad_accumulation is {accumulation}. Set it to 1, or trainer.compile=default or "
             "max-autotune-no-cudagraphs."
         )
 
@@ -65,8 +65,8 @@ def _check_average(config: dict[str, Any]) -> None:
         raise ConfigurationError("trainer.ema_decay and trainer.swa_start are two averages. Set one of them to null.")
     if not declared("parallel", config["parallel"]).is_exact:
         raise ConfigurationError(
-            f"trainer.{key}={trainer[key]}: ranks of parallel={config['parallel']['name']} have weights of their own, "
-            "so that an average of one says nothing of the others. Set parallel=ddp."
+            f"trainer.{key}={trainer[key]}: ranks of parallel={config['parallel']['name']} have weights of their "
+            "own, so the average of one rank says nothing about the others. Set parallel=ddp."
         )
     if trainer["swa_start"] is not None and trainer["swa_start"] > trainer["epochs"]:
         raise ConfigurationError(
@@ -84,8 +84,8 @@ def _check_epochs(config: dict[str, Any]) -> None:
         )
     if config["parameters"]["freeze_epochs"] and config["parallel"].get("op") == "adasum":
         raise ConfigurationError(
-            "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would move what rests. "
-            "Set op=average."
+            "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would change frozen "
+            "parameters. Set op=average."
         )
 
 
@@ -94,12 +94,12 @@ def _check_sam(config: dict[str, Any]) -> None:
     option, rho = declared("precision", precision), config["trainer"]["sam_rho"]
     if option.scales_gradients(on_gpus=on_gpus) or option.half_weights(on_gpus=on_gpus) or option.reloads_optimizer():
         raise ConfigurationError(
-            f"trainer.sam_rho={rho}: its second pass needs gradients in their true size, and weights that are the "
-            f"model's own; precision={precision['name']} has other ones here. Set precision=bf16 or fp32."
+            f"trainer.sam_rho={rho}: its second pass needs unscaled gradients and the model's own weights, which "
+            f"precision={precision['name']} does not have here. Set precision=bf16 or fp32."
         )
     if config["parallel"].get("op") == "adasum":
         raise ConfigurationError(
-            f"trainer.sam_rho={rho}: parallel.op=adasum has no gradients of all ranks. Set average."
+            f"trainer.sam_rho={rho}: parallel.op=adasum does not have the gradients of all ranks. Set op=average."
         )
 
 
@@ -113,7 +113,7 @@ def check_checkpoint(config: dict[str, Any]) -> None:
     if checkpoint["resume"] is not None and (evaluate_only or checkpoint["load"] is not None):
         other = "trainer.evaluate_only=true" if evaluate_only else f"checkpoint.load={checkpoint['load']}"
         raise ConfigurationError(
-            f"checkpoint.resume={checkpoint['resume']} resumes a run, {other} does not. Set one of them."
+            f"checkpoint.resume={checkpoint['resume']} resumes a run, {other} does not. Set only one of them."
         )
     for key in ("load", "resume"):
         if checkpoint[key] is not None:

@@ -66,7 +66,7 @@ def batch_per_rank(config: dict[str, Any]) -> int:
 
 
 def fits(config: dict[str, Any], count: int) -> bool:
-    """Whether so many ranks can share the batch of a completed run config."""
+    """Whether this number of ranks can divide the batch of a completed run config."""
     launcher = {**config["launcher"], "nproc_per_node": count, "hosts": None, "hostfile": None}
     launcher |= {"nodes": None, "rendezvous": None}
     try:
@@ -128,8 +128,8 @@ def _check_batch(config: dict[str, Any]) -> None:
         kind = "ranks" if shares == ranks(config) else "shares of the data"
         instead = instead and f"; or with this batch launcher.nproc_per_node={instead}"
         raise ConfigurationError(
-            f"data.batch_size={size} is the global batch and can't be divided among {shares} {kind} x "
-            f"{accumulation} micro-batches. The nearest values that can: data.batch_size={nearest}{instead}."
+            f"data.batch_size={size} is the global batch, which can't be divided among {shares} {kind} x "
+            f"{accumulation} micro-batches. The nearest values that work: data.batch_size={nearest}{instead}."
         )
 
 

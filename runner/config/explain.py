@@ -9,7 +9,9 @@ from manyheads.runner.config.lookup import NAMED, OWN, Folders, no_such_option, 
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import called
 
-NOT_OVER_SAVED = "experiment=... can't be laid over a saved config. Leave out --config-path, or set the single keys."
+NOT_OVER_SAVED = (
+    "experiment=... can't be applied to a saved config. Leave out --config-path, or set its keys one by one."
+)
 QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
 
 

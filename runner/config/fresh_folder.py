@@ -29,10 +29,10 @@ def refuse(message: str) -> NoReturn:
 
 
 class FreshFolder(Callback):
-    """Gives every run a folder of its own, before Hydra writes anything into one.
+    """Gives every run its own folder, before Hydra writes anything into one.
 
-    A folder that the user named and that already holds a run is refused; one that a clock named, in the same
-    second as another, gets a new name.
+    A folder that the user named and that already holds a run is refused; one named by the clock, in the same second as
+    another, gets a new name.
     """
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:

@@ -96,7 +96,7 @@ def refuse_hidden(group: str, section: dict[str, Any], folders: Folders = OWN) -
         return
     for path, target in targets.items():
         if target != taken:
-            raise ConfigurationError(f"{group}={name} is {taken}, which hides {path}. Give that one another name.")
+            raise ConfigurationError(f"{group}={name} is {taken}, which hides {path}. Rename the file.")
 
 
 def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> dict[str, Any] | None:

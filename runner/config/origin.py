@@ -1,4 +1,4 @@
-"""Where a command's runs come from, beside their config: handed on to every job, in whatever process that runs."""
+"""Where a command's runs come from, in addition to their config: passed to every job, in whatever process it runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,11 +39,11 @@ class Origin:
 
 
 def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
-    """The command line as Hydra shall have it, and where its runs come from.
+    """The command line as Hydra should get it, and where its runs come from.
 
-    ``trust=...`` is taken out; the user's own conf/ is added; files that he typed become options; a --config-path that
-    leads to a saved run config becomes one that can be composed.
-    Raises ConfigurationError for configs of others that could run code before they are looked at.
+    ``trust=...`` is removed; the user's own conf/ is added; files named on the command line become options; a
+    --config-path that leads to a saved run config becomes one that can be composed. Raises ConfigurationError for
+    configs of others that could run code before they are checked.
     """
     if line.flags.experimental_rerun is not None:
         raise ConfigurationError(NO_RERUN)

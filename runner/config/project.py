@@ -1,4 +1,4 @@
-"""The user's own project: the folder of configs beside his code counts as one more of ours, once he trusts it."""
+"""The user's own project: the conf/ folder next to the user's code is treated like ours, once it is trusted."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ def with_project(line: CommandLine) -> CommandLine:
     if is_own_project(conf):
         return line.searching(conf)
     if not line.flags.shell_completion:
-        how = f"If it is, say so once: {called.command('trust', '.')}"
-        unread = f"{printable(os.path.relpath(conf))} was not read, since you have not said that it is yours."
+        how = f"If it is yours, run once: {called.command('trust', '.')}"
+        unread = f"{printable(os.path.relpath(conf))} was not read, since you have not marked it as your own."
         print(f"{unread} {how}", file=sys.stderr)
     return line

@@ -36,13 +36,13 @@ RULES: dict[str, Rule] = {
     "loss._target_": either(CLASS, AUTO),
     "parameters.freeze": list_of(TEXT),
     "parameters.freeze_epochs": list_of(
-        Rule("match: a pattern or several, and with it until or from, an epoch counted from 1", _is_rest)
+        Rule("match: one or more patterns, together with until or from, an epoch counted from 1", _is_rest)
     ),
     "parameters.norm_weight_decay": number(at_least=0),
     "parameters.bias_weight_decay": number(at_least=0),
     "parameters.layer_decay": Rule("a number above 0 and at most 1", lambda v: number(above=0).accepts(v) and v <= 1),
     "parameters.groups": list_of(
-        Rule("match: a pattern or several, and with it lr or lr_factor, weight_decay or another setting", _is_group)
+        Rule("match: one or more patterns, together with lr or lr_factor, weight_decay or another setting", _is_group)
     ),
     "trainer.epochs": whole(1),
     "trainer.max_steps": whole(1),
@@ -51,6 +51,7 @@ RULES: dict[str, Rule] = {
     "trainer.patience": whole(1),
     "trainer.min_delta": number(at_least=0),
     "trainer.evaluate_every": either(whole(0), Rule("500steps", lambda v: steps_of(v) is not None)),
+    "trainer.tta": choice("none", "flip", "flip_shift"),
     "trainer.limit_train": LIMIT,
     "trainer.limit_val": LIMIT,
     "trainer.overfit": whole(1),
@@ -89,7 +90,8 @@ RULES: dict[str, Rule] = {
     "checkpoint.load": TEXT,
     "checkpoint.resume": TEXT,
     "checkpoint.monitor": Rule(
-        "auto, or what an evaluation measures, such as val_loss", lambda v: v == "auto" or str(v).startswith("val_")
+        "auto, or a column that an evaluation measures, such as val_loss",
+        lambda v: v == "auto" or str(v).startswith("val_"),
     ),
 }
 

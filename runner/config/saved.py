@@ -21,7 +21,7 @@ NAME = "saved"
 
 
 def read_saved(path: Path) -> dict[str, Any] | None:
-    """The config if it is a whole run's; None where there is none, or one that Hydra has yet to compose."""
+    """The config if it is a complete run's; None if there is none, or if Hydra has yet to compose it."""
     try:
         content = read_config_file(path).content
     except (OSError, ConfigurationError):  # Hydra, or a look at the whole folder, will say what is wrong
@@ -36,8 +36,8 @@ def read_saved(path: Path) -> dict[str, Any] | None:
 def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
     """Let Hydra find the config by this module's NAME, and its parts as options of that name.
 
-    chosen: keys that are set anew. A strategy that is chosen without a launcher brings its own, not the saved one.
-    Raises ConfigurationError for a part with a key that Hydra would take for a list of more files.
+    chosen: keys that are overridden. A strategy chosen without a launcher brings its own, not the saved one. Raises
+    ConfigurationError for a part with a key that Hydra would take for a list of more files.
     """
     base = yaml.safe_load((CONF / "config.yaml").read_text())
     kept = [group for group in GROUPS if group != "launcher" or not ("parallel" in chosen and group not in chosen)]

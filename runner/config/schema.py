@@ -90,8 +90,8 @@ def _refuse_volatile(value: Any, key: str = "") -> None:
         _refuse_volatile(item, f"{key}.{name}".lstrip("."))
     if isinstance(value, str) and _VOLATILE.search(value):
         raise ConfigurationError(
-            f"{key}={value}: a run config may not depend on ${{now:}} or ${{hydra:}}, since a repeated run would "
-            f"get another value. Allowed: plain values and references to other keys. Set {key} to one."
+            f"{key}={value}: a run config may not depend on ${{now:}} or ${{hydra:}}, since it would be different "
+            f"when the run is repeated. Allowed: plain values and references to other keys. Set {key} to one."
         )
 
 
@@ -142,10 +142,10 @@ def _check_named(section: str, entries: Any) -> None:
     for name, entry in entries.items():
         key = f"{section}.{name}"
         if not isinstance(name, str) or not name.isidentifier():
-            raise ConfigurationError(f"{key}: {name} is not a name. Allowed: letters, digits and underscores.")
+            raise ConfigurationError(f"{key}: {name} is not a valid name. Allowed: letters, digits and underscores.")
         if not isinstance(entry, dict) or entry.get("_target_") is None:
             raise ConfigurationError(
-                f"{key}={shown(entry)} says no class. Set +{key}._target_=<class>, or leave it out with ~{key}."
+                f"{key}={shown(entry)} names no class. Set +{key}._target_=<class>, or leave it out with ~{key}."
             )
         _check_values(key, entry, {}, {})
 
@@ -166,8 +166,8 @@ def _check_own_name(group: str, section: dict[str, Any], option: dict[str, Any] 
     """Of these groups each option is a class of its own, and reports call it by its name."""
     if option and section["name"] != option["name"]:
         raise ConfigurationError(
-            f"{group}.name={section['name']} does not go with {group}._target_={section['_target_']}. "
-            f"Choose {group}=<{'|'.join(options(group, folders))}> as a whole."
+            f"{group}.name={section['name']} does not match {group}._target_={section['_target_']}. Choose "
+            f"{group}=<{'|'.join(options(group, folders))}> as a whole."
         )
 
 

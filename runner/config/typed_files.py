@@ -72,7 +72,7 @@ def _target(override: str, match: re.Match) -> str:
         raise ConfigurationError(f"{override}: {typed} cannot be read: {error.strerror}.") from None
     except (SyntaxError, ValueError) as error:
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ConfigurationError(f"{override}: {typed} is no Python{where}: {error}.") from None
+        raise ConfigurationError(f"{override}: {typed} is not valid Python{where}: {error}.") from None
     defined = set(_defined(tree))
     if not {name, "*", "__getattr__"} & defined:
         own = [each.name for each in tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
@@ -106,7 +106,7 @@ def _option(group: str, target: str, line: CommandLine, offered: dict[str, str])
         raise ConfigurationError(f"{group}={option} would be two files. Rename one of them.")
     for source in line.sources():  # a file there would be found first
         if source.folder is not None and (source.folder / group / f"{option}.yaml").exists():
-            raise ConfigurationError(f"{group}={option} is a config in {source.folder} too. Rename one of them.")
+            raise ConfigurationError(f"{group}={option} is also a config in {source.folder}. Rename one of them.")
     section = {**read_option(group, KIND), TARGET: target, "name": name}
     ConfigStore.instance().store(group=group, name=option, node=section)
     return option

@@ -94,7 +94,7 @@ def _device(typed: str | None) -> Device | None:
 def _write(path: Path, found: list[Estimate], device: Device | None) -> None:
     image = draw(found, device, form=path.suffix.removeprefix("."))
     if image is None:
-        raise Unavailable(f"--picture {path}: there is nothing to draw, since all were refused.")
+        raise Unavailable(f"--picture {path}: there is nothing to draw, since all of them were refused.")
     try:
         with whole_file(path.resolve()) as file:
             file.write(image)

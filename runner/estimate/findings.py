@@ -17,11 +17,11 @@ class Traffic:
 
 @dataclass(frozen=True)
 class RankHolds:
-    """What one rank holds, in bytes, and sends.
+    """What one rank holds, in bytes, and communicates.
 
-    ``masters``: fp32 copies of half-precision weights. ``activations``: most that is saved for the backward pass at any
-    moment; ``most``: of all memory together at any moment of an update, when ``activations_then`` were saved. These and
-    ``traffic`` are None where the model can't be followed without data, of which ``stops`` tells where.
+    ``masters``: fp32 copies of half-precision weights. ``activations``: the largest amount saved for the backward pass
+    at any moment; ``most``: the peak of all memory in an update, when ``activations_then`` were saved. These and
+    ``traffic`` are None if the model can't be traced without data; ``stops`` then says where.
     """
 
     rank: int
@@ -52,7 +52,7 @@ class RankHolds:
         return None if self.traffic is None else sum(each.bytes for each in self.traffic.values())
 
     def parts(self) -> dict[str, int]:
-        """What adds up to ``total``, by kind: all of it, as it is when there is most."""
+        """The parts of ``total``, by kind, at the moment of the peak."""
         lasting = {kind: getattr(self, kind) for kind in ("parameters", "optimizer", "masters", "buffers")}
         if self.most is None:
             return {**lasting, "gradients": self.gradients}

@@ -20,7 +20,7 @@ HELD = {  # colours that are told apart by those who see fewer, too
     "activations": "#e69f00",
     "working": "#f3d9a4",
 }
-NAMES = {"optimizer": "optimizer state", "masters": "fp32 copies", "working": "work space"}
+NAMES = {"optimizer": "optimizer state", "masters": "fp32 copies", "working": "workspace"}
 SENT = ("#cc79a7", "#882255", "#d55e00", "#332288", "#88ccee", "#aa4499")
 GB = 10**9
 
@@ -43,19 +43,21 @@ def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | 
         scale, unit = next(((size, name) for size, name in ((GB, "GB"), (10**6, "MB")) if most >= size), (1000, "kB"))
         parts = [{kind: size / scale for kind, size in each.largest.parts().items()} for each in known]
         _stack(held, names, parts, {kind: (NAMES.get(kind, kind), color) for kind, color in HELD.items()})
-        held.set_title(f"{unit} that the largest rank holds at most")
+        held.set_title(f"{unit} that the largest rank holds at its peak")
         if device is not None:
             limit = device.memory / scale
             held.axvline(limit, color="#b00020", linewidth=1.6)
             held.set_xlim(0, 1.06 * max(limit, most / scale))
-            held.set_title(f"{unit} that the largest rank holds at most; red: the device's {readable(device.memory)}")
+            held.set_title(
+                f"{unit} that the largest rank holds at its peak; red: the device's {readable(device.memory)}"
+            )
         traffic = [
             {kind: each_kind.bytes / scale for kind, each_kind in (each.largest.traffic or {}).items()}
             for each in known
         ]
         kinds = dict.fromkeys(kind for own in traffic for kind in own)
         _stack(sent, names, traffic, {kind: (kind, color) for kind, color in zip(kinds, SENT, strict=False)})
-        sent.set_title(f"{unit} that travel in an update")
+        sent.set_title(f"{unit} communicated per update")
         sent.set_yticklabels([])
         image = io.BytesIO()
         figure.savefig(image, format=form, dpi=120)

@@ -79,7 +79,7 @@ def _sent(found: list[Estimate]) -> tuple[str, list[list[str]]]:
         own = each.largest.traffic or {}
         cells = [_traffic(own[kind], step) if kind in own else "" for kind in kinds]
         rows.append([name_of(each), *cells, digits((each.largest.sent or 0) / 1000**step)])
-    return f"Calls and {UNITS[step]} of that rank's communication in an update", rows
+    return f"Calls and {UNITS[step]} of that rank's communication per update", rows
 
 
 def _traffic(found: Traffic, step: int) -> str:
@@ -111,11 +111,11 @@ def _fits(table: Table, console: Console) -> bool:
 
 
 def _note(found: list[Estimate], device: Device | None) -> str:
-    text = "~ is an estimate, the rest is exact. The peak is the most at any moment of an update, work space included."
+    text = "~ is an estimate, the rest is exact. The peak is the most at any moment of an update, workspace included."
     if any(each.largest.traffic for each in found):
-        text += " Communication counts whole tensors, whatever part of one a rank sends itself."
+        text += " Communication counts whole tensors, whichever part of one a rank sends itself."
     if device is None:
-        return f"{text} --device-memory 80GB says what fits."
+        return f"{text} --device-memory 80GB shows what fits."
     return f"{text} A device has {readable(device.memory)} ({device.source}); CUDA itself takes some 0.5 GB of it."
 
 

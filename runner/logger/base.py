@@ -1,4 +1,4 @@
-"""A logger: where a run's numbers go besides its tables."""
+"""The base class of loggers: where a run's numbers go in addition to its tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """What a logger is told of its run. ``step``: updates that were made before, of a run that is resumed.
+    """What a logger knows about its run. ``step``: number of updates made before this session, if the run was resumed.
 
-    ``scores``: names of losses and metrics among the columns of epochs.csv.
+    ``scores``: the names of losses and metrics among the columns of epochs.csv.
     """
 
     folder: Path
@@ -20,34 +20,35 @@ class LoggedRun:
 
 
 class Logger:
-    """The base of all loggers; rank 0 has them. Each is an entry of ``logger`` in the run config.
+    """Base class of loggers, which are entries of ``logger`` in the run config and live on rank 0.
 
-    A logger may neither stop a run nor slow it down: what it raises becomes a warning, after which it is left alone,
-    and its methods are called by a thread of its own, unless ``is_quick`` says that they take microseconds.
+    A logger can neither stop a run nor slow it down: an exception becomes a warning, after which the logger is not
+    called any more, and its methods are called by a separate thread, unless ``is_quick`` declares that they take
+    microseconds.
     """
 
     is_quick = False
 
     def start(self, run: LoggedRun) -> None:
-        """The run begins, or is resumed."""
+        """Called when the run starts or is resumed."""
 
     def step(self, row: dict[str, Any]) -> None:
-        """A row of steps.csv, by column."""
+        """Called with a row of steps.csv, by column."""
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """A row of epochs.csv, by column; None where nothing was measured."""
+        """Called with a row of epochs.csv, by column; None for what was not measured."""
 
     def evaluation(self, row: dict[str, Any]) -> None:
-        """A row of evaluations.csv, of an evaluation within an epoch, by column."""
+        """Called with a row of evaluations.csv, from an evaluation within an epoch, by column."""
 
     def picture(self, name: str, png: bytes, step: int) -> None:
-        """A picture, such as a confusion matrix after ``step`` updates, which the folder ``pictures`` has as well."""
+        """Called with a PNG, such as a confusion matrix after ``step`` updates; the folder ``pictures`` has it too."""
 
     def flush(self) -> None:
-        """All rows so far should be where they go; called now and then, and before each checkpoint."""
+        """Write out all rows so far; called now and then, and before each checkpoint."""
 
     def end(self, result: dict[str, Any]) -> None:
-        """What rank 0 knows of result.json; not called where training failed."""
+        """Called with result.json as far as rank 0 knows it; not called if training failed."""
 
     def close(self) -> None:
-        """The last call, however the run ended."""
+        """Always the last call, however the run ended."""

@@ -14,7 +14,7 @@ CLOSE_SECONDS = 10.0  # that the end of a run waits for a slow logger
 
 
 class Guarded(Logger):
-    """``logger`` behind a guard. ``name``: its key below ``logger``; ``say``: shows a line on the terminal."""
+    """A ``logger`` that cannot disturb the run. ``name``: its key below ``logger``; ``say``: prints a line."""
 
     def __init__(self, name: str, logger: Logger, *, say: Callable[[str], None]):
         self._name, self._logger, self._say = name, logger, say
@@ -47,7 +47,7 @@ class Guarded(Logger):
         self._pass_on("end", result)
 
     def close(self) -> None:
-        """Wait for what is under way, but not for long. Safe to call twice."""
+        """Wait for pending calls, but not for long. Safe to call twice."""
         if self._thread is None:
             self._call("close")
             self._works = False
@@ -58,7 +58,7 @@ class Guarded(Logger):
             if self._thread.is_alive():
                 self._warn(f"did not finish within {CLOSE_SECONDS:g} seconds of the run's end")
         if self._left_out:
-            self._warn(f"was too slow: {self._left_out:,} rows were left out")
+            self._warn(f"was too slow: {self._left_out:,} rows were dropped")
             self._left_out = 0
 
     def _pass_on(self, method: str, *arguments: Any) -> None:
@@ -82,7 +82,7 @@ class Guarded(Logger):
         except Exception as error:
             self._works = False
             log.warning("logger.%s: %s failed", self._name, method, exc_info=True)
-            self._warn(f"failed and is left alone from now on ({type(error).__name__}: {error})")
+            self._warn(f"failed and is not called any more ({type(error).__name__}: {error})")
 
     def _warn(self, what: str) -> None:
         self._say(f"warning: logger.{self._name} {what}")

@@ -8,13 +8,13 @@ from manyheads.runner.option.rules import TEXT, Rule, choice
 
 
 class LoggerOption(Option):
-    """An entry of ``logger``. ``publishes``: it is a Tracker, which no rank has."""
+    """Declares an entry of ``logger``. ``publishes``: it is a Tracker, which runs outside the ranks."""
 
     publishes: ClassVar[bool] = False
 
 
 class TrackerOption(LoggerOption):
-    """A tracker. ``package``: which it needs, and which the extra of the same name brings."""
+    """Declares a tracker. ``package``: the package that it needs, which the extra of the same name installs."""
 
     publishes = True
     package: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""A tracker: where a run is published. It reads the run folder, in a process beside the parent, and never in a rank."""
+"""The base class of trackers, which publish a run. A tracker reads the run folder in a process outside the ranks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Group:
-    """The sweep that a run is a job of. ``key``: the same wherever its folder lies."""
+    """The sweep that a run is a job of. ``key``: identifies it wherever its folder is."""
 
     folder: Path
     key: str
@@ -18,7 +18,7 @@ class Group:
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker is told of a run, all of it from its folder. ``key``: the same wherever the folder lies.
+    """What a tracker knows about a run, all read from its folder. ``key``: identifies the run wherever its folder is.
 
     ``config``: by dotted key; ``facts``: commit, host, command and the like; ``started``: in seconds since 1970.
     """
@@ -36,7 +36,7 @@ class TrackedRun:
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured after ``step`` updates, by tag such as train/loss. ``time``: in seconds since 1970."""
+    """Measurements after ``step`` updates, by tag such as train/loss. ``time``: in seconds since 1970."""
 
     step: int
     time: float
@@ -45,7 +45,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. ``status``: completed, failed or interrupted, or running while it has not."""
+    """How a run ended. ``status``: completed, failed or interrupted; or running if it has not ended."""
 
     status: str
     step: int
@@ -55,39 +55,39 @@ class Outcome:
 
 
 class Tracker:
-    """The base of all trackers. Each is an entry of ``logger``, whose ``_option_`` declares ``publishes``.
+    """Base class of trackers, which are entries of ``logger`` whose ``_option_`` declares ``publishes``.
 
-    Whatever its methods raise means that the tracker cannot be reached now: they are called again later, with the same
-    arguments or more, also by another process on another machine. So each of them may happen twice and must count
-    once. ``checkpoint``: none, best or last: which one is uploaded in the end.
+    An exception in any method means that the tracker cannot be reached now: the method is called again later, with the
+    same arguments or more, possibly by another process on another machine. So every call may be repeated and must take
+    effect only once. ``checkpoint``: none, best or last: which one is uploaded at the end.
     """
 
     def __init__(self, *, checkpoint: str = "none"):
         self.checkpoint = checkpoint
 
     def open(self, run: TrackedRun, known: str | None) -> int | None:
-        """Find the run, or begin it. ``known``: what ``name`` said the last time.
+        """Find the run at the tracker, or create it. ``known``: what ``name`` returned the last time.
 
-        Returns the last step that the tracker has for certain, -1 for none; None where what was sent is there.
+        Returns the last step that the tracker certainly has, -1 for none; None if it has everything that was sent.
         """
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """What the tracker calls the run, once it is open."""
+        """The tracker's name for the run, once it is open."""
         raise NotImplementedError
 
     @property
     def url(self) -> str | None:
-        """Where a person finds it."""
+        """The address where a person can view the run."""
         return None
 
     def publish(self, points: Sequence[Point]) -> None:
-        """Points in the order of their steps, none of which it was given before but after a failure."""
+        """Send points in the order of their steps; points are passed again only after a failure."""
         raise NotImplementedError
 
     def upload(self, path: Path, name: str) -> None:
-        """A file of the run folder, whose path in it is ``name``, in the place of an earlier one of that name."""
+        """Upload a file of the run folder, whose path in it is ``name``, replacing an earlier one of that name."""
 
     def close(self, outcome: Outcome) -> None:
-        """The run has ended, or will be looked at later. Returns when everything has arrived."""
+        """The run has ended, or will be read again later. Returns when everything has arrived."""

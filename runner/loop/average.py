@@ -1,4 +1,4 @@
-"""Averages of the weights over training, which often do better than the last ones: EMA and SWA."""
+"""Averages of the weights over training, which often perform better than the final weights: EMA and SWA."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Average:
-    """An average of what the optimizer trains on this rank, number by number, in fp32 or better.
+    """An average of the parameters that the optimizer has on this rank, elementwise, in fp32 or better.
 
-    Buffers are not averaged: those of the model go with it. ``count``: how often weights have been taken into it;
-    ``is_evaluated``: whether evaluations, and so best.pt, are of it.
+    Buffers are not averaged; those of the model are used. ``count``: how often weights have been averaged in;
+    ``is_evaluated``: whether evaluations, and therefore best.pt, use the average.
     """
 
     is_evaluated = False
@@ -29,7 +29,7 @@ class Average:
         self.begin()
 
     def begin(self) -> None:
-        """Start anew from the weights as they are."""
+        """Restart the average from the current weights."""
         self.count = 0
         self.tensors = [
             parameter.detach().to(torch.promote_types(parameter.dtype, torch.float32), copy=True)
@@ -37,24 +37,24 @@ class Average:
         ]
 
     def updated(self, step: int) -> None:
-        """Update ``step``, counted from 1, was made."""
+        """Called after update ``step``, counted from 1."""
 
     def epoch_ended(self, epoch: int, *, is_last: bool, train: "Loader") -> None:
-        """All updates of epoch ``epoch``, counted from 0, were made, and it is about to be evaluated.
+        """Called after all updates of epoch ``epoch``, counted from 0, before its evaluation.
 
-        ``train``: what it was trained on.
+        ``train``: the data that it was trained on.
         """
 
     @torch.no_grad()
     def take(self, share: float) -> None:
-        """Move the average by ``share`` of the way to the weights."""
+        """Move the average towards the weights by the fraction ``share``."""
         pairs = zip(self._update.parameters, self.tensors, strict=True)
         torch._foreach_lerp_(self.tensors, [p.detach().to(mean.dtype) for p, mean in pairs], share)
         self.count += 1
 
     @torch.no_grad()
     def put(self) -> None:
-        """Give the model the average for its weights."""
+        """Replace the model's weights by the average."""
         update = self._update
         averaged = {name: weight.clone() for name, weight in update.own_weights().items()}
         for name, mean in zip(update.names, self.tensors, strict=True):
@@ -63,7 +63,7 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The model has the average for its weights meanwhile."""
+        """A context in which the model has the average as its weights."""
         last = {name: weight.clone() for name, weight in self._update.own_weights().items()}
         self.put()
         try:
@@ -82,16 +82,16 @@ class Average:
         return {"weights": self.whole(), **self.about()}
 
     def shares(self) -> dict[str, Any]:
-        """The same, of which each rank has a part."""
+        """The state as in ``state_dict``, but with each rank holding a part of it."""
         own = dict(zip(self._update.names, self.tensors, strict=True))
         return {"weights": self._update.parallel.share_tensors(own), **self.about()}
 
     def about(self) -> dict[str, Any]:
-        """What belongs to the weights of the average, alike on all ranks."""
+        """The metadata of the average, the same on all ranks."""
         return {"count": self.count, "is_evaluated": self.is_evaluated}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Bring back what ``state_dict`` gave, to any strategy."""
+        """Restore the result of ``state_dict``, under any strategy."""
         parallel = self._update.parallel
         parts = real(parallel.split_tensors(state["weights"]))
         for name, mean in zip(self._update.names, self.tensors, strict=True):
@@ -100,9 +100,9 @@ class Average:
 
 
 class EMA(Average):
-    """The exponential moving average: after every ``every`` updates ``decay`` of it stays.
+    """Exponential moving average, which keeps the fraction ``decay`` of itself after every ``every`` updates.
 
-    ``warmup``: at first less stays, (1 + n) / (10 + n) of it after n times. Sources: Polyak and Juditsky 1992
+    ``warmup``: at first it keeps less, (1 + n) / (10 + n) after n times. Sources: Polyak and Juditsky 1992
     (https://doi.org/10.1137/0330046); Tan and Le 2019 (https://arxiv.org/abs/1905.11946) for such decays.
     """
 
@@ -119,11 +119,10 @@ class EMA(Average):
 
 
 class SWA(Average):
-    """The mean of the weights at the ends of epochs from epoch ``start`` on, counted from 1.
+    """Stochastic weight averaging: the mean of the weights at the ends of epochs from ``start`` on, counted from 1.
 
-    At the end of the last one the model gets it for good, with statistics of BatchNorm for it, from one more pass over
-    that epoch's samples. Source: Izmailov et al. 2018
-    (https://arxiv.org/abs/1803.05407).
+    After the last epoch the model takes this mean permanently, with BatchNorm statistics from one more pass over that
+    epoch's samples. Source: Izmailov et al. 2018 (https://arxiv.org/abs/1803.05407).
     """
 
     def __init__(self, update: Update, *, start: int):
@@ -169,7 +168,7 @@ class SWA(Average):
 
 
 def build_average(trainer: dict[str, Any], update: Update) -> Average | None:
-    """What the config's trainer section asks for; None for nothing."""
+    """The average that the config's trainer section asks for; None if it asks for none."""
     if (decay := trainer.get("ema_decay")) is not None:
         return EMA(update, decay=decay, every=trainer["ema_every"], warmup=trainer["ema_warmup"])
     start = trainer.get("swa_start")

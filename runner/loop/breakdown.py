@@ -1,13 +1,13 @@
-"""Where an epoch's time goes, found in the same way for every backend.
+"""A breakdown of an epoch's time, measured in the same way for every backend.
 
-Waiting for data, logging, evaluation and checkpoints are timed each time they happen. What remains of the training time
-is shared out as a few updates spent theirs, which are looked at closely: one near each epoch's beginning, and
-SAMPLE_SECONDS later the next.
+Waiting for data, logging, evaluation and checkpoints are timed each time they happen. The rest of the training time is
+divided in proportion to a few updates that are measured in detail: one near the start of each epoch, and one every
+SAMPLE_SECONDS.
 
-Communication is what is exposed, not what goes on behind the backward pass: from this rank's last gradient to the end
-of the exchange, waiting for slower ranks included, and what a wrapper does around the user's own forward pass
-(DistributedDataParallel shares buffers, DataParallel scatters and gathers). The hooks that see this cost some 20 µs and
-2 µs for each parameter, in a sampled update only.
+Communication means exposed communication, not what overlaps with the backward pass: from this rank's last gradient to
+the end of the exchange, including the wait for slower ranks, plus what a wrapper does around the user's own forward
+pass (DistributedDataParallel shares buffers, DataParallel scatters and gathers). The hooks that measure this cost about
+20 µs, and 2 µs for each parameter, only in sampled updates.
 """
 
 import math
@@ -46,23 +46,23 @@ class Breakdown:
         self._finished: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
 
     def enter_epoch(self) -> None:
-        """An update is looked at soon."""
+        """Called when an epoch starts: one of its first updates will be measured."""
         self.next = min(self.next, time.perf_counter() + SETTLE_SECONDS)
 
     def start(self) -> None:
-        """The update that is looked at begins."""
+        """Called when the measured update starts."""
         self.next = time.perf_counter() + SAMPLE_SECONDS
         self._marks, self._passes = {}, []
         self._hook()
         self.mark("started")
 
     def mark(self, name: str) -> None:
-        """The update has come to ``name``: computed (its last gradient), exchanged, stepped. Without one, nothing."""
+        """Called when the update reaches ``name``: computed (its last gradient), exchanged, stepped."""
         if self._marks is not None:
             self._marks[name] = self._now()
 
     def end(self) -> None:
-        """The update is done."""
+        """Called when the update is done."""
         self.mark("ended")
         for handle in self._handles:
             handle.remove()
@@ -71,7 +71,7 @@ class Breakdown:
         self._marks, self._handles = None, []
 
     def take(self) -> dict[str, float]:
-        """Seconds of the updates that were looked at since the last call, as fields of Sums. Waits for the device."""
+        """Seconds of the updates measured since the last call, as fields of Sums. Waits for the device."""
         found = dict.fromkeys(SAMPLED, 0.0)
         for marks, passes in self._finished:
             computed = marks.get("computed", marks["exchanged"])  # absent for one rank, or without any gradient
@@ -116,7 +116,7 @@ class Breakdown:
 
 
 def parts(sums: Sums, seconds: float) -> dict[str, float]:
-    """``seconds`` of training shared out over data, compute, communication, optimizer and logging."""
+    """Divide ``seconds`` of training into data, compute, communication, optimizer and logging."""
     if not sums.seconds:
         return dict.fromkeys(TRAINING, 0.0)
     rest = max(0.0, sums.seconds - sums.data_seconds - sums.logging_seconds)

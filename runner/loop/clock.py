@@ -1,4 +1,4 @@
-"""Seconds of training, evaluation and checkpoints left out, and of them those of waiting for data and of logging."""
+"""Seconds of training, without evaluation and checkpoints, and of these the time waiting for data and logging."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ WARMUP_UPDATES = 5
 
 
 class Lap(NamedTuple):
-    """Seconds since the last lap, and those of them that passed in waiting for data and in logging.
+    """Seconds since the last lap, and those of them spent waiting for data and logging.
 
     is_warm: whether they count for the throughput.
     """
@@ -22,7 +22,7 @@ class Lap(NamedTuple):
     is_warm: bool
 
     def settled(self) -> "Lap":
-        """The lap itself, for whoever may have one whose numbers are still to come."""
+        """The lap itself; overridden by laps whose numbers are not known yet."""
         return self
 
 
@@ -39,11 +39,11 @@ class Clock:
         self._updates = self._before = 0  # in all, and when the lap began
 
     def resume(self) -> None:
-        """Training goes on; what came since the last lap (evaluation, a checkpoint) is not counted."""
+        """Called when training continues; the time since the last lap (evaluation, a checkpoint) is not counted."""
         self._mark, self._waited, self._logged = time.perf_counter(), 0.0, 0.0
 
     def waiting(self, items: Iterable[T]) -> Iterator[T]:
-        """The same updates, with the time that each one takes to come noted."""
+        """Yield the same updates, recording the time spent waiting for each."""
         iterator = iter(items)
         while True:
             start = time.perf_counter()
@@ -57,7 +57,7 @@ class Clock:
             yield item
 
     def lap(self) -> "Lap | DeviceLap":
-        """What passed since the last lap. What follows, until ``logged`` is called, is logging."""
+        """The time since the last lap. Time from now until ``logged`` is called counts as logging."""
         now = time.perf_counter()
         lap = Lap(now - self._mark, self._waited, self._logged, self._before >= WARMUP_UPDATES)
         self._mark, self._waited, self._logged, self._before = now, 0.0, 0.0, self._updates
@@ -80,7 +80,7 @@ class DeviceLap(NamedTuple):
     is_warm: bool
 
     def settled(self) -> Lap:
-        """The lap, once the GPU has come to its end."""
+        """The lap, once the GPU has reached its end."""
         self.ended.synchronize()
         waited = sum(done.elapsed_time(begun) for done, begun in self.waits)
         seconds, logged = self.began.elapsed_time(self.ended), self.began.elapsed_time(self.logged)
@@ -88,9 +88,9 @@ class DeviceLap(NamedTuple):
 
 
 class DeviceClock(Clock):
-    """Times what the GPU does, in its own stream, without waiting for it: the host is many updates ahead.
+    """Times the GPU's work in its own stream without waiting for it, since the host is many updates ahead.
 
-    So a wait for data counts only as far as the GPU had nothing else to do meanwhile.
+    So a wait for data counts only while the GPU had nothing else to do.
     """
 
     def __init__(self) -> None:
@@ -126,12 +126,12 @@ class DeviceClock(Clock):
 
 
 def moment() -> torch.cuda.Event:
-    """The one at which the current stream has done all that it was given so far."""
+    """An event at which the current stream has done everything queued so far."""
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
 
 
 def clock_of(device: torch.device) -> Clock:
-    """The clock that times what this device does."""
+    """The clock that times the work of this device."""
     return DeviceClock() if device.type == "cuda" else Clock()

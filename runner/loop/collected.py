@@ -1,4 +1,4 @@
-"""Each sample's scores in an evaluation, for the metrics that sums cannot tell."""
+"""Each sample's scores in an evaluation, for metrics that sums cannot express."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ AT_ONCE = 2**25  # bytes of scores that are brought together at a time
 
 
 class CollectedScores:
-    """This rank's share, by the ids of the samples; ``values`` brings all ranks' together."""
+    """The scores of this rank's samples, by sample id; ``values`` gathers those of all ranks."""
 
     def __init__(self, parallel: Parallel, scores: Scores):
         self._parallel, self._task, self._metrics = parallel, scores.task, scores.collected
@@ -22,16 +22,17 @@ class CollectedScores:
         self._bytes = 0
 
     def add(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
-        """A batch's. Raises ConfigurationError where there are not as many scores as samples, or too many."""
+        """Add a batch. Raises ConfigurationError if there are not as many scores as samples, or too many in total."""
         scores, targets = self._task.scored(outputs, batch)
         if scores.ndim != 2:
             raise ConfigurationError(
-                f"metrics: {self._metrics[0].name} needs class scores, and this task predicts values. Leave it out."
+                f"metrics: {self._metrics[0].name} needs class scores, but this task predicts values. Leave it out."
             )
         if len(scores) != len(ids):
             raise ConfigurationError(
-                f"metrics: {self._metrics[0].name} needs one score per sample, and this task gives "
-                f"{len(scores) // len(ids)} for each. Leave it out, or use a metric of sums such as f1."
+                f"metrics: {self._metrics[0].name} needs one score per sample, but this task gives "
+                f"{len(scores) // len(ids)} per sample. Leave it out, or use a metric computed from sums, such as "
+                "f1."
             )
         part = ids, scores.detach().float().cpu().numpy(), targets.cpu().numpy()
         self._parts.append(part)
@@ -39,12 +40,12 @@ class CollectedScores:
         least = min(self._metrics, key=lambda metric: metric.at_most)
         if self._bytes > least.at_most * 2**20:
             raise ConfigurationError(
-                f"metrics.{least.name}: the scores of this rank's samples take more than {least.at_most:g} MB. Set "
-                f"metrics.{least.name}.at_most higher, take more ranks, or leave it out."
+                f"metrics.{least.name}: the scores of this rank's samples take more than {least.at_most:g} MB. "
+                f"Raise metrics.{least.name}.at_most, use more ranks, or leave it out."
             )
 
     def values(self) -> dict[str, float | None]:
-        """Of each metric, the same on all ranks. Some classes at a time, as many times on each rank."""
+        """The value of each metric, the same on all ranks; gathers a few classes at a time."""
         ids = np.concatenate([np.asarray(part[0], np.int64) for part in self._parts] or [np.zeros(0, np.int64)])
         sizes = self._parallel.gather((len(ids), self._parts[0][1].shape[1] if self._parts else 0))
         samples, classes = sum(size for size, _ in sizes), max(width for _, width in sizes)

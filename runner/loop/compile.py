@@ -15,10 +15,10 @@ from manyheads.runner.parallel.rank.units import listed_units
 
 
 def compile_units(model: nn.Module, mode: str, patterns: Sequence[str]) -> None:
-    """Compile modules by themselves: alike ones are compiled once, which takes a fraction of the time of the whole.
+    """Compile modules separately: identical ones only once, which takes a fraction of the time.
 
-    ``patterns``: as for ``listed_units``. Source:
-    https://docs.pytorch.org/tutorials/recipes/regional_compilation.html. Raises ConfigurationError.
+    ``patterns``: as for ``listed_units``. Source: https://docs.pytorch.org/tutorials/recipes/regional_compilation.html.
+    Raises ConfigurationError.
     """
     for unit in listed_units(model, patterns, key="trainer.compile_units").values():
         unit.compile(mode=mode)

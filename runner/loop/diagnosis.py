@@ -50,7 +50,7 @@ def explained(error: Exception, update: Update, config: dict[str, Any]) -> Excep
     if isinstance(error, ConfigurationError):
         return error
     if "device-side assert" in said:
-        return type(error)(f"{said}. A label may be out of range: trainer.device=cpu says which. {error}")
+        return type(error)(f"{said}. A label may be out of range: trainer.device=cpu shows which. {error}")
     batch, outputs = _local(frames, "batch", Batch), _local(frames, "outputs", object)
     if batch is None:
         return error
@@ -71,7 +71,7 @@ def explained(error: Exception, update: Update, config: dict[str, Any]) -> Excep
 def _less_memory(config: dict[str, Any]) -> str:
     halved = f"trainer.grad_accumulation={2 * config['trainer']['grad_accumulation']} for the same updates in halves, "
     return (
-        f"Set {halved if batch_per_rank(config) % 2 == 0 else ''}a smaller data.batch_size, precision=bf16, or a "
+        f"Set {halved if batch_per_rank(config) % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a "
         "smaller model."
     )
 
@@ -81,7 +81,7 @@ def _label(label: int, outputs: Tensor, batch: Batch) -> str:
     found = [sample for sample, own in zip(batch.ids, targets.tolist(), strict=False) if own == label][:SHOWN]
     whose = f" (sample {', '.join(map(str, found))} of the data set)" if found else ""
     return (
-        f"the label {label}{whose} is none of the model's {outputs.shape[1]} classes. Allowed: 0 to "
+        f"the label {label}{whose} is not one of the model's {outputs.shape[1]} classes. Allowed: 0 to "
         f"{outputs.shape[1] - 1}. Correct the data set's labels, or set the number of classes: data.num_classes."
     )
 

@@ -18,16 +18,17 @@ def move_in(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -
         progress.move_to(updates, before=state.get("epoch_updates"))
     except ValueError as error:
         raise ConfigurationError(
-            f"{source} is from the middle of epoch {progress.epoch + 1}, and {error}: the rest would be other samples. "
-            "Set data.batch_size to what it was there, or checkpoint.resume to a checkpoint from an epoch's end."
+            f"{source} is from the middle of epoch {progress.epoch + 1}, and {error}: the rest of the epoch would "
+            "have different samples. Set data.batch_size to its value there, or checkpoint.resume to a checkpoint "
+            "from an epoch's end."
         ) from None
     progress.ended, progress.waited = None, 0
     waits_for_evaluation = progress.epoch_step == updates
     if progress.step >= trainer.settings.last_step and not waits_for_evaluation:
         key, value = _limit(trainer.settings, updates)
         raise ConfigurationError(
-            f"nothing is left to train: {source} is at epoch {progress.epoch}, step {progress.step}, and {key}={value} "
-            f"asks for no more. Increase {key}."
+            f"nothing is left to train: {source} is at epoch {progress.epoch}, step {progress.step}, and "
+            f"{key}={value} ends there. Increase {key}."
         )
     parallel = trainer.update.parallel
     if checkpoints.enabled and not checkpoints.take_best(source, progress.best, copies=parallel.records):

@@ -55,9 +55,9 @@ def averaging(trainer: dict[str, Any]) -> dict[str, str]:
     if trainer["evaluate_only"]:
         return {}
     if (decay := trainer.get("ema_decay")) is not None:
-        return {"averaging": f"EMA of {decay:g}; val_ columns and best.pt are of it"}
+        return {"averaging": f"EMA of {decay:g}; val_ columns and best.pt use it"}
     start = trainer.get("swa_start")
-    return {} if start is None else {"averaging": f"SWA from epoch {start}; the weights at the end are it"}
+    return {} if start is None else {"averaging": f"SWA from epoch {start}; the final weights are the average"}
 
 
 def left_on_the_table(config: dict[str, Any]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def weights(config: dict[str, Any], built: Built) -> dict[str, str]:
     found = [built.pretrained, config["checkpoint"]["load"]]
     text = "; then ".join(name for name in found if name is not None)
     if built.unfit is not None and any(built.unfit):
-        text += f", of which not all fit: {built.unfit}"
+        text += f", not all of which fit: {built.unfit}"
     return {"weights": text} if text else {}
 
 

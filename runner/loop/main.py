@@ -20,6 +20,7 @@ from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.rank_env import NAMES, Place, place
+from manyheads.runner.run.reports import write_report
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.signals import SIGNALS
 
@@ -44,9 +45,9 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
     try:
         run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, run=run)
     except BaseException as error:
-        code = _report(error, folder, rank)
-        heartbeat.leave(FAILED)
-    sys.stdout.flush()
+        code = _report(error, heartbeat, rank)
+    with suppress(OSError):  # of the disk that the log is on
+        sys.stdout.flush()
     logging.shutdown()
     os._exit(code)  # whatever threads a broken collective has left behind
 
@@ -148,14 +149,16 @@ def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
             handler.close()
 
 
-def _report(error: BaseException, folder: RunFolder, rank: int) -> int:
-    """Write what happened for the parent to read, if the disk takes it; returns this process's exit code."""
+def _report(error: BaseException, heartbeat: Heartbeat, rank: int) -> int:
+    """Tell the parent what happened, then the log, whose disk may hang; returns this process's exit code."""
     code = error.exit_code if isinstance(error, ConfigurationError) else 1
     failure = Failure.of(error, rank=rank, exit_code=code)
+    assert heartbeat.path is not None
+    with suppress(OSError):
+        write_report(heartbeat.path.parent, rank, failure)
+    heartbeat.leave(FAILED)
     with suppress(OSError):
         print(printable(failure.traceback), file=sys.stderr)
-    with suppress(OSError):
-        folder.write_failure(rank, failure)
     return failure.exit_code or 0
 
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class MicroSteps:
-    """Forward and backward of the micro-batches of one update. ``used``: whether the optimizer will step with them.
+    """Forward and backward passes of an update's micro-batches. ``used``: whether the optimizer will step with them.
 
     Losses are weighted so that the gradients, averaged over the shares of the data, are those of the mean over the
-    global batch: all that the task counts in it, whatever each micro-batch has of that.
+    global batch, that is over everything that the task counts in it, however much of that each micro-batch has.
     """
 
     def __init__(self, update: "Update", batches: list[Batch], *, used: bool = True):
@@ -47,7 +47,7 @@ class MicroSteps:
         return MicroSteps(self._update, batches, used=self._used)
 
     def flattened(self, passes: list[Passed]) -> Tensor:
-        """Sums over the passes: loss, samples, counted, then the statistics."""
+        """Sums over the passes as one vector: loss, samples, counted, then the statistics."""
         scores = self._update.scores
         counted = [passed for passed in passes if passed.samples]
         sums = [(float(p.loss) * p.scale, float(p.samples), float(p.counted)) for p in counted]
@@ -60,7 +60,7 @@ class MicroSteps:
         return Passed(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
-        """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
+        """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
         task = self._update.scores.task
         if (partners := batch.partners) is None:
             loss = task.loss(outputs, batch.content)
@@ -85,6 +85,6 @@ class MicroSteps:
 
 
 def nothing(outputs: Any) -> Tensor:
-    """0, of which the gradients are 0: what a micro-batch adds of which nothing counts. A mean over it is no number."""
+    """A zero loss with zero gradients, for a micro-batch in which nothing counts: a mean over it is undefined."""
     tensors = [t for t in tensors_in(outputs) if t.ndim and t.requires_grad]
     return torch.stack([t.sum() for t in tensors]).sum() * 0

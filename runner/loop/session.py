@@ -1,4 +1,4 @@
-"""One session of a run: resume from its last checkpoint if there is one, train or evaluate, record the result."""
+"""One session of a run: resume from the last checkpoint if there is one, train or evaluate, record the result."""
 
 import time
 from contextlib import closing
@@ -28,7 +28,7 @@ NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
 
 
 class Session:
-    """A trainer with the run folder that it works for."""
+    """A trainer together with its run folder."""
 
     def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
         self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
@@ -65,7 +65,7 @@ class Session:
             reporter.close()
 
     def evaluate(self) -> None:
-        """Evaluate the loaded weights, train nothing."""
+        """Evaluate the loaded weights without training."""
         trainer = self.trainer
         self.start()
         measured = trainer.evaluate()
@@ -74,7 +74,7 @@ class Session:
         self.conclude()
 
     def start(self) -> None:
-        """Tell the callbacks that the run begins, or is resumed."""
+        """Call the callbacks because the run starts or is resumed."""
         parallel, step = self.parallel, self.trainer.progress.step
         model, config = parallel.unwrap(self.update.model), self.folder.read_config() if self.trainer.callbacks else {}
         for callback in self.trainer.callbacks:
@@ -94,21 +94,21 @@ class Session:
             )
 
     def standing(self) -> dict[str, Any]:
-        """All that another rank needs to be where this one is, between two updates."""
+        """Everything that another rank needs to reach this rank's state, between two updates."""
         self.trainer.collect_all()
         return {**self.state.whole(), **self.state.reached(), "rows": self.trainer.reporter.recorder.kept()}
 
     def drawn(self, batches: list[Batch], *, share: int, of: int) -> list[Batch]:
-        """The next update's micro-batches as this share of ``of``: these where they are it, else fetched anew."""
+        """The next update's micro-batches for this share of ``of``: the current ones if they match, else fetched."""
         return self.trainer.train.drawn(batches, self.trainer.progress.epoch_step, share=share, of=of)
 
     def idle(self) -> bool:
-        """Say that this rank lives though it makes no update; whether it was asked to stop."""
+        """Report that this rank is alive although it makes no update; returns whether it was asked to stop."""
         self.trainer.heartbeat.beat()
         return self.trainer.heartbeat.stop_signal != 0
 
     def save(self, *, best: bool) -> None:
-        """A checkpoint, when one is due: by the settings, because it is the best, or because the run ends here."""
+        """Write a checkpoint if one is due: by the settings, because it is the best, or because the run ends here."""
         trainer, progress = self.trainer, self.trainer.progress
         at_epoch = progress.epoch_step == 0 and not self.checkpoints.due_after_epoch(progress.epoch)
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
@@ -134,7 +134,7 @@ class Session:
         progress.checkpoint_seconds += time.perf_counter() - started
 
     def settle(self) -> None:
-        """Wait for a checkpoint that is still being written, and say so."""
+        """Wait for a checkpoint that is still being written, and report it."""
         landed = self.checkpoints.settle()
         if landed is None:
             return
@@ -144,12 +144,12 @@ class Session:
         self.tell_of_checkpoint()
 
     def tell_of_checkpoint(self) -> None:
-        """The callbacks hear that one is whole."""
+        """Call the callbacks because a checkpoint is complete."""
         for callback in self.trainer.callbacks:
             callback.on_checkpoint(self.folder.last_checkpoint)
 
     def conclude(self, **findings: Any) -> None:
-        """Rank 0 writes result.json, ``findings`` included, and shows the table."""
+        """Write result.json with ``findings``, and show the table; on rank 0."""
         weights = self.state.weights()
         devices = self.parallel.devices()
         memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
@@ -181,7 +181,7 @@ class Session:
 
 @operations_named()
 def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """What a rank does: train, or only evaluate, as the config says. Raises ConfigurationError."""
+    """Run a rank: train, or only evaluate, as the config says. Raises ConfigurationError."""
     checkpoints = Checkpoints.of(folder, config["checkpoint"])
     evaluate_only = config["trainer"]["evaluate_only"]
     state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"], ranks=parallel)

@@ -1,18 +1,21 @@
 """How long a run trains, and when it evaluates."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from manyheads.runner.checkpoint.every import steps_of
 from manyheads.runner.loop.ending import NEVER, Ending
 from manyheads.runner.loop.progress import Progress
+from manyheads.runner.option.duration import seconds
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The trainer section of the run config, as far as the loop needs it.
+    """The part of the run config's trainer section that the loop needs.
 
-    total_steps: of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up: whether the
-    first pass takes long, since it compiles the model or chooses a GPU's algorithms. evaluate_every: epochs;
-    evaluate_steps: updates, 0 for epochs.
+    total_steps: length of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up:
+    whether the first pass takes long, because it compiles the model or chooses a GPU's algorithms. evaluate_every: in
+    epochs; evaluate_steps: in updates, 0 to evaluate by epochs.
     """
 
     epochs: int
@@ -25,8 +28,26 @@ class Settings:
     evaluate_steps: int = 0
     ending: Ending = NEVER
 
+    @classmethod
+    def of(cls, section: dict[str, Any], updates: int) -> "Settings":
+        """From the config's trainer section. ``updates``: of a whole epoch, here and below."""
+        total = section["epochs"] * updates
+        total = min(total, section["max_steps"] or total)
+        steps = steps_of(section["evaluate_every"]) or 0
+        return cls(
+            epochs=section["epochs"],
+            total_steps=total,
+            last_step=min(total, section["stop_after"] or total),
+            evaluate_every=0 if steps else section["evaluate_every"],
+            evaluate_steps=steps,
+            ending=Ending(seconds(section.get("max_time")), section.get("patience"), section.get("min_delta", 0.0)),
+            grad_accumulation=section["grad_accumulation"],
+            log_every=section["log_every"],
+            warm_up=section["device"] == "cuda" or section["compile"] != "none",
+        )
+
     def is_done(self, progress: Progress, updates: int) -> bool:
-        """Whether nothing is left to train. ``updates``: of a whole epoch, here and below."""
+        """Whether nothing is left to train."""
         is_over = progress.step >= self.last_step or progress.ended is not None
         return self.cuts(progress, updates) or (is_over and progress.epoch_step == 0)
 

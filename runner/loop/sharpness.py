@@ -1,4 +1,4 @@
-"""SAM: gradients from where the loss is about the highest nearby, for minima that are flat.
+"""SAM: gradients from near where the loss nearby is highest, to find flat minima.
 
 Source: Foret et al. 2020 (https://arxiv.org/abs/2010.01412), algorithm 1.
 """
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharpness:
-    """``rho``: how far weights go uphill for the second pass, over the whole model; ``every``: in which updates."""
+    """``rho``: how far the whole model's weights move uphill for the second pass; ``every``: in which updates."""
 
     rho: float
     every: int = 1
 
     def look_uphill(self, update: "Update", batches: "list[Batch]") -> None:
-        """Replace the gradients of these micro-batches by those from uphill; weights and buffers stay."""
+        """Replace the gradients of these micro-batches by those from uphill; weights and buffers are unchanged."""
         parameters, buffers = update.parameters, [buffer.clone() for buffer in update.model.buffers()]
         before = [parameter.detach().clone() for parameter in parameters]
         norm = update.parallel.gradient_norm(parameters, limit=math.inf)

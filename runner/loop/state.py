@@ -18,7 +18,7 @@ class State:
         self.trainer, self.update, self.parallel = trainer, trainer.update, trainer.update.parallel
 
     def restore(self, state: dict[str, Any], *, seed: int) -> None:
-        """Put everything where the checkpoint left it. Raises ConfigurationError for another model's or optimizer's."""
+        """Restore everything from the checkpoint. Raises ConfigurationError for another model's or optimizer's."""
         trainer = self.trainer
         self.load(state)
         trainer.progress = Progress.from_state(state["progress"])
@@ -33,7 +33,7 @@ class State:
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
     def load(self, state: dict[str, Any]) -> None:
-        """Bring back what ``learned`` gave. Raises ConfigurationError for another model's or optimizer's."""
+        """Restore the result of ``learned``. Raises ConfigurationError for another model's or optimizer's."""
         update, precision = self.update, self.update.precision
         self.put(state["model"], state["source"])
         load_optimizer(update.optimizer, real(self.parallel.split_optimizer(state["optimizer"])), state["source"])
@@ -42,11 +42,11 @@ class State:
             precision.load_state_dict(state["precision"])
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
-        """Weights of the whole model into this rank's part of it."""
+        """Load the whole model's weights into this rank's part of it."""
         self.update.put_own(self.parallel.split_tensors(whole), source)
 
     def learned(self) -> dict[str, Any]:
-        """All that updates have changed, but for how far they have come; of the whole model, complete on rank 0."""
+        """Everything that updates have changed, except the progress; of the whole model, complete on rank 0."""
         return {
             "model": self.weights(),
             "optimizer": self.parallel.gather_optimizer(self.update.optimizer.state_dict()),
@@ -54,7 +54,7 @@ class State:
         }
 
     def whole(self) -> dict[str, Any]:
-        """What was learned with what each rank has of its own, complete on rank 0."""
+        """What was learned, with each rank's own state, complete on rank 0."""
         state = {**self.learned(), "rng": self.parallel.gather(get_state())}
         if self.parallel.has_own_state:
             state["parallel"] = self.parallel.gather(self.parallel.own_state())
@@ -63,7 +63,7 @@ class State:
         return state
 
     def shares(self) -> dict[str, Any]:
-        """All that a checkpoint holds, of which each rank has a part, as Shares of tensors."""
+        """The content of a checkpoint, with each rank's part of the tensors as Shares."""
         update, rank = self.update, self.parallel.rank
         state = {
             "model": self.parallel.share_tensors(update.own_weights()),
@@ -78,7 +78,7 @@ class State:
         return {**state, **(self.reached() if rank == 0 else {})}
 
     def reached(self) -> dict[str, Any]:
-        """How far training has come, on rank 0."""
+        """The progress of training, on rank 0."""
         trainer, progress = self.trainer, self.trainer.progress
         return {
             "epoch_updates": trainer.train.updates,
@@ -88,5 +88,5 @@ class State:
         }
 
     def weights(self) -> dict[str, Tensor]:
-        """What was trained, of the whole model, complete on rank 0, under the user's own names."""
+        """The trained weights of the whole model, complete on rank 0, under the user's own names."""
         return self.parallel.gather_tensors(self.update.own_weights())

@@ -50,7 +50,7 @@ def place(best: dict[str, Any]) -> str:
 
 
 def shares(seconds: dict[str, float]) -> str:
-    """What took most first, in percent of the whole; what took less than half a percent is left out."""
+    """The parts in percent of the whole, the largest first; parts below half a percent are omitted."""
     whole = sum(seconds.values())
     found = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
     return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)

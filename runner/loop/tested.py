@@ -1,4 +1,4 @@
-"""The best weights on the test samples, once, when training is complete."""
+"""Test the best weights once, when training is complete."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def tested(session: "Session") -> dict[str, Any]:
-    """What result.json says of it: nothing where the run has no test samples, or was ended early.
+    """Test results for result.json; empty if the run has no test samples, or was stopped early.
 
-    The best weights are those of best.pt, or the last ones of a run without it; afterwards the last ones are back.
+    The best weights are those of best.pt, or the last ones if there is none; afterwards the last ones are restored.
     """
     trainer = session.trainer
     if trainer.test is None or trainer.stop.signal is not None or trainer.is_cut:

@@ -1,4 +1,4 @@
-"""The only training loop. It knows no backend: what differs hides behind the bases of parallel and precision."""
+"""The only training loop. It knows no backend: differences are hidden behind the bases of parallel and precision."""
 
 import math
 import time
@@ -28,9 +28,9 @@ LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop togeth
 
 
 class Trainer:
-    """Trains one rank's model. ``stop``: says whether, and by which signal, the run was ended early.
+    """Trains one rank's model. ``stop``: whether, and by which signal, the run was stopped early.
 
-    ``describe``: says what model.json will, once batches have come; ``average``: of the weights, where there is one.
+    ``describe``: the content of model.json, known once batches have arrived; ``average``: of the weights, if any.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Trainer:
         return self.settings.cuts(self.progress, self.train.updates)
 
     def train_epoch(self, save: Callable[..., None], due_after_step: Callable[[int], bool]) -> None:
-        """The rest of the current epoch, from where the progress says on."""
+        """Train the rest of the current epoch, starting from the recorded progress."""
         progress, windows, last = (
             self.progress,
             self.windows,
@@ -126,7 +126,7 @@ class Trainer:
                 return
 
     def make(self, batches: list[Batch], *, wants_norm: bool) -> Any:
-        """One update of these micro-batches, counted; returns the norm of its gradients where that is wanted."""
+        """Make and count one update of these micro-batches; returns the norm of its gradients if it is needed."""
         breakdown = self.update.breakdown
         is_sampled = self.windows.clock.now >= breakdown.next
         if is_sampled:
@@ -147,7 +147,7 @@ class Trainer:
         return made.norm
 
     def end_epoch(self, save: Callable[..., None]) -> None:
-        """Evaluate when it is time, write the epoch's row, and leave a checkpoint."""
+        """Evaluate if it is time, write the epoch's row, and leave a checkpoint."""
         progress, parallel = self.progress, self.update.parallel
         is_last = self.settings.is_last_epoch(progress)
         wanted = self.settings.evaluates_epoch(progress)
@@ -166,7 +166,7 @@ class Trainer:
         save(best=is_best)
 
     def evaluate_within(self, save: Callable[..., None]) -> bool:
-        """Evaluate between two updates of an epoch, and leave a checkpoint; False when asked to stop meanwhile."""
+        """Evaluate between two updates of an epoch, and leave a checkpoint; False if asked to stop meanwhile."""
         progress, measured = self.progress, self.evaluate()
         if measured is None:
             return False
@@ -184,7 +184,7 @@ class Trainer:
         self.settings.ending.evaluated(score, direction, self.progress)
 
     def evaluate(self) -> dict[str, Any] | None:
-        """The val_ columns over the whole evaluation split; None when asked to stop meanwhile."""
+        """The val_ columns over the whole evaluation split; None if asked to stop meanwhile."""
         self.reporter.phase(self.progress, evaluates=True)
         with self.average.in_place() if self.average is not None and self.average.is_evaluated else nullcontext():
             measured = self.evaluation.run()
@@ -195,7 +195,7 @@ class Trainer:
         return columns
 
     def close(self) -> None:
-        """Complete the files, and take back what the run has changed of torch itself."""
+        """Complete the files, and undo the run's changes to torch itself."""
         self.reporter.close()
         self.update.precision.close()
         for callback in self.callbacks:
@@ -211,7 +211,7 @@ class Trainer:
     # -- what comes of it ----------------------------------------------------------------------------
 
     def count(self, batches: list[Batch], made: Made) -> None:
-        """An update is made: count it, its samples, and those that could not be read."""
+        """Count an update that was made, its samples, and those that could not be read."""
         self.windows.add(batches, made)
         for batch in batches:
             if batch.corrupt:
@@ -221,7 +221,7 @@ class Trainer:
         self.progress.epoch_step += 1
 
     def collect(self, *, whole: bool) -> None:
-        """Exchange the closed windows, report them, and hear whether a rank was asked to stop.
+        """Exchange the closed windows, report them, and find out whether a rank was asked to stop.
 
         ``whole``: with statistics, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
         """
@@ -235,7 +235,7 @@ class Trainer:
         self.windows.clock.logged()
 
     def collect_all(self) -> None:
-        """Bring the progress to where training is, also in the middle of a window."""
+        """Bring the progress up to date with training, even in the middle of a window."""
         self.windows.close()
         self.collect(whole=True)
 
@@ -245,9 +245,9 @@ class Trainer:
         if not math.isfinite(sums.loss):
             step = self.progress.step if row is None else row.step
             raise FloatingPointError(
-                f"the loss became {sums.loss} between step {max(0, step - self.settings.log_every)} and step {step}. "
-                "Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; trainer.detect_anomaly=true "
-                "finds the operation, trainer.on_nan=skip leaves such updates out."
+                f"the loss became {sums.loss} between step {max(0, step - self.settings.log_every)} and step "
+                f"{step}. Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; "
+                "trainer.detect_anomaly=true finds the operation, trainer.on_nan=skip skips such updates."
             )
         if row is not None:
             self.reporter.interval(self.progress, row)

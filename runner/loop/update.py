@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
+from manyheads.runner.loop.views import averaged
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.parameters.rank.phases import Phases
@@ -25,10 +27,10 @@ from manyheads.runner.scheduler.rank import Schedule
 
 
 class Made(NamedTuple):
-    """What an update came to. ``passes``: what each micro-batch's forward pass left behind.
+    """The outcome of an update. ``passes``: the results of each micro-batch's forward pass.
 
-    ``norm``: of the gradients over all parameters, 0 where nobody asked for it; ``is_skipped``: whether the weights
-    stayed as they were, because the gradients were not finite.
+    ``norm``: of the gradients over all parameters, 0 if it was not requested; ``is_skipped``: whether the weights were
+    left unchanged because the gradients were not finite.
     """
 
     passes: list[Passed]
@@ -37,12 +39,13 @@ class Made(NamedTuple):
 
 
 class Update:
-    """Changes one rank's model. Knows no backend: what differs hides behind ``parallel`` and ``precision``.
+    """Changes one rank's model. Knows no backend: differences are hidden behind ``parallel`` and ``precision``.
 
-    ``scores``: the task, and what is measured of it. ``names``: of the parameters that the optimizer has on this rank.
+    ``scores``: the task, and what is measured. ``names``: of the parameters that the optimizer has on this rank.
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
-    "error", or "skip" to leave out updates whose gradients are not finite. ``at_rest``: modules that stay in evaluation
-    mode. ``sharpness``: of a second pass per update, if there is one; ``phases``: what rests in which epoch, likewise.
+    "error", or "skip" to skip updates whose gradients are not finite. ``at_rest``: modules that stay in evaluation
+    mode. ``sharpness``: for a second pass per update, if any; ``phases``: what is frozen in which epoch, if any.
+    ``tta``: the views over which evaluations average the outputs.
     """
 
     def __init__(
@@ -61,12 +64,13 @@ class Update:
         at_rest: Sequence[nn.Module] = (),
         sharpness: Sharpness | None = None,
         phases: Phases | None = None,
+        tta: str = "none",
     ):
         self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
         self.names, self.at_rest, self.sharpness, self.phases = names, at_rest, sharpness, phases
-        self.parameters = precision.parameters(optimizer)
+        self.tta, self.parameters = tta, precision.parameters(optimizer)
         self.is_mean, self.counts_samples = scores.task.reduction == "mean", scores.task.counts_samples
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
 
@@ -97,7 +101,7 @@ class Update:
         return Made(passes, norm, is_skipped)
 
     def compute_gradients(self, batches: list[Batch]) -> list[Passed]:
-        """Forward and backward of these micro-batches, after which gradients are exchanged."""
+        """Run forward and backward passes of these micro-batches, after which gradients are exchanged."""
         passes = self.parallel.compute_gradients(batches, MicroSteps(self, batches))
         if self.phases is not None:
             self.phases.drop_gradients()
@@ -106,12 +110,15 @@ class Update:
     def evaluate(
         self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None
     ) -> Passed | None:
-        """What a forward pass without gradients leaves behind; None where this rank has nothing to say of the batch.
+        """The results of a forward pass without gradients; None if this rank's results for the batch do not count.
 
-        ``on_outputs``: is given the model's outputs.
+        ``on_outputs``: called with the model's outputs.
         """
         with self.precision.autocast():
-            outputs = self.parallel.evaluate(model, batch.inputs)
+            if self.tta == "none":
+                outputs = self.parallel.evaluate(model, batch.inputs)
+            else:
+                outputs = averaged(self.tta, partial(self.parallel.evaluate, model), batch.inputs)
             if not (batch.count and self.parallel.counts_samples):
                 return None
             if on_outputs is not None:
@@ -119,7 +126,7 @@ class Update:
             return self.passed(self.scores.task.loss(outputs, batch.content), outputs, batch)
 
     def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> Passed:
-        """What is left of a forward pass. Raises ConfigurationError for a loss that is no single number."""
+        """The results of a forward pass. Raises ConfigurationError for a loss that is not a single number."""
         if loss.ndim:
             raise ConfigurationError(
                 f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. Set loss.reduction=mean."
@@ -131,10 +138,10 @@ class Update:
         return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
 
     def prime(self, example: Callable[[], Batch], *, warm_up: bool = False) -> None:
-        """Let the strategy's wrapper settle by passes that leave no trace. ``example``: makes a micro-batch.
+        """Run passes without side effects until the strategy's wrapper has settled. ``example``: makes a micro-batch.
 
-        ``warm_up``: under every strategy at least one pass is made, which compiles the model and lets a GPU choose its
-        algorithms, so that this is nobody's training time.
+        ``warm_up``: at least one pass is run under every strategy, which compiles the model and lets a GPU choose its
+        algorithms, so that this does not count as training time.
         """
         state, buffers, passes = get_state(), [b.clone() for b in self.model.buffers()], 0
 
@@ -153,29 +160,29 @@ class Update:
         set_state(state)
 
     def enter_epoch(self, epoch: int) -> None:
-        """Train on, with what is trained in this epoch, counted from 0."""
+        """Prepare for training epoch ``epoch``, counted from 0, with the parameters trained in it."""
         if self.phases is not None:
             self.phases.enter(epoch)
         self.enter_training()
 
     def enter_training(self) -> None:
-        """Set the model to training mode, but for what is at rest."""
+        """Set the model to training mode, except for frozen modules."""
         self.model.train()
         for module in (*self.at_rest, *(() if self.phases is None else self.phases.norms)):
             module.eval()
 
     def own_weights(self) -> dict[str, Tensor]:
-        """This rank's part of what is trained, under the user's own names."""
+        """This rank's part of the trained weights, under the user's own names."""
         return self.precision.weights(self.parallel.unwrap(self.model))
 
     def put_own(self, weights: dict[str, Tensor], source: Any) -> None:
-        """This rank's part of the weights into its part of the model."""
+        """Load this rank's part of the weights into its part of the model."""
         model = self.parallel.unwrap(self.model)
         load_model(model, weights, source)
         self.precision.weights_loaded(model, weights)
 
     def gradient_norm(self) -> Tensor:
-        """Over all gradients, which are clipped on the way where there is a limit."""
+        """The norm over all gradients, which are clipped at the same time if there is a limit."""
         return self.parallel.gradient_norm(self.parameters, limit=self.clip_norm)
 
     def _step(self, buffers: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
@@ -193,7 +200,7 @@ class Update:
         return norm, is_skipped
 
     def restore_buffers(self, before: list[Tensor]) -> None:
-        """Give the model's buffers these values again."""
+        """Restore these values of the model's buffers."""
         with torch.no_grad():
             for buffer, value in zip(self.model.buffers(), before, strict=True):
                 buffer.copy_(value)

@@ -1,7 +1,7 @@
-"""Which part of what the devices could compute at most a run computes: model FLOPs utilization (MFU).
+"""Model FLOPs utilization (MFU): the fraction of the devices' peak that a run uses for the model.
 
 FLOPs are those of the model's own products and convolutions, forward and backward, however a run computes them:
-recomputing activations is no use. Source: section 4.1 and appendix B of https://arxiv.org/abs/2204.02311.
+recomputing activations does not count. Source: section 4.1 and appendix B of https://arxiv.org/abs/2204.02311.
 """
 
 import logging
@@ -26,20 +26,20 @@ log = logging.getLogger(__name__)
 
 
 class Utilization(NamedTuple):
-    """``flops``: that a sample takes in training; ``peak``: FLOP/s that all devices of the run have together."""
+    """``flops``: per sample in training; ``peak``: FLOP/s of all devices of the run together."""
 
     flops: float
     peak: float
 
     def mfu(self, samples_per_second: float) -> float:
-        """From 0 to 1."""
+        """The utilization, from 0 to 1."""
         return samples_per_second * self.flops / self.peak
 
 
 def utilization(
     model: nn.Module, task: Task, train: Loader, parallel: Parallel, precision: Precision
 ) -> Utilization | None:
-    """What rank 0 can say of a run; None where a peak is not known, or the model's FLOPs cannot be counted.
+    """The utilization that rank 0 reports; None if a peak is unknown, or if FLOPs cannot be counted.
 
     ``model``: whole and as the user built it, before anything has changed it.
     """
@@ -49,13 +49,13 @@ def utilization(
     try:
         flops = flops_per_sample(model, task, train.example())
     except Exception as error:  # whatever a model does that fake tensors cannot
-        log.info("the model's FLOPs cannot be counted, so that there is no MFU: %s", error)
+        log.info("the model's FLOPs cannot be counted, so MFU is not reported: %s", error)
         return None
     return Utilization(flops, of_one * parallel.world_size * len(parallel.devices())) if flops else None
 
 
 def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:
-    """Of a forward and a backward pass over this batch, by tensors that have shapes and no values."""
+    """FLOPs of a forward and a backward pass over this batch, counted on tensors with shapes but no values."""
     mode, device = FakeTensorMode(allow_non_fake_inputs=True), next(tensors_in(batch.inputs)).device
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
 

@@ -18,7 +18,9 @@ def parse_endpoint(key: str, text: str) -> tuple[str, int]:
     """Host and port of ``node1:29400`` or ``[fd00::1]:29400``. Raises ConfigurationError."""
     match = _ENDPOINT.fullmatch(text)
     if not match or not 0 < int(match[3]) < 65536:
-        raise ConfigurationError(f"{key}={text} is not allowed. Allowed: name:port or [address]:port, as node1:29400.")
+        raise ConfigurationError(
+            f"{key}={text} is not allowed. Allowed: name:port or [address]:port, such as node1:29400."
+        )
     return match[1] or match[2], int(match[3])
 
 
@@ -29,7 +31,7 @@ def resolved(key: str, host: str) -> str:
     except OSError as error:
         reason = error.strerror or error
         raise ConfigurationError(
-            f"{key}: {host} has no address here: {reason}. Write its address, or put the name into /etc/hosts."
+            f"{key}: {host} cannot be resolved here: {reason}. Give its address, or add the name to /etc/hosts."
         ) from None
 
 
@@ -119,7 +121,7 @@ def meeting_place(host: str) -> str:
     address = resolved("launcher.rendezvous", host)
     if is_loopback(address):
         raise ConfigurationError(
-            f"launcher.rendezvous: {host} is {address} here, where no other machine can come to. Write this machine's "
+            f"launcher.rendezvous: {host} is {address} here, which no other machine can reach. Give this machine's "
             "address, or set launcher.network_interface."
         )
     return address

@@ -78,12 +78,12 @@ def _lacking(part: str) -> tuple[str, str] | None:
         )
     if not _has(folder, part):
         return (
-            f"the installed NVIDIA Apex has no apex.{part}: tag 25.05 was the last with it",
+            f"the installed NVIDIA Apex has no apex.{part}: tag 25.05 was the last to have it",
             f"Remove it with `pip uninstall apex`, and build that tag {ON_A_GPU_MACHINE}: `{BUILD}`",
         )
     if part == "optimizers" and not has_kernels():
         return (
-            "the installed NVIDIA Apex was built without its CUDA extensions, which its optimizers consist of",
+            "the installed NVIDIA Apex was built without its CUDA extensions, which its optimizers need",
             f"Remove it with `pip uninstall apex`, and build it with them {ON_A_GPU_MACHINE}: `{BUILD}`",
         )
     return None

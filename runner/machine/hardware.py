@@ -84,13 +84,13 @@ def unused_gpus() -> str | None:
     if not version or _visible():
         return None
     if not boards:
-        return f"NVIDIA's driver {version} finds no GPU that answers; see nvidia-smi"
+        return f"NVIDIA's driver {version} finds no GPU that responds; see nvidia-smi"
     if torch_cuda_version() is None:
         why = "the installed torch is a CPU build; pip install torch brings the CUDA one"
     elif (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        why = f"CUDA_VISIBLE_DEVICES={visible} names none of them that CUDA would take; nvidia-smi -L lists them"
+        why = f"CUDA_VISIBLE_DEVICES={visible} names none that CUDA accepts; nvidia-smi -L lists them"
     else:
-        why = "it is cut up by MIG, and has no slice; see nvidia-smi mig"
+        why = "it is in MIG mode but has no instance; see nvidia-smi mig"
     return (
         f"NVIDIA's driver {version} has {boards[0].name}{f' and {len(boards) - 1} more' * (len(boards) > 1)}, but {why}"
     )

@@ -21,6 +21,6 @@ def too_small() -> str:
     found = size()
     where = f"{SHARED_MEMORY}, which holds {found} in all" if found else "shared memory"
     return (
-        f"loader processes hand batches over in {where}, and there is no room left. Set data.num_workers=0, or make it "
-        "larger (docker run --shm-size=8g)."
+        f"loader processes pass batches through {where}, and it is full. Set data.num_workers=0, or enlarge it "
+        "(docker run --shm-size=8g)."
     )

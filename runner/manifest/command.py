@@ -35,12 +35,12 @@ def write(
     words = [str(each) for each in line.overrides]
     _refuse_own(words)
     if machines.gpus and engine == "skypilot" and not machines.accelerator:
-        raise ConfigurationError("--gpus: SkyPilot wants their name too, as in --accelerator H100.")
+        raise ConfigurationError("--gpus: SkyPilot also needs the GPU model, as in --accelerator H100.")
     folder = RunFolder(named_folder(overrides) or new_folder(overrides))
     folder.refuse_second_run()
     place = Path(shared).resolve() if shared else folder.path.parent
     if not folder.path.is_relative_to(place):
-        raise ConfigurationError(f"--shared {place}: {folder.path} does not lie in it. Set hydra.run.dir.")
+        raise ConfigurationError(f"--shared {place}: {folder.path} is not inside it. Set hydra.run.dir.")
     written = ENGINES[engine]
     with hardware.elsewhere(gpus=machines.gpus, cores=machines.cpus):
         name = name_of(folder.path, _typed_name(words))
@@ -59,7 +59,9 @@ def _refuse_own(words: list[str]) -> None:
     for word in words:
         key = word.lstrip("+~").partition("=")[0]
         if key in ("launcher", "launcher.nodes", "launcher.rendezvous", "launcher.hosts", "launcher.hostfile"):
-            raise ConfigurationError(f"{word}: a manifest says how ranks are started. Leave it out; see --nodes.")
+            raise ConfigurationError(
+                f"{word}: the manifest itself determines how ranks are started. Leave it out; see --nodes."
+            )
 
 
 def _typed_name(words: list[str]) -> str | None:

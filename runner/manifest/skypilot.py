@@ -1,4 +1,4 @@
-"""A task of SkyPilot's: the same command on each node, which find the first one by its address.
+"""A SkyPilot task's: the same command on each node, which find the first one by its address.
 
 Source: https://docs.skypilot.co/en/latest/reference/yaml-spec.html and its page on distributed jobs.
 """
@@ -39,4 +39,4 @@ def manifest(subject: Subject) -> str:
             ]
         ),
     }
-    return text("A task of SkyPilot", subject, content)
+    return text("A SkyPilot task", subject, content)

@@ -56,7 +56,9 @@ def name_of(folder: Path, name: str | None) -> str:
     """A name that both engines take. Raises ConfigurationError."""
     wanted = re.sub(r"[^a-z0-9]+", "-", (name or f"manyheads-{folder.name}").lower()).strip("-")[:32].strip("-")
     if not _NAME.fullmatch(wanted):
-        raise ConfigurationError(f"name={name}: an engine wants letters, digits and hyphens, a letter first. Set name.")
+        raise ConfigurationError(
+            f"name={name}: the engine allows letters, digits and hyphens, with a letter first. Change name."
+        )
     return wanted
 
 
@@ -64,8 +66,8 @@ def text(engine: str, subject: Subject, content: dict[str, Any]) -> str:
     """The file, with a comment at its top."""
     return (
         f"# {engine} for {subject.folder}, written by the command manifest.\n"
-        "# NOT RUN BY US: its shape was checked, on no cluster. It expects\n"
-        f"# - that {subject.shared} is storage which all machines share, under this path, with the data too;\n"
+        "# NOT TESTED ON A CLUSTER: only its structure was checked. It expects\n"
+        f"# - that {subject.shared} is storage shared by all machines under this path, and contains the data too;\n"
         "# - an image with the same versions of torch and manyheads as here, and your own packages.\n"
     ) + yaml.dump(content, Dumper=_Plain, sort_keys=False, width=1000)
 

@@ -1,1 +1,1 @@
-"""Numbers from added-up statistics, a task's own and those that ``metrics`` of the run config adds."""
+"""Numbers computed from summed statistics: a task's own, and those added by ``metrics`` of the run config."""

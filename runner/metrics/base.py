@@ -1,4 +1,4 @@
-"""A metric: a function of statistics that are added up over batches and ranks, and only then divided."""
+"""The base class of metrics: functions of statistics that are summed over batches and ranks first."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,10 +11,10 @@ Direction = Literal["max", "min"]
 
 
 class Metric:
-    """A named number, and which way is better. Tables call it ``train_<name>`` and ``val_<name>``.
+    """A named number, with the direction that is better. Tables call it ``train_<name>`` and ``val_<name>``.
 
-    ``label``: its name in words, ``short``: in few letters, for the live line; ``unit``: "%" or none. ``shapes``: of
-    each statistic that it needs, by name; () for a single number.
+    ``label``: its name in words; ``short``: an abbreviation for the live line; ``unit``: "%" or none. ``shapes``: the
+    shape of each statistic that it needs, by name; () for a single number.
     """
 
     direction: Direction = "max"
@@ -26,37 +26,38 @@ class Metric:
         self.short = short or self.label
 
     def statistics(self, outputs: Any, batch: Any) -> dict[str, "Tensor"]:
-        """Sums over one batch, by the names and of the shapes in ``shapes``; computed on the device, without gradients.
+        """Sums over one batch, with the names and shapes in ``shapes``; computed on the device, without gradients.
 
-        ``outputs``: what the model returned; ``batch``: what the data set's collation gave.
+        ``outputs``: what the model returned; ``batch``: what the data set's collation returned.
         """
         raise NotImplementedError
 
     def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
-        """The metric of these statistics, which are float64 on the CPU; None where nothing was measured.
+        """The metric of these statistics, which are float64 on the CPU; None if nothing was measured.
 
-        Besides them there are the numbers "loss", the sum of the run's loss, and "counted", what it is averaged over.
+        They also contain the numbers "loss", the sum of the run's loss, and "counted", the number that it is averaged
+        over.
         """
         raise NotImplementedError
 
     def text(self, value: float) -> str:
-        """The value as the terminal shows it."""
+        """The value as shown on the terminal."""
         return f"{value:.2f}%" if self.unit == "%" else f"{value:.4g}"
 
     def live(self, value: float) -> str:
-        """Name and value in few letters."""
+        """Abbreviated name and value, for the live line."""
         return f"{self.short} {value:.1f}%" if self.unit == "%" else f"{self.short} {value:.3g}"
 
     def describe(self) -> dict[str, str]:
-        """What result.json says of it, so that a report can name and order runs by it."""
+        """The description in result.json, with which a report names and orders runs."""
         return {"direction": self.direction, "label": self.label, "unit": self.unit}
 
 
 class Collected(Metric):
-    """A metric of an evaluation that no sums can tell, such as the area under a curve: it needs each sample's scores.
+    """A metric that sums cannot express, such as the area under a curve, because it needs each sample's scores.
 
-    They are kept by the ids of the samples in each rank's memory, 4 bytes for each class, and brought together a few
-    classes at a time: ``at_most`` megabytes on each rank, beyond which the run ends and says so.
+    It is measured in evaluations. Each rank keeps its samples' scores by sample id, 4 bytes per class; they are
+    gathered a few classes at a time. ``at_most``: megabytes per rank, beyond which the run stops with an error.
     """
 
     is_collected = True
@@ -66,9 +67,9 @@ class Collected(Metric):
         self.at_most = at_most
 
     def of_class(self, scores: "np.ndarray", is_it: "np.ndarray") -> float | None:
-        """Of one class: its score of each sample, and which samples are of it, (N,) bool; None where it has no value.
+        """The metric of one class, from its score for each sample and a mask (N,) of the samples that belong to it.
 
-        Samples come in the order of their ids, whatever rank has seen them.
+        Samples are in the order of their ids, whichever rank evaluated them. Returns None if the class has no value.
         """
         raise NotImplementedError
 
@@ -76,13 +77,13 @@ class Collected(Metric):
         return None  # while training, where nothing is kept
 
     def over_classes(self, values: list[float | None]) -> float | None:
-        """From ``of_class`` of each class to the metric: the mean over those that have a value."""
+        """The metric from the values of all classes: the mean over those that have one."""
         found = [value for value in values if value is not None]
         return sum(found) / len(found) if found else None
 
 
 class Share(Metric):
-    """One statistic in percent of another, such as the samples whose class was found."""
+    """One statistic as a percentage of another, such as the samples whose class was predicted correctly."""
 
     def __init__(self, name: str, part: str, whole: str, **names: str):
         super().__init__(name, unit="%", **names)

@@ -1,4 +1,4 @@
-"""What a model declares; most need nothing but their YAML."""
+"""What a model declares; most need only their YAML."""
 
 from typing import ClassVar
 
@@ -7,12 +7,12 @@ from manyheads.runner.option.rules import BOOLEAN, TEXT, either, whole
 
 
 class ModelOption(Option):
-    """A model of which nothing is known."""
+    """Declares a model about which nothing is known."""
 
     steering: ClassVar = ("pretrained",)  # which may name weights to download
     rules: ClassVar = {"num_classes": whole(1), "pretrained": either(BOOLEAN, TEXT)}
 
     @property
     def treats_samples_alone(self) -> bool:
-        """Whether it has no BatchNorm, dropout or stochastic depth, so that the number of ranks cannot matter."""
+        """Whether it has no BatchNorm, dropout or stochastic depth, so results cannot depend on the number of ranks."""
         return False

@@ -17,10 +17,12 @@ def write_project(folder: Path) -> None:
     """Write it; the last part of ``folder`` is its name. Raises ConfigurationError, before anything is written."""
     project, package = folder.resolve().name, folder.resolve().name.replace("-", "_")
     if not package.isidentifier() or not package.isascii() or keyword.iskeyword(package):
-        raise ConfigurationError(f"{project} can name no package. Allowed: letters, digits and _, as in my_project.")
+        raise ConfigurationError(
+            f"{project} is not a valid package name. Allowed: letters, digits and _, as in my_project."
+        )
     taken = {"conf", "tests", "outputs", *sys.stdlib_module_names}
     if package in taken or PathFinder.find_spec(package) is not None:
-        raise ConfigurationError(f"{project}: another package, or a folder, has that name already. Choose another.")
+        raise ConfigurationError(f"{project}: another package or folder already has that name. Choose another.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(f"{folder} already exists and is not empty. Name a new folder.")
     templates = Environment(

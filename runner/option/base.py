@@ -1,4 +1,4 @@
-"""What any option may declare about itself, so that nothing else has to know its name."""
+"""What any option may declare about itself, so that no other code has to know its name."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -7,15 +7,15 @@ from manyheads.runner.option.rules import Rule
 
 
 class Option:
-    """One section of the run config, asked in the parent before any rank starts; must not import torch.
+    """Declarations for one section of the run config, used in the parent before any rank starts; must not import torch.
 
-    ``section``: its keys with their values; of an option that is only looked at, the defaults of its YAML. Class
-    attributes hold what is the class's own, and add to what its bases have.
+    ``section``: its keys with their values; if the option is only inspected, the defaults of its YAML. Class attributes
+    declare what the class adds to its bases.
 
-    ``rules``: which values its keys may have. ``steering``: keys whose free text becomes part of a command line, names
-    a machine or a file to write, or which fetch something, so that nobody else's config may set them to more than null
-    or false. ``derived``: keys that ``complete`` decides from others. ``has_own_class``: no other option has the same
-    class, so that its name tells what it is.
+    ``rules``: allowed values of its keys. ``steering``: keys whose free text becomes part of a command line, names a
+    machine or a file to write, or that download something, so that somebody else's config may set them only to null or
+    false. ``derived``: keys that ``complete`` derives from others. ``has_own_class``: no other option has the same
+    class, so that its name identifies the code.
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {}
@@ -27,18 +27,18 @@ class Option:
         self.section = section
 
     def unavailable(self) -> str | None:
-        """Why it cannot run on this machine, and how to get it; None if it can."""
+        """Why the option cannot run on this machine, and how to get it; None if it can."""
         return None
 
     def note(self) -> str:
-        """What the doctor says of it where it can run; may be nothing."""
+        """What the doctor prints about the option if it can run; may be empty."""
         return ""
 
     def complete(self, config: dict[str, Any]) -> None:
-        """Decide this section's ``auto`` values in place, and refuse what it does not go together with.
+        """Resolve this section's ``auto`` values in place, and refuse what it does not work with.
 
-        ``config``: the whole run config, whose device and number of ranks are decided. Raises ConfigurationError, or
-        Unavailable for what is right but cannot be had on this machine.
+        ``config``: the whole run config, with device and number of ranks already resolved. Raises ConfigurationError,
+        or Unavailable for valid settings that this machine cannot run.
         """
 
     @classmethod

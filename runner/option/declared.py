@@ -1,7 +1,7 @@
-"""From a section of the run config to what its option declares: the class that its key ``_option_`` names.
+"""From a section of the run config to its declarations: the class that its key ``_option_`` names.
 
-Without that key it is the plain base of its group. No class is looked up by the name or the class of an option, so that
-an option which is added has to be told to nobody.
+Without that key, it is the base class of the group. No class is looked up by an option's name or class, so a new option
+does not have to be registered anywhere.
 """
 
 from typing import Any
@@ -26,15 +26,15 @@ ENTRIES = {"logger": "manyheads.runner.logger.option.LoggerOption"}
 
 
 def declared(group: str, section: dict[str, Any]) -> Any:
-    """What the section's option declares, an object of the group's base. Imports the class that it names.
+    """The declarations of a section, an object of the group's base class. Imports the class that the section names.
 
-    Raises ConfigurationError where there is no such class, or it is none of the group's.
+    Raises ConfigurationError if there is no such class, or if it does not belong to the group.
     """
     return declared_class(group, section)(section)
 
 
 def declared_class(group: str, section: dict[str, Any]) -> Any:
-    """The class of ``declared``, one derived from the group's base. Raises ConfigurationError."""
+    """The class of ``declared``, derived from the group's base class. Raises ConfigurationError as ``declared``."""
     bases = BASES | ENTRIES
     base = load(bases[group])
     name = section.get(OPTION)

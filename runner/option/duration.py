@@ -1,4 +1,4 @@
-"""A length of time: seconds, or a number with its unit."""
+"""Durations: seconds, or a number with a unit."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ _TEXT = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(UNITS)}])")
 
 
 def seconds(value: Any) -> float | None:
-    """Of a duration such as 90, "90s", "1.5h" or "2d"; None for anything else."""
+    """The seconds of a duration such as 90, "90s", "1.5h" or "2d"; None for anything else."""
     if number(above=0).accepts(value):
         return float(value)
     found = _TEXT.fullmatch(value) if isinstance(value, str) else None

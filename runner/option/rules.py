@@ -1,4 +1,4 @@
-"""Which values a key of the run config may have: the kinds of rules, in the words that an error prints."""
+"""Which values a key of the run config may have: the kinds of rules, with the words that an error prints."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,25 +6,25 @@ from typing import Any, NamedTuple
 
 
 class Rule(NamedTuple):
-    """``allowed`` completes the sentence "allowed: ..."."""
+    """Which values a key may have. ``allowed`` completes the sentence "Allowed: ..."."""
 
     allowed: str
     accepts: Callable[[Any], bool]
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is an int, of which bool is none here."""
+    """Whether the value is an int; a bool is not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is an int or a float, infinity included, NaN not."""
+    """Whether the value is an int or a float, including infinity but not NaN."""
     return is_whole(value) or (isinstance(value, float) and not math.isnan(value))
 
 
 def whole(lowest: int, highest: int | None = None) -> Rule:
-    """A whole number between these bounds, which are allowed themselves."""
-    text = f"a whole number from {lowest}" + (f" to {highest}" if highest is not None else "")
+    """An integer between these bounds, inclusive."""
+    text = f"an integer of at least {lowest}" if highest is None else f"an integer from {lowest} to {highest}"
     return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest))
 
 
@@ -32,8 +32,10 @@ def number(
     *, at_least: float | None = None, above: float | None = None, below: float | None = None, infinite: bool = False
 ) -> Rule:
     """A number within these bounds."""
-    bounds = [("at least", at_least), ("above", above), ("below", below)]
-    text = " ".join(["a number", *(f"{word} {bound:g}" for word, bound in bounds if bound is not None)])
+    bounds = [("of at least", at_least), ("above", above), ("below", below)]
+    text = " ".join(
+        ["a number", " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)]
+    ).strip()
     return Rule(
         text + (" or inf" if infinite else ""),
         lambda v: (
@@ -47,17 +49,17 @@ def number(
 
 
 def choice(*values: str) -> Rule:
-    """One of these words."""
+    """One of these strings."""
     return Rule(", ".join(values), lambda v: v in values)
 
 
 def either(*rules: Rule) -> Rule:
-    """What any of these rules accepts."""
+    """Any value that one of these rules accepts."""
     return Rule(" or ".join(rule.allowed for rule in rules), lambda v: any(rule.accepts(v) for rule in rules))
 
 
 def list_of(rule: Rule) -> Rule:
-    """A list whose items all follow one rule."""
+    """A list whose items all satisfy one rule."""
     return Rule(f"a list, each {rule.allowed}", lambda v: isinstance(v, list) and all(map(rule.accepts, v)))
 
 
@@ -69,9 +71,9 @@ CLASS = Rule("the dotted name of a class", lambda v: isinstance(v, str) and "." 
 
 
 def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:
-    """The rule of a section's key; without one, values must be of the kind of its default; anything goes over null.
+    """The rule for a key; without one, values must have the type of the default, and a null default accepts anything.
 
-    Null itself is allowed where it is the default.
+    Null itself is allowed if it is the default.
     """
     if key in rules:
         return rules[key] if default is not None else either(rules[key], NULL)

@@ -1,4 +1,4 @@
-"""Why a strategy computes something else, in sentences, as far as what was found can tell."""
+"""Sentences that explain why a strategy computes a different result, as far as the findings tell."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ def causes(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
     first = list(_of_first_step(outcome, settings)) or list(_of_cut(outcome, baseline))
     found = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
     if outcome.findings["apart"] and not found:
-        found.append(f"After a step the ranks' own weights are not the same: {_names(outcome.findings['apart'])}.")
+        found.append(f"After a step the ranks no longer have the same weights: {_names(outcome.findings['apart'])}.")
     return found or [_unknown(outcome)]
 
 
@@ -49,10 +49,15 @@ def _of_initial(outcome: Outcome) -> Iterator[str]:
         names = list(dict.fromkeys(name for rank in initial for name in rank[kind]))
         if names:
             where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
-            hidden = "" if outcome.beyond() else f" {outcome.strategy} has given all ranks the same, which hides it."
+            hidden = (
+                ""
+                if outcome.beyond()
+                else (f" {outcome.strategy} broadcasts rank 0's values to all ranks, which hides it.")
+            )
             yield (
-                f"{_names(names)}: the {what} that the model is made with on {where} are not the baseline's, so they "
-                f"depend on the rank, or on chance.{hidden} Draw them from torch's generator, or make them constant."
+                f"{_names(names)}: the {what} that the model is built with on {where} differ from the baseline's, "
+                f"so they depend on the rank or on chance.{hidden} Draw them from torch's generator, or make them "
+                "constant."
             )
 
 
@@ -78,18 +83,22 @@ def _of_cut(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
     whole, parts = baseline.get("cut") or (0.0, 0.0)
     if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
         ratio = parts / whole if whole else float("nan")
-        yield f"On one rank already, a batch in parts has {_times(ratio)} its loss as a whole: {_of_parts(outcome)}"
+        yield (
+            f"Even on one rank, a batch in parts has {_times(ratio)} the loss of the whole batch: {_of_parts(outcome)}"
+        )
 
 
 def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
     name = f"{culprit['module'] or 'The model itself'} ({culprit['kind']})"
     several = f"{name}, like {culprit['alike'] - 1} more," if culprit["alike"] > 1 else name
     if culprit["reason"] == "statistics":
-        text = f"{several} takes its statistics over each rank's share of the batch, not over all of it."
-        return f"{text} Set parallel.sync_batchnorm=true (ddp, horovod; GPUs only), or take a model without BatchNorm."
+        text = f"{several} computes its statistics over each rank's share of the batch, not over all of it."
+        return (
+            f"{text} Set parallel.sync_batchnorm=true (ddp, horovod; GPUs only), or choose a model without BatchNorm."
+        )
     if culprit["reason"] == "random":
         has_probability = "Dropout" in culprit["kind"] or culprit["kind"] == "StochasticDepth"
-        remedy = "Set its probability to 0" if has_probability else "Leave that out"
+        remedy = "Set its probability to 0" if has_probability else "Leave it out"
         return f"{several} draws random numbers, different ones on each rank. {remedy} for this check."
     if culprit["reason"] == "buffer":
         buffers = _names(culprit["buffers"])
@@ -105,7 +114,7 @@ def _of_loss(outcome: Outcome, baseline: float, own: float) -> str:
     text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's:"
     if ranks > 1 and near(ratio, 1 / ranks):
         return (
-            f"{text} it does not average over its batch. It sums, or divides by something fixed. Set "
+            f"{text} it does not average over its batch: it sums, or divides by a fixed number. Set "
             "task.reduction=sum, or divide by the batch's size."
         )
     return f"{text} {_of_parts(outcome)}"
@@ -115,8 +124,9 @@ def _of_parts(outcome: Outcome) -> str:
     task = outcome.config.get("task", {})
     name = str(task.get("_target_")).rpartition(".")[2] if task.get("name") == "custom" else task.get("name")
     return (
-        f"what the task {name} computes depends on how a batch is cut. It may weight samples, or leave some out, or "
-        "average over tokens: let count(batch) of the task say over what, or divide by the number of samples."
+        f"what the task {name} computes depends on how a batch is split. It may weight samples, skip some, or "
+        "average over tokens: let the task's count(batch) return what it averages over, or divide by the number of "
+        "samples."
     )
 
 
@@ -125,8 +135,8 @@ def _of_settings(outcome: Outcome) -> Iterator[str]:
     for key, plain in declared("parallel", parallel).changes_gradients.items():
         if parallel.get(key, plain) != plain:
             yield (
-                f"Outputs and loss agree, the gradients don't: parallel.{key}={parallel[key]} is made to change them. "
-                f"parallel.{key}={plain} does not."
+                f"Outputs and loss agree, the gradients don't: parallel.{key}={parallel[key]} is meant to change "
+                f"them. parallel.{key}={plain} does not."
             )
 
 
@@ -144,10 +154,16 @@ def _unknown(outcome: Outcome) -> str:
         return "A compiled model can't be inspected. Set trainer.compile=none to find the cause."
     step = min((entry["first"] for entry in outcome.beyond()), default=0)
     if step:
-        return f"The first step agrees, step {step + 1} is the first that does not: something is kept between steps."
+        return (
+            f"The first step agrees, step {step + 1} is the first that does not: some state is carried over "
+            "between steps."
+        )
     if outcome.beyond("gradient", "loss"):
         return "No single module could be named: look for what depends on the rank, or on the other samples of a batch."
-    return "Loss and gradients agree: what differs is how the optimizer applies them, or a buffer that is no result."
+    return (
+        "Loss and gradients agree: what differs is how the optimizer applies them, or a buffer that does not "
+        "affect results."
+    )
 
 
 def _times(ratio: float) -> str:

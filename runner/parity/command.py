@@ -38,7 +38,7 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
     config_dir: a folder of more options, which are the user's if he trusts what they name.
     """
     if not (steps.isdecimal() and int(steps) >= 1):
-        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: a whole number from 1.")
+        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
     line, origin = settle(CommandLine.of(overrides, config_dir))
     folders = line.folders
     planned = plan(list(line.overrides), folders[1:], origin.trust)
@@ -88,7 +88,7 @@ def _run_baseline(baseline: RunFolder, task: Task) -> dict:
     try:
         return _run(baseline, task)
     except RunFailed:
-        print(f"{baseline.path.name}, the baseline, failed, so that there is nothing to compare with", file=sys.stderr)
+        print(f"{baseline.path.name}, the baseline, failed, so there is nothing to compare with", file=sys.stderr)
         raise
 
 

@@ -30,9 +30,10 @@ class Planned:
 
 
 def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None) -> list[Planned]:
-    """Checked, nothing written. Raises ConfigurationError, or Hydra's own exceptions, for what is wrong.
+    """The plan of the comparison, checked, with nothing written.
 
-    folders: where options are looked up besides this project's.
+    folders: where options are looked up in addition to this project's. Raises ConfigurationError, or Hydra's own
+    exceptions, for what is wrong.
     """
     parsed = OverridesParser.create().parse_overrides(overrides)
     found = (*OWN, *folders)
@@ -53,7 +54,7 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
     for override in given:
         if override.input_line not in taken:
             raise ConfigurationError(
-                f"{override.input_line}: none of {WHICH}={','.join(strategies)} takes it. {_whose(override, found)}"
+                f"{override.input_line}: none of {WHICH}={','.join(strategies)} has that key. {_whose(override, found)}"
             )
     return planned
 
@@ -61,7 +62,9 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
 def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
     """The baseline and those that were asked for, or all. Raises ConfigurationError."""
     if len(chosen) > 1:
-        raise ConfigurationError(f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one.")
+        raise ConfigurationError(
+            f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one override."
+        )
     # Side by side those that have as many threads: the process that ranks are forked from is good for one number.
     known = {name: declared_class(WHICH, read_option(WHICH, name, folders)) for name in options(WHICH, folders)}
     names = sorted(known, key=lambda name: not known[name].one_process)
@@ -107,8 +110,8 @@ def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust
         section, _, name = key.partition(".")
         if config[section][name]:
             raise ConfigurationError(
-                f"{key}={config[section][name]} {what}; parity takes steps of its own. Leave it out, or set "
-                "checkpoint.load to begin with its weights."
+                f"{key}={config[section][name]} {what}; parity takes its own steps. Leave it out, or set "
+                "checkpoint.load to start from its weights."
             )
     return Planned(strategy, composed)
 

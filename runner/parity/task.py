@@ -1,4 +1,4 @@
-"""What the ranks of a run shall do instead of training: a small file beside run.yaml, written by the parent."""
+"""What the ranks should do instead of training: a small file next to run.yaml, written by the parent."""
 
 import json
 from dataclasses import asdict, dataclass

@@ -66,7 +66,7 @@ def is_in_history(commit: str) -> bool:
 
 @contextmanager
 def checkout(commit: str, diff: bytes) -> Iterator[Path]:
-    """The project at ``commit`` with ``diff`` applied, in a folder of its own meanwhile. Raises ConfigurationError."""
+    """A context with the project at ``commit`` plus ``diff``, in a separate folder. Raises ConfigurationError."""
     if not is_known(commit):
         raise ConfigurationError(f"the recorded commit {commit} is not in {ROOT}. Fetch it: git fetch --all.")
     with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:

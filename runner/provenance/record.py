@@ -111,7 +111,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
 
 
 def continued_from(config: dict[str, Any]) -> str | None:
-    """The run, or else the checkpoint, that a run goes on from; None for one that begins anew."""
+    """The run, or else the checkpoint, that a run continues from; None for one that starts from scratch."""
     checkpoint = config["checkpoint"]["resume"]
     if checkpoint is None:
         return None

@@ -1,1 +1,1 @@
-"""Runs at trackers: a process that reads a run folder, beside the run or long after it."""
+"""Publishing runs to trackers: a process that reads a run folder, during the run or long after it."""

@@ -1,4 +1,4 @@
-"""Runs that are published when nobody trains them any more, such as those of a node without a network."""
+"""Publishing finished runs, such as those of a node without a network."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ def _sections(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str],
         if folder.is_own() and declared("logger", entry).publishes
     }
     if not (names := to or list(own)):
-        raise ConfigurationError(f"{folder} names no tracker. Say which: --to {{{','.join(_trackers())}}}.")
+        raise ConfigurationError(f"{folder} names no tracker. Choose one: --to {{{','.join(_trackers())}}}.")
     known = list(dict.fromkeys([*own, *_trackers()]))
     found = {}
     for name in names:
@@ -86,7 +86,7 @@ def _sections(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str],
             raise Unavailable(f"--to {name}: {reason}.")
         found[name] = entry
     if unused := [f"logger.{name}.{key}" for name, key in typed if name not in found]:
-        raise ConfigurationError(f"{unused[0]}: this tracker is not published to. Allowed: {', '.join(found)}.")
+        raise ConfigurationError(f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(found)}.")
     return found
 
 
@@ -101,6 +101,6 @@ def _typed(override: str) -> tuple[tuple[str, str], Any]:
     group, name, own = [*key.split(".", 2), "", ""][:3]
     if not equals or group != "logger" or not own:
         raise ConfigurationError(
-            f"{override} is not allowed. Allowed: a tracker's keys, as logger.mlflow.experiment=x."
+            f"{override} is not allowed. Allowed: the keys of a tracker, such as logger.mlflow.experiment=x."
         )
     return (name, own), yaml.safe_load(value)

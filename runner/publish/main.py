@@ -1,4 +1,4 @@
-"""The publisher: a process of its own that follows a run folder until the parent, or the parent's end, says stop."""
+"""The publisher: a separate process that follows a run folder until it is told to stop, or the parent ends."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Brings a tracker to what a run folder says; whatever happens in between, the next attempt goes on from there."""
+"""Synchronizes a tracker with a run folder; after any failure, the next attempt continues from there."""
 
 import hashlib
 from collections.abc import Iterator

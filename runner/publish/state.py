@@ -49,7 +49,7 @@ class State:
 
 
 def note_failure(folder: RunFolder, name: str, error: BaseException) -> None:
-    """Keep why nothing could be published, beside how far that has come before."""
+    """Record why nothing could be published, keeping the progress made before."""
     state = State.read(state_file(folder, name))
     state.status, state.error = None, masked(error)
     state.write(state_file(folder, name))

@@ -1,4 +1,4 @@
-"""What a run folder says of its run besides its tables: who it is, what it was asked for, how it ended."""
+"""A run's description from its folder, apart from its tables: its identity, its config, how it ended."""
 
 import hashlib
 import json
@@ -25,7 +25,9 @@ def tracked_run(folder: RunFolder) -> TrackedRun:
     try:
         provenance = kinds.right(read_json(folder.provenance), kinds.PROVENANCE)
     except FileNotFoundError:
-        raise ConfigurationError(f"{folder} holds a run that was never started: there is nothing to publish.") from None
+        raise ConfigurationError(
+            f"{folder} holds a run that was never started, so there is nothing to publish."
+        ) from None
     group = _group(folder)
     name = config.get("name") or (f"{group.name}/{folder.path.name}" if group else _short(folder.path))
     return TrackedRun(
@@ -44,7 +46,7 @@ def tracked_run(folder: RunFolder) -> TrackedRun:
 def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | None = None) -> Outcome:
     """How the run ended. ``step``, ``time``: of its last row; ``is_running``: None to find out.
 
-    A run that nobody is working on and that has no result was killed.
+    A run without a result that no process is working on was killed.
     """
     result = folder.read_result()
     if result is None:
@@ -57,7 +59,7 @@ def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | Non
 
 
 def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
-    """What belongs to the run besides its numbers. ``checkpoint``: none, best or last."""
+    """The files of a run in addition to its numbers. ``checkpoint``: none, best or last."""
     yield from (folder.config, folder.provenance, folder.code_diff, folder.description, folder.result)
     yield from (folder.steps, folder.epochs, folder.gpu, folder.host, folder.log)
     yield from sorted(folder.pictures.glob("*.png"))

@@ -36,7 +36,7 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
     """
     own = ("hydra.launcher.repeat=", "hydra.launcher.interleave=", "hydra.launcher.jobs=")
     if taken := [each for each in overrides if each.startswith(own)]:
-        raise ConfigurationError(f"{taken[0]}: a record sets this itself. Say how often with --runs.")
+        raise ConfigurationError(f"{taken[0]}: a record sets this itself. Set the number of runs with --runs.")
     more = [f"hydra.launcher.repeat={runs}", "hydra.launcher.interleave=true", "hydra.launcher.jobs=1"]
     return of_sweep(sweep([*overrides, *more], conf=conf).folder, target=target, clock=clock)
 
@@ -84,14 +84,14 @@ def check(path: Path) -> int:
     show(found)
     wrong = [*_differences(found.to_json(), content)]
     wrong += [
-        f"contenders.{number}.signature: it is not that of the config"
+        f"contenders.{number}.signature: it does not match the config"
         for number, each in enumerate(found.contenders)
         if signature(each.config) != each.signature
     ]
     for line in wrong:
         print(f"does not follow from the runs: {line}")
     if not wrong:
-        print("all that is claimed follows from the runs.")
+        print("all claims follow from the runs.")
         print(f"To time it here: {called.command('record', '--again', path)}")
     return DIFFERS if wrong else 0
 
@@ -107,7 +107,7 @@ def _differences(expected: Any, claimed: Any, where: str = "") -> list[str]:
     else:
         numbers = all(type(each) in (int, float) for each in (expected, claimed))
         if not (math.isclose(expected, claimed, rel_tol=CLOSE) if numbers else expected == claimed):
-            found.append(f"{where}: {claimed!r} is claimed, {expected!r} is right")
+            found.append(f"{where}: the record claims {claimed!r}, correct is {expected!r}")
     return found
 
 

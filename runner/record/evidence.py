@@ -17,10 +17,10 @@ FORMAT = 1
 CLOCKS = {
     "training": (
         "train_seconds",
-        "the updates of the slowest rank, waiting for data included; without starting, compiling, evaluating and "
-        "writing checkpoints",
+        "the slowest rank's updates, including the wait for data, but without startup, compilation, evaluation and "
+        "checkpoints",
     ),
-    "wall": ("wall_seconds", "from launching the ranks to their end, with everything that happens in between"),
+    "wall": ("wall_seconds", "from the launch of the ranks to their end, everything included"),
 }
 MACHINE = ("host", "devices", "versions", "commit", "clean", "command")
 
@@ -77,7 +77,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Record:
-    """The contenders in the order in which they were typed; the first one is the record, others were timed beside."""
+    """The contenders in the order in which they were typed; the first is the record, the others were timed with it."""
 
     target: Target
     clock: str
@@ -104,7 +104,7 @@ class Record:
         """Raises ConfigurationError for what is no record of ours."""
         try:
             if content["format"] != FORMAT:
-                raise ConfigurationError(f"it has format {content['format']}, and this version reads {FORMAT}.")
+                raise ConfigurationError(f"it has format {content['format']}, but this version reads {FORMAT}.")
             contenders = [
                 Contender(
                     **{key: each[key] for key in ("label", "signature", "config", "machine")},
@@ -130,12 +130,12 @@ def gather(sweep: Path, *, target: str, clock: str) -> Record:
     for entry in Ledger(sweep).entries():
         if entry.state != "completed":
             raise ConfigurationError(
-                f"{sweep}: run {entry.job}, repeat {entry.repeat}, is {entry.state}. A record counts every run: finish "
-                "the sweep with resume, or start another."
+                f"{sweep}: run {entry.job}, repeat {entry.repeat}, is {entry.state}. A record counts every run: "
+                "finish the sweep with resume, or start a new one."
             )
         by_job.setdefault(entry.job, []).append(entry)
     if not by_job:
-        raise ConfigurationError(f"{sweep} has no job.")
+        raise ConfigurationError(f"{sweep} has no jobs.")
     direction = _direction(RunFolder(sweep / by_job[min(by_job)][0].folder), metric)
     chosen = [by_job[job] for job in sorted(by_job)]
     common = set.intersection(*(set(entries[0].overrides) for entries in chosen)) if len(chosen) > 1 else set()

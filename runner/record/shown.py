@@ -44,11 +44,11 @@ def sentences(record: Record) -> list[str]:
     for index, other in enumerate(others, 1):
         ratio = Spread.of(other.seconds).mean / Spread.of(first.seconds).mean
         p = record.to_json()["contenders"][index]["p_of_same_seconds"]
-        chance = "" if p is None else f" (p = {p:.2g} that both take the same time)"
+        chance = "" if p is None else f" (p = {p:.2g} if both take the same time)"
         found.append(f"{other.label} takes {ratio:.2f} times as long in the same session{chance}.")
     found.append(f"Seconds are of the {record.clock} clock: {CLOCKS[record.clock][1]}.")
     found.append(
-        f"p: how probable a mean this good would be if the recipe just missed {record.target} (one-sided t-test); a "
+        f"p: the probability of a mean this good if the recipe just missed {record.target} (one-sided t-test); a "
         f"record needs p < {SIGNIFICANT}. Every run counts."
     )
     return found

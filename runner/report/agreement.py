@@ -45,9 +45,9 @@ def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
     if not pairs:
         return f"no logged step in common with job {reference.number}", []
     if found is None:
-        return f"as job {reference.number} in all {len(pairs)} logged steps", []
+        return f"same as job {reference.number} in all {len(pairs)} logged steps", []
     if (weights := run.result.get("weights_sha256")) and weights == other.result.get("weights_sha256"):
-        return f"ended with job {reference.number}'s weights", []
+        return f"ended with the same weights as job {reference.number}", []
     where = f"step {found.step} ({found.percent})"
     if not is_early(found, tolerance=tolerance):
         return f"departs from job {reference.number} at {where}", []

@@ -37,7 +37,7 @@ def make_rule(rows: Sequence[Row], swept: Sequence[str], named: str | None, *, s
 
 def _caption(what: str, keys: Sequence[str]) -> str:
     same = f" with the same {_joined([key.removesuffix('.name') for key in keys])}" if keys else ""
-    rest = ", where there is one" if keys else ""
+    rest = ", where one exists" if keys else ""
     return f"Speed-up and efficiency are relative to {what}{same}{rest}."
 
 
@@ -54,7 +54,7 @@ def _parse(named: str, rows: Sequence[Row]) -> tuple[str | None, dict[str, str]]
     found = [row for row in rows if (row.number == number if number is not None else is_chosen(row, wanted))]
     if not found or (number is None and "=" not in named):
         raise ConfigurationError(
-            f"--baseline {named}: there is no such job. Give a job's number, or values such as parallel=single."
+            f"--baseline {named}: there is no such job. Give the number of a job, or values such as parallel=single."
         )
     if all(row.state != "completed" for row in found):
         raise ConfigurationError(f"--baseline {named}: that job is {found[0].state}. Name one that completed.")

@@ -41,9 +41,7 @@ def _memory(series: Series, *, races: bool) -> Chart:
     if bars and not races and max(bar.value for bar in bars) <= ALIKE * min(bar.value for bar in bars):
         bars = []
     title, axis = "Peak memory per device", Axis("peak memory (MB)", from_zero=True)
-    note = (
-        "The device that needed most, with a whisker down to the one that needed least; on CPUs, each rank's process."
-    )
+    note = "The device with the highest peak, with a whisker down to the lowest; on CPUs, each rank's process."
     return Chart("memory", title, note, axis, Axis(""), bars=bars, most=100)
 
 

@@ -75,7 +75,7 @@ def _objective(comparison: Comparison) -> list[Column]:
     """What rows are sorted by: its mean over seeds and folds, their standard deviation, and how many there were."""
     objective = comparison.objective
     own, deviation = (lambda row: row.measures.objective), (lambda row: row.measures.objective_spread)
-    about = "the objective, on validation data, of each run's best epoch"
+    about = "the objective on validation data, in each run's best epoch"
     return [
         _mean(objective, "objective_mean", f"best {objective.label}", own, deviation, about),
         numbers("objective_std", f"± best {objective.label}", deviation),
@@ -116,9 +116,15 @@ def _of_runs(row: Row) -> str:
 
 
 MOST_JOBS = 4
-JOB = Column("job", "job", lambda row: row.number, _numbers_of, "the number in the sweep; of an average, of each job")
+JOB = Column(
+    "job",
+    "job",
+    lambda row: row.number,
+    _numbers_of,
+    "the job's number in the sweep; for an average, the number of each job",
+)
 JOBS = words("jobs", "jobs", lambda row: " ".join(row.numbers))
-RUNS = Column("runs", "n", lambda row: row.measures.runs, _of_runs, "completed runs that the row is an average of")
+RUNS = Column("runs", "n", lambda row: row.measures.runs, _of_runs, "number of completed runs averaged in the row")
 STATE = words("state", "status", lambda row: row.state)
 MARKS = words("marks", "remarks", lambda row: ", ".join(row.marks))
 OBJECTIVE = numbers("objective", "objective", lambda r: r.first.objective)
@@ -152,7 +158,7 @@ SPEED = [
         "data_share",
         "data",
         lambda r: r.measures.data_share,
-        "share of the training time spent waiting for data",
+        "fraction of the training time spent waiting for data",
         lambda share: f"{100 * share:.1f} %",
     ),
     Column(

@@ -107,7 +107,7 @@ def _reasons(jobs: Iterable[Job]) -> list[str]:
     """Each reason once, with the jobs that did not complete for it."""
     found: dict[tuple[str, str], list[str]] = {}
     for job in jobs:
-        text = " ".join((job.reason or "no reason was noted").split())
+        text = " ".join((job.reason or "no reason was recorded").split())
         repeat = f" (repeat {job.repeat})" if job.repeat > 1 else ""
         found.setdefault((job.state, text), []).append(f"{job.number}{repeat}")
     return [f"{listed(numbers)} {state}: {text}" for (state, text), numbers in found.items()]
@@ -140,12 +140,12 @@ def _too_fast(rows: list[Row]) -> list[str]:
     if not found:
         return []
     scale = "scales" if len(found) == 1 else "scale"
-    return [f"J{listed(found)[1:]} {scale} better than linearly; was the machine busy while the baseline ran?"]
+    return [f"J{listed(found)[1:]} {scale} better than linearly. Was the machine busy while the baseline ran?"]
 
 
 def _unequal_weights(rows: list[Row]) -> list[str]:
     return [
-        f"Finding: repeats of job {row.number} ({row.label}) with the same seed ended with other weights."
+        f"Finding: repeats of job {row.number} ({row.label}) with the same seed ended with different weights."
         for row in rows
         if row.digest == "differs"
     ]

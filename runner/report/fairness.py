@@ -38,7 +38,7 @@ def fair_values(row: Row) -> dict[str, str]:
 
 
 def differing(rows: Sequence[Row]) -> list[str]:
-    """Keys of fair_values that are not alike in all rows; a group's option stands for the keys that it brings."""
+    """Keys of fair_values that are not the same in all rows; a group's option stands for the keys that it brings."""
     values = [fair_values(row) for row in rows]
     repeating = repeating_keys([job for row in rows for job in row.jobs])
     found = dict.fromkeys(key for v in values for key in v if key not in repeating)
@@ -68,7 +68,7 @@ def divide(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, int]:
 
 
 def differences(rows: Sequence[Row], swept: Sequence[str]) -> list[str]:
-    """One sentence for each thing that differs although nobody swept it."""
+    """One sentence for each difference that was not swept."""
     known = [row for row in rows if row.first.run.config]
     unfair = [key for key in differing(known) if not is_swept(key, swept)]
     notes = [

@@ -13,7 +13,7 @@ def heading(comparison: Comparison) -> str:
 
 
 def facts(comparison: Comparison) -> dict[str, str]:
-    """Date, command, machine, software and commit of the first run that knows them; notes tell where others differ."""
+    """Date, command, machine, software and commit of the first run that has them; notes report differences."""
     runs = [job.run for row in comparison.rows for job in row.jobs]
     known = next((run for run in runs if run.provenance), None)
     if known is None:

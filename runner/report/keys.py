@@ -111,7 +111,7 @@ def _follows_option(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
 
 
 def titles(keys: Sequence[str]) -> dict[str, str]:
-    """Keys by their last part, where that tells them apart."""
+    """Keys by their last part, if that is unambiguous."""
     leaves = [key.rpartition(".")[2] for key in keys]
     return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
 

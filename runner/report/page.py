@@ -45,7 +45,7 @@ def as_page(comparison: Comparison, folder: Path) -> str:
 
 
 def as_script(content: Any) -> str:
-    """JSON that cannot end the script element that it stands in; numbers that are not finite are null."""
+    """JSON that cannot end the script element that contains it; non-finite numbers are null."""
     return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -1,4 +1,4 @@
-"""Names, colours and dashes by which a comparison's rows are told apart, on a light and on a dark page."""
+"""Names, colours and dashes that distinguish a comparison's rows, on a light and on a dark page."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -87,7 +87,7 @@ def _draw_bar(axes: "Axes", place: float, bar: Bar, longest: float) -> None:
 
 
 def draw_lines(axes: "Axes", chart: Chart) -> None:
-    """Lines with their names beside them, where those are few enough to be told apart."""
+    """Lines with their names next to them, if they are few enough to be distinguished."""
     shown = chart.lines[:MOST_CURVES]
     for line in shown:
         _draw_line(axes, line)

@@ -14,7 +14,7 @@ ORDER = ("running", "interrupted", "pruned", "failed", "skipped", "pending")
 
 @dataclass(frozen=True)
 class Row:
-    """A job with all that is said of it. ``values``: by swept key; ``baseline``: the number of the row's own."""
+    """A job with everything shown of it. ``values``: by swept key; ``baseline``: the number of the row's own."""
 
     number: str
     jobs: tuple[Job, ...]

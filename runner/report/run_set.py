@@ -152,7 +152,7 @@ def _state(run: Run) -> tuple[str, str | None]:
         return str(status), None
     config = RunFolder(run.folder).config
     if not config.exists():
-        return "failed", "it was refused before it started, or is not one of this project's runs"
+        return "failed", "it was refused before it started, or is not a manyheads run"
     if is_locked(config):
         return "running", None
     return "interrupted", "it was killed, or never started: there is no result.json"

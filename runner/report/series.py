@@ -38,7 +38,7 @@ class Bar:
 class Line:
     """A curve. ``row``: the index of its row in the comparison; None where it goes through several rows.
 
-    ``spread``: of each point, the standard deviation, where there is one; ``mark``: line, points, or both.
+    ``spread``: of each point, the standard deviation, where one exists; ``mark``: line, points, or both.
     """
 
     row: int | None

@@ -1,4 +1,4 @@
-"""A chart as plain data: what comparison.png and comparison.html draw alike."""
+"""A chart as plain data, from which comparison.png and comparison.html are both drawn."""
 
 from dataclasses import dataclass, field
 

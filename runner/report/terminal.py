@@ -48,7 +48,7 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
     if comparison.caption:
         console.print(Text(comparison.caption))
     if omitted:
-        console.print(Text(f"Columns that did not fit: {', '.join(omitted)}. The files have them."))
+        console.print(Text(f"Columns that did not fit: {', '.join(omitted)}. They are in the files."))
     for lines in (comparison.notes, comparison.reasons):
         for line in lines[:MOST_LINES]:
             console.print(Text(line if len(line) < 600 else f"{line[:600]} ..."))

@@ -66,14 +66,14 @@ def last_step(past: Past, steps: str | None) -> int | None:
     if steps is None:
         return None
     if not (steps.isdecimal() and int(steps) > 0):
-        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: a whole number from 1.")
+        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
     if past.config["trainer"].get("evaluate_only"):
-        raise ConfigurationError(f"--steps {steps}: {past.folder} made none, it only evaluated. Leave it out.")
+        raise ConfigurationError(f"--steps {steps}: {past.folder} took none; it only evaluated. Leave it out.")
     logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]
     if not logged or logged[0] >= past.result["steps"]:
         return None
     if logged[0] > int(steps):
-        print(f"up to step {logged[0]}, the first from {steps} on that was logged")
+        print(f"up to step {logged[0]}, the first logged step at or after {steps}")
     return logged[0]
 
 

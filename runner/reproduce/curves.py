@@ -14,9 +14,9 @@ NO_SCORES = ("val_seconds", "val_samples")
 
 
 def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[Pair]:
-    """Every value that both have measured, in the order of steps.
+    """Every value that both runs have measured, in the order of steps.
 
-    resumed: the run of now went on from a checkpoint of the recorded one, so that its first row has a beginning there.
+    resumed: the new run resumed from a checkpoint of the recorded one, so its first row covers fewer updates.
     """
     found = [*_of_steps(recorded.steps, now.steps, resumed), *_of_epochs(recorded, now.epochs)]
     measured = [pair for pair in found if not (math.isnan(pair.recorded) and math.isnan(pair.now))]

@@ -22,7 +22,7 @@ def farthest_weight(recorded: RunFolder, now: RunFolder) -> tuple[str, float, fl
     before, after = (real(load(folder.last_checkpoint)["model"]) for folder in (recorded, now))
     shapes = ({(name, tensor.shape) for name, tensor in weights.items()} for weights in (before, after))
     if unlike := sorted(name for name, _ in set.symmetric_difference(*shapes)):
-        return f"{unlike[0]}, which are only in one or of another shape,", 0.0, 0.0, math.inf
+        return f"{unlike[0]}, which are only in one or of a different shape,", 0.0, 0.0, math.inf
     floor = FLOOR * max(map(largest_entry, before.values()), default=0.0)
     found = ((name, *_compared(before[name].double(), after[name].double(), floor)) for name in before)
     return max(found, key=lambda one: one[-1], default=None)

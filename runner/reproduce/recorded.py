@@ -88,6 +88,6 @@ def _check_unedited(folder: RunFolder, result: dict[str, Any]) -> None:
         }
         named = ", ".join(f"{name} {how[name]}".strip() for name in changed)
         raise ConfigurationError(
-            f"{folder} was edited since it ended ({named}; by the digests in {folder.result.name}), so that nothing "
-            "can be said of it. Restore it from a copy."
+            f"{folder} was edited after it ended ({named}; by the digests in {folder.result.name}), so it can't be "
+            "verified. Restore it from a copy."
         )

@@ -1,7 +1,7 @@
 """Short runs from the recorded run's own weights, so that rounding has no time to be amplified.
 
-The same weights, the same samples: from there on the losses must be the recorded ones, whatever the number of ranks,
-while whole fp32 curves of two layouts may end anywhere.
+With the same weights and the same samples, the losses must be the recorded ones, whatever the number of ranks, while
+whole fp32 curves of two layouts may end anywhere.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def windows(past: Past, program: Program, folder: Path, overrides: list[str]) ->
     """
     made = []
     starts = _starts(past)
-    print("the curves alone cannot decide: replaying from the recorded weights", flush=True)
+    print("the curves alone cannot decide this: replaying from the recorded weights", flush=True)
     for number, (step, checkpoint) in enumerate(starts, 1):
         end = _end(past.steps["step"], step)
         path = folder / f"from_step_{step}"
@@ -45,7 +45,7 @@ def windows(past: Past, program: Program, folder: Path, overrides: list[str]) ->
         made.append(Window(step, pairs(past, load_run(path), resumed=True)))
     if past.result["metrics"].get("val_loss") is not None and past.folder.last_checkpoint.exists():
         path = folder / "evaluation"
-        print("  evaluating the final ones", flush=True)
+        print("  evaluating the final weights", flush=True)
         weights = f"checkpoint.load={quoted(past.folder.last_checkpoint)}"
         _run(program, path, *overrides, "checkpoint.resume=null", weights, "trainer.evaluate_only=true")
         made.append(Window(past.result["steps"], evaluated(past.result, load_run(path).result)))

@@ -1,4 +1,4 @@
-"""``train`` as a child process: the program of now, or the recorded one in a worktree of its own."""
+"""``train`` as a child process: with the current code, or with the recorded code in a separate worktree."""
 
 import os
 import re
@@ -79,7 +79,8 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Program]:
     if not is_own_code(past.folder, commit, past.code_diff, past.provenance.get("seal")):
         if past.code_diff and not is_sealed_here(file) and file.name not in packages:
             raise ConfigurationError(
-                f"--code: {file} is not from here, and would be run. Read it; if you trust it, add trust=[{file.name}]."
+                f"--code: {file} was not created by you on this machine, and would be run. Read it; if you trust "
+                f"it, add trust=[{file.name}]."
             )
         if is_known(commit) and not is_in_history(commit):
             raise ConfigurationError(

@@ -39,7 +39,7 @@ def verdict(
         return Verdict(IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...).")
     found = pairs(past, now)
     if not found:
-        return Verdict(DIFFERENT, "the two runs have no logged step in common, or not over the same updates.")
+        return Verdict(DIFFERENT, "the two runs have no logged step in common that covers the same updates.")
     rests_on: dict[str, Any] = {"values": len(found), "until_step": found[-1].step}
     if not whole and all(pair.exact for pair in found):
         return Verdict(IDENTICAL, f"all {_told(found)} are the same to the last digit.", rests_on)
@@ -61,7 +61,9 @@ def verdict(
 def _by_windows(departed: Pair | None, made: list[Window], *, tolerance: float) -> Verdict:
     """The whole curves can't tell, since training amplifies rounding: steps from the recorded weights can."""
     curve = (
-        f"the curves part late enough for rounding ({_departs(departed)})" if departed else "the curves stay together"
+        f"the curves diverge late enough for rounding to explain it ({_departs(departed)})"
+        if departed
+        else "the curves stay together"
     )
     rests_on = {"windows": [{"since": window.since, "largest": _as_dict(farthest(window.found))} for window in made]}
     for window in made:
@@ -72,7 +74,7 @@ def _by_windows(departed: Pair | None, made: list[Window], *, tolerance: float) 
     checked = [pair for window in made for pair in window.found]
     if not checked:
         kind = DIFFERENT if departed else EQUAL
-        return Verdict(kind, f"{curve}, and no checkpoint of the recorded run is left to start from.", rests_on)
+        return Verdict(kind, f"{curve}, and the recorded run has no checkpoint left to start from.", rests_on)
     starts = ", ".join(str(window.since) for window in made)
     return Verdict(
         EQUAL, f"from the recorded weights of step {starts} on {_apart(farthest(checked))}; {curve}.", rests_on

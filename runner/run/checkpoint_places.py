@@ -11,12 +11,12 @@ _NAME = re.compile(r"(step|best)_(\d{8,18})(?:\.(\d{1,9}))?(\.pt)?")
 
 
 def last(checkpoints: Path) -> Path:
-    """The one to go on from; last.pt where there is none."""
+    """The checkpoint to resume from; last.pt if there is none."""
     return _newest([checkpoints / "last.pt", *folders(checkpoints, "step")[-1:]])
 
 
 def best(checkpoints: Path) -> Path:
-    """The best one's weights; best.pt where there is none."""
+    """The checkpoint with the best weights; best.pt if there is none."""
     return _newest([checkpoints / "best.pt", *folders(checkpoints, "best")[-1:]])
 
 

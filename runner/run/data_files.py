@@ -86,7 +86,7 @@ def parse_yaml(text: str, loader_class: Any) -> Any:
         if node is None:
             return None
         if _nodes(node, {}) > MOST_VALUES:
-            raise ValueError(f"with its aliases written out it has more than {MOST_VALUES} values")
+            raise ValueError(f"with its aliases expanded it has more than {MOST_VALUES} values")
         return loader.construct_document(node)
     finally:
         loader.dispose()
@@ -125,7 +125,7 @@ def refuse_links(folder: Path) -> None:
         for parent, names, files in os.walk(folder, onerror=_raise):
             for path in (Path(parent, name) for name in (*names, *files)):
                 if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
-                    raise ConfigurationError(f"{printable(path)} leads out of {printable(folder)}. Remove that link.")
+                    raise ConfigurationError(f"{printable(path)} points outside {printable(folder)}. Remove that link.")
                 if not path.is_symlink() and stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
                     raise _refusal(path)
     except OSError as error:  # such a folder may still be entered, through a link that nobody sees
@@ -164,5 +164,5 @@ def open_entry(path: Path, flags: int) -> int:
 
 def _refusal(path: Path) -> ConfigurationError:
     return ConfigurationError(
-        f"{printable(path)} is a link, or no plain file, and leads out of its folder or may. Replace it by a copy."
+        f"{printable(path)} is a link or not a plain file, and could point outside its folder. Replace it with a copy."
     )

@@ -1,4 +1,4 @@
-"""How a run can end other than well, each with the process's exit code."""
+"""How a run can end other than successfully, each with the exit code of the process."""
 
 import signal
 import sys
@@ -10,14 +10,14 @@ DIFFERS = 3  # the exit code of what ran, and compared, and is not the same
 
 
 class ConfigurationError(ValueError):
-    """The user's mistake: the message names the value, what is allowed and the key to set."""
+    """A mistake by the user: the message names the value, what is allowed and the key to set."""
 
     exit_code = 2
     reported = False  # whether it has been printed
 
 
 class Unavailable(ConfigurationError):
-    """What was asked for is right, but not there on this machine: a sweep skips such a job."""
+    """A valid request that this machine cannot run; a sweep skips such a job."""
 
 
 class RunFailed(RuntimeError):
@@ -36,7 +36,7 @@ class RunFailed(RuntimeError):
 
 
 class Interrupted(BaseException):
-    """A signal stopped the run. Not an Exception, so that Hydra ends a sweep instead of going on with it."""
+    """A signal stopped the run. Not an Exception, so that Hydra ends a sweep instead of continuing it."""
 
     def __init__(self, signum: int):
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
@@ -48,9 +48,9 @@ class Interrupted(BaseException):
 
 
 class Ended(SystemExit):
-    """The end of a command that Hydra shall not see: it would keep an Exception, and print a line of its own.
+    """The end of a command, hidden from Hydra, which would keep an Exception and print a line of its own.
 
-    ``error``: what is still to be printed, if anything; else ``exit_code`` says it all.
+    ``error``: what is still to be printed, if anything; otherwise ``exit_code`` says it all.
     """
 
     def __init__(self, exit_code: int, error: Exception | None = None):
@@ -59,7 +59,7 @@ class Ended(SystemExit):
 
 
 def report(error: ConfigurationError | RunFailed) -> None:
-    """Print it, once: the rank's traceback, if there is one, and last, where it is seen, what happened."""
+    """Print a failure once: the rank's traceback, if there is one, and last, where it will be seen, what happened."""
     if error.reported:
         return
     error.reported = True
@@ -69,18 +69,18 @@ def report(error: ConfigurationError | RunFailed) -> None:
 
 
 def complain(message: str) -> None:
-    """Print an error the way that every command of this project does."""
+    """Print an error in the format of all commands of this project."""
     print(f"error: {printable(message)}", file=sys.stderr)
 
 
 @cache
 def warn(message: str) -> None:
-    """Print what the user should know, once in a process however many jobs it concerns."""
+    """Print a warning once per process, however many jobs it concerns."""
     print(f"warning: {printable(message)}", file=sys.stderr)
 
 
 def printable(value: object) -> str:
-    """A text for the terminal: characters that would steer it, or change how others look, are written out."""
+    """A text that is safe for the terminal: characters that would control it, or reorder others, are escaped."""
     text = str(value)
     if text.isprintable():
         return text

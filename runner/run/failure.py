@@ -9,10 +9,10 @@ NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One failure and its cause.
+    """A failure and its cause.
 
-    rank: None where it is not one rank's. exit_code: of the process; negative: the signal that killed it; None: not
-    known. type: an exception's class, or a word of this project's, such as ProcessDied. traceback: "" where there is
+    rank: None if it does not belong to one rank. exit_code: of the process; negative: the signal that killed it; None:
+    unknown. type: an exception's class, or a word of this project's, such as ProcessDied. traceback: "" if there is
     none. node: where it happened, in a run on several machines.
     """
 

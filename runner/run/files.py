@@ -1,4 +1,4 @@
-"""Files that are whole or not there, one lock for whatever only one process may do, folders that are new."""
+"""Files that are either complete or absent, a lock for what only one process may do, and fresh folders."""
 
 import errno
 import fcntl
@@ -13,29 +13,32 @@ from typing import IO
 from manyheads.runner.run.data_files import open_entry, opened_folder
 from manyheads.runner.run.errors import ConfigurationError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FAILED = (errno.EROFS, errno.EIO, errno.ESTALE)
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays.
 
-    Raises an OSError that names ``path`` when the disk is full, whatever whoever writes makes of that, and
+    Raises an OSError that names ``path`` when the disk is full or fails, whatever whoever writes makes of that, and
     ConfigurationError where the folder is a link.
     """
     with opened_folder(path) as folder:
         beside = aside(path)
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         try:
+            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except Exception as error:
-            if full := disk_full(error):
-                raise OSError(full.errno, full.strerror, str(path)) from error
+            if failed := _came_from(error, (*_FULL, *_FAILED)):
+                raise OSError(failed.errno, failed.strerror, str(path)) from error
             raise
         finally:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # it has its name, or the disk fails
                 os.unlink(beside, dir_fd=folder)
         os.fsync(folder)  # the new name survives a power cut too
 
@@ -48,7 +51,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def disk_full(error: BaseException | None) -> OSError | None:
     """The error of a full disk, or of a full quota, that ``error`` is or came from; None for any other error."""
-    while error is not None and not (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+    return _came_from(error, _FULL)
+
+
+def _came_from(error: BaseException | None, numbers: tuple[int, ...]) -> OSError | None:
+    """The error with one of these numbers that ``error`` is or came from."""
+    while error is not None and not (isinstance(error, OSError) and error.errno in numbers):
         error = error.__cause__ or error.__context__
     return error
 
@@ -69,7 +77,7 @@ def take_name(beside: Path, path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder so that no half of it ever has its name; nothing where there is none."""
+    """Remove a file, or a folder without ever leaving half of it under its name; does nothing if there is none."""
     if path.is_dir() and not path.is_symlink():
         beside = path.with_name(aside(path))
         take_name(path, beside)
@@ -98,7 +106,7 @@ def _remove(path: Path) -> None:
 
 
 def aside(path: Path) -> str:
-    """A name beside ``path`` that nobody else has, for what is not yet whole, or is about to go."""
+    """A unique name next to ``path``, for what is not complete yet, or about to be removed."""
     return f".{path.name}.{secrets.token_hex(8)}.aside"
 
 
@@ -117,7 +125,9 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
         # Over NFS an exclusive lock needs a file that is open for writing.
         file = open(path, "r+b", opener=_lock_file)  # noqa: SIM115
     except PermissionError:
-        raise ConfigurationError(f"{of} cannot be run: you may not write its {path.name}.") from None
+        raise ConfigurationError(f"{of} cannot be run: you have no permission to write its {path.name}.") from None
+    except OSError as error:  # of a disk that can only be read, or has gone
+        raise ConfigurationError(f"{of} cannot be run: {path.name}: {error.strerror}.") from None
     with file:
         if not _try_lock(file, fcntl.LOCK_EX):
             raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.")
@@ -126,7 +136,7 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Hold the lock on a lock file, which is made where there is none; waits while another process holds it."""
+    """Hold the lock on a lock file, which is created if necessary; waits while another process holds it."""
     with open(path, "ab", opener=_lock_file) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -152,7 +162,7 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 
 
 def fresh_folder(path: Path) -> Path:
-    """Make ``path``, or the first of path_2, path_3, ... that nobody else has made."""
+    """Create ``path``, or the first of path_2, path_3, ... that does not exist."""
     candidate, number = path, 1
     while True:
         try:

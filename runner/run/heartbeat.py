@@ -1,11 +1,11 @@
-"""A small file that parent and ranks share in memory: beats of life one way, the request to stop the other.
+"""A small file that parent and ranks share in memory: beats of life one way, the request to stop the other way.
 
-It works alike under every launcher, whatever stands between parent and ranks, and a beat costs no system
-call. Layout: unsigned 64-bit words; word 0 is the number of the signal that asks to stop, then four words
-for each rank: beats, state, process id, collectives.
+It works the same under every launcher, whatever is between parent and ranks, and a beat costs no system call. Layout:
+unsigned 64-bit words; word 0 is the number of the signal that asks to stop, then four words for each rank: beats,
+state, process id, collectives.
 
-On one machine the file is in the run folder. File systems that machines share do not keep such memory coherent: over
-several machines each has a file of its own for its ranks, and its agent tells the parent what is in it.
+On one machine the file is in the run folder. File systems that machines share do not keep such memory coherent, so over
+several machines each has its own file for its ranks, and its agent reports the content to the parent.
 """
 
 import mmap
@@ -27,6 +27,7 @@ class Heartbeat:
 
     def __init__(self, path: Path | None, *, rank: int = 0, ranks: int = 0):
         """``path``: the file; None for one that nobody else sees, for so many ``ranks``."""
+        self.path = path
         if path is None:
             self._map = mmap.mmap(-1, _size(ranks))
         else:
@@ -45,10 +46,14 @@ class Heartbeat:
 
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
+        """A new file. Raises an OSError that names it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        with open(path, "xb", opener=no_link) as file:
-            file.write(bytes(_size(ranks)))
+        try:
+            with open(path, "xb", opener=no_link) as file:
+                file.write(bytes(_size(ranks)))
+        except OSError as error:  # a full disk names no file
+            raise OSError(error.errno, error.strerror, str(path)) from error
         return cls(path)
 
     def enter(self) -> None:
@@ -71,7 +76,7 @@ class Heartbeat:
         return list(self._words[1 + _PER_RANK * rank : 1 + _PER_RANK * (rank + 1)])
 
     def write(self, rank: int, words: list[int]) -> None:
-        """What a rank on another machine has said there; its process id is none of this machine."""
+        """Record what a rank on another machine reported; its process id does not belong to this machine."""
         beats, state, _, *others = words
         self._words[1 + _PER_RANK * rank : 1 + _PER_RANK * (rank + 1)] = array("Q", [beats, state, 0, *others])
 

@@ -31,15 +31,15 @@ def nodes(launcher: dict[str, Any]) -> tuple[int, int] | None:
         return (len(hosts), len(hosts)) if set(map(str.lower, hosts)) - names_of_this_machine() else None
     if not hosts and launcher["rendezvous"] is None:
         raise ConfigurationError(
-            f"launcher.nodes={given}: where do they meet? Set launcher.rendezvous=<host>:<port> and type the command "
-            "on each, or launcher.hosts=[node1:4,node2:4]."
+            f"launcher.nodes={given}: the machines have no meeting point. Set launcher.rendezvous=<host>:<port> and "
+            "type the command on each, or set launcher.hosts=[node1:4,node2:4]."
         )
     if hosts and launcher.get("rendezvous") is not None:
         raise ConfigurationError("launcher.rendezvous: launcher.hosts is set too. Set one of them to null.")
     fewest, _, most = str(given).partition(":")
     low, high = int(fewest), int(most or fewest)
     if not 0 < low <= high or (hosts and high != len(hosts)):
-        also = f", with launcher.hosts as many as are listed: {len(hosts)}" if hosts else ""
+        also = f", or with launcher.hosts the number listed there: {len(hosts)}" if hosts else ""
         raise ConfigurationError(f"launcher.nodes={given} is not allowed. Allowed: a number, or fewest:most{also}.")
     return low, high
 
@@ -94,7 +94,7 @@ def _parse(key: str, entries: list[str], form: re.Pattern[str], allowed: str) ->
     slots = {match[1] or match[2]: int(match[3]) for match in found if match}
     if len(slots) < len(entries) or not slots or len(set(slots.values())) > 1 or 0 in slots.values():
         raise ConfigurationError(
-            f"{key}: {', '.join(entries) or 'nothing'} is not allowed. Allowed: {allowed}, with each machine once "
-            "and the same number of ranks on every machine."
+            f"{key}: {', '.join(entries) or 'nothing'} is not allowed. Allowed: {allowed}, each machine once, with "
+            "the same number of ranks on every machine."
         )
     return slots

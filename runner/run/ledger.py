@@ -37,12 +37,12 @@ class Entry:
     def check(self) -> None:
         """Raises TypeError for values of another kind than they are declared."""
         if not all(type(each) is int and each >= 0 for each in (self.job, self.repeat, self.split)) or not self.split:
-            raise TypeError("job, repeat and split are whole numbers")
+            raise TypeError("job, repeat and split are integers")
         texts = [self.folder, self.state, self.signature or "", self.reason or ""]
         if not isinstance(self.overrides, list) or not all(isinstance(each, str) for each in texts + self.overrides):
-            raise TypeError("folder, state, signature and reason are texts, overrides a list of them")
+            raise TypeError("folder, state, signature and reason are strings, overrides a list of strings")
         if self.state not in STATES:
-            raise TypeError(f"a state is one of {', '.join(STATES)}")
+            raise TypeError(f"state is one of {', '.join(STATES)}")
         if not all(type(each) in (int, float) for each in (self.objective or 0, self.time)):
             raise TypeError("objective and time are numbers")
 

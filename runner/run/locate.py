@@ -1,4 +1,4 @@
-"""From names in the run config to objects; what does not fit is the config's fault and is said so."""
+"""From names in the run config to objects; what does not fit is reported as a mistake in the config."""
 
 import importlib
 import inspect
@@ -72,26 +72,26 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
     Raises ConfigurationError.
     """
     if (file := source_file(target)) and not file.path.is_file():
-        raise ConfigurationError(f"{group}.{key}={target}: there is no such file. Put it back, or name another one.")
+        raise ConfigurationError(f"{group}.{key}={target}: there is no such file. Restore it, or name another one.")
     if target.partition(".")[0] not in sys.modules:
         find_in_own_folders({key: target})
     try:
         return load(target)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"{group}.{key}={target} can't be imported: {error}. Install the package, or start where it is."
+            f"{group}.{key}={target} can't be imported: {error}. Install the package, or start from the folder that "
+            "contains it."
         ) from None
     except ImportError as error:
         if file is None or "relative import" not in str(error):
             raise
         raise ConfigurationError(
-            f"{group}.{key}={target}: {error}. Name a class in a package by the package: my_package.module.{file.name}."
+            f"{group}.{key}={target}: {error}. Name a class in a package by its full name: "
+            f"my_package.module.{file.name}."
         ) from None
     except (AttributeError, ValueError):
         module, _, name = target.rpartition(":" if file else ".")
-        raise ConfigurationError(
-            f"{group}.{key}={target}: {module or 'it'} has no {name}; there is no such class. Check the name."
-        ) from None
+        raise ConfigurationError(f"{group}.{key}={target}: {module or 'it'} has no {name}. Check the name.") from None
 
 
 def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
@@ -100,7 +100,7 @@ def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) ->
         signature(kind).bind(*arguments, **options)
     except TypeError as error:
         raise ConfigurationError(
-            f"{group}._target_={target} refuses its arguments: {error}. Set them below {group}."
+            f"{group}._target_={target} rejects its arguments: {error}. Set them under {group}."
         ) from None
     return kind(*arguments, **options)
 
@@ -125,8 +125,8 @@ def instantiate_named(group: str, section: dict[str, dict[str, Any]], kind: type
     for name, made in found.items():
         if not isinstance(made, kind):
             raise ConfigurationError(
-                f"{group}.{name}._target_={section[name]['_target_']} makes no {kind.__name__}. Derive the class from "
-                f"{kind.__module__}.{kind.__name__}."
+                f"{group}.{name}._target_={section[name]['_target_']} is not a {kind.__name__}. Derive the class "
+                f"from {kind.__module__}.{kind.__name__}."
             )
     return found
 

@@ -42,7 +42,13 @@ class Gone(NamedTuple):
 
 IN_MEMORY = ("cifar10", "cifar100", "digits", "fashion_mnist", "mnist", "synthetic")
 GONE = (
-    Gone("data", ("imagefolder", "imagenet"), "decode", ("cpu",), "Images are decoded on the CPU; record it again"),
+    Gone(
+        "data",
+        ("imagefolder", "imagenet"),
+        "decode",
+        ("cpu",),
+        "Images are decoded on the CPU now; record the run again",
+    ),
     Gone("data", ("digits", "synthetic"), "root"),
     Gone("data", ("synthetic",), "fingerprint"),
     Gone("data", IN_MEMORY, "on_corrupt"),

@@ -35,7 +35,7 @@ def place() -> Place:
     for names in NAMES:
         if all(name in os.environ for name in names):
             return Place(*(int(os.environ[name]) for name in names))
-    raise KeyError(f"none of {', '.join(names[0] for names in NAMES)} is set: a rank is started by a launcher")
+    raise KeyError(f"none of {', '.join(names[0] for names in NAMES)} is set: ranks must be started by a launcher")
 
 
 def without_place(environment: Mapping[str, str]) -> dict[str, str]:

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import math
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,11 +12,12 @@ from typing import Any
 import yaml
 
 from manyheads.runner.run import checkpoint_places, kinds
-from manyheads.runner.run.data_files import parse_yaml, read_bytes, read_json
+from manyheads.runner.run.data_files import no_link, parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
 from manyheads.runner.run.old_configs import renewed
+from manyheads.runner.run.reports import failures_of, read_reports, report_file, write_report
 from manyheads.runner.run.seal import is_own, sealed
 
 CHECKED = "MANYHEADS_CHECKED"
@@ -62,12 +61,12 @@ class RunFolder:
 
     @property
     def last_checkpoint(self) -> Path:
-        """A file, or the folder of a sharded one; last.pt where there is none yet."""
+        """The checkpoint to resume from, a file or the folder of a sharded one; last.pt if there is none yet."""
         return checkpoint_places.last(self.checkpoints)
 
     @property
     def best_checkpoint(self) -> Path:
-        """The same of the best weights; best.pt where there are none yet."""
+        """The checkpoint with the best weights, a file or a folder; best.pt if there is none yet."""
         return checkpoint_places.best(self.checkpoints)
 
     def holds_run(self) -> bool:
@@ -103,7 +102,7 @@ class RunFolder:
         return self.logs / f"rank_{rank}.log"
 
     def rank_error(self, rank: int) -> Path:
-        return self.logs / f"rank_{rank}.error.json"
+        return report_file(self.logs, rank)
 
     def write_config(self, config: dict) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -111,7 +110,7 @@ class RunFolder:
         write_whole(self.config, sealed(content, name=self.config.name))
 
     def config_content(self) -> bytes:
-        """The bytes of run.yaml. Raises ConfigurationError when there is none, or another one than was checked."""
+        """The bytes of run.yaml. Raises ConfigurationError if it is missing, or not the one that was checked."""
         try:
             content = read_bytes(self.config)
         except (FileNotFoundError, NotADirectoryError):
@@ -119,7 +118,7 @@ class RunFolder:
         digest, _, path = os.environ.get(CHECKED, "").partition(" ")
         expected = self._checked or (digest if path == str(self.path) else None)
         if expected not in (None, hashlib.sha256(content).hexdigest()):
-            raise ConfigurationError(f"{self.config} was edited while it was about to be run. Start it again.")
+            raise ConfigurationError(f"{self.config} was edited while the run was starting. Start it again.")
         return content
 
     def pin_config(self) -> dict[str, str]:
@@ -128,7 +127,7 @@ class RunFolder:
         return {CHECKED: f"{self._checked} {self.path}"}
 
     def is_own(self) -> bool:
-        """Whether the user froze this run, or took it over, as it is or by a job that he submitted for it."""
+        """Whether the user froze or trusted this run unchanged, or submitted it as a job."""
         if not self.config.exists():
             return False
         content = self.config_content()
@@ -136,7 +135,7 @@ class RunFolder:
         return named or is_own(content, name=self.config.name)
 
     def read_config(self) -> dict:
-        """The frozen run config. Raises ConfigurationError when there is none or it cannot be read."""
+        """The frozen run config. Raises ConfigurationError if it is missing or cannot be read."""
         text = self.config_content().decode(errors="replace")
         try:
             config = parse_yaml(text, LOADER)
@@ -157,6 +156,12 @@ class RunFolder:
         with exclusive(self.config, of=self):
             yield
 
+    def sync_tables(self) -> None:
+        """Have the rows so far survive a power cut, as a checkpoint does that counts on them."""
+        for path in (self.steps, self.epochs, self.evaluations):
+            with suppress(FileNotFoundError), open(path, "rb", opener=no_link) as file:
+                os.fsync(file.fileno())
+
     def read_result(self) -> dict[str, Any] | None:
         """result.json, or None while the run has not ended."""
         try:
@@ -166,18 +171,11 @@ class RunFolder:
 
     def write_failure(self, rank: int, failure: Failure) -> None:
         """Leave for the parent how a rank failed, and when."""
-        self.write_json(self.rank_error(rank), {**failure.to_json(), "time": time.time()})
+        write_report(self.logs, rank, failure)
 
     def read_failures(self) -> list[Failure]:
-        """How ranks failed, the earliest first. A file that cannot be read is left out."""
-        found = []
-        for path in self.logs.glob("rank_*.error.json"):
-            with suppress(OSError, ValueError):
-                content = read_json(path)
-                if failure := Failure.from_json(content):
-                    written = content.get("time")
-                    found.append((written if isinstance(written, (int, float)) else math.inf, failure))
-        return [failure for _, failure in sorted(found, key=lambda each: each[0])]
+        """How ranks failed, the earliest first. A file that cannot be read is skipped."""
+        return failures_of(read_reports(self.logs))
 
     def clear_attempt(self) -> None:
         """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""

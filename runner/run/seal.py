@@ -26,7 +26,7 @@ _LINE = re.compile(rb"# sealed ([0-9a-f]{64})(?: ([0-9a-f]{32}))?\n")
 
 
 def sealed(content: bytes, *, name: str) -> bytes:
-    """``content`` with its seal, for a file of that name; as it is where there is no key and none can be made."""
+    """``content`` with its seal, for a file of that name; unchanged if there is no key and none can be created."""
     number = secrets.token_hex(16)
     code = _seal(_key() or _new_key(), name, number, content)
     return content if code is None else f"# sealed {code} {number}\n".encode() + content
@@ -49,7 +49,7 @@ def is_own(content: bytes, *, name: str) -> bool:
 
 
 def is_sealed_here(path: Path) -> bool:
-    """Whether this user wrote the file, and nobody has edited it since, or took it over. False where there is none."""
+    """Whether this user wrote or trusted the file, and it has not been edited since. False if there is none."""
     try:
         with open(path, "rb", opener=no_link) as file:
             return is_own(file.read(), name=path.name)
@@ -72,7 +72,7 @@ def take_over(name: str, content: bytes) -> None:
     """From now on this is the user's own. Raises OSError."""
     folder = _taken()
     if folder is None:
-        raise OSError("there is no folder for what you trust: set XDG_STATE_HOME")
+        raise OSError("there is no folder for the list of what you trust: set XDG_STATE_HOME")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(folder.resolve() / _digest(name, content), name + "\n")
 

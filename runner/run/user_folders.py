@@ -12,8 +12,8 @@ from platformdirs.unix import Unix
 def user_folder(kind: Literal["cache", "config", "state"]) -> Path | None:
     """The folder that XDG_CACHE_HOME, ... names, or its default; None for a user without a home.
 
-    Relative values are left out, as the specification wants it: they would mean other folders at other places, such
-    as one that came with a run.
+    Relative values are ignored, as the specification requires: they would mean different folders in different places,
+    for example one that came with a run.
     """
     try:
         return Path(getattr(Unix(), f"user_{kind}_dir"))

@@ -49,14 +49,14 @@ class Rules:
     checkpoints: bool = False
 
     def check(self) -> None:
-        """Raises ConfigurationError where nothing says which runs, and for numbers that are none."""
+        """Raises ConfigurationError if no rule selects runs, and for invalid numbers."""
         if self.keep_best is None and self.hours is None and not (self.failed or self.checkpoints):
             raise ConfigurationError(
-                "clean: nothing says which runs can go. Add --failed, --older 30d or --keep-best 5; --checkpoints "
-                "removes their checkpoints only."
+                "clean: no rule selects the runs to remove. Add --failed, --older 30d or --keep-best 5; "
+                "--checkpoints removes only their checkpoints."
             )
         if self.keep_best is not None and self.keep_best < 0:
-            raise ConfigurationError(f"--keep-best {self.keep_best} is not allowed. Allowed: a whole number from 0.")
+            raise ConfigurationError(f"--keep-best {self.keep_best} is not allowed. Allowed: an integer of at least 0.")
 
 
 def age(text: str) -> float:
@@ -159,9 +159,9 @@ def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], r
     if rules.checkpoints:
         return ""
     if stranger := next((run for run in runs if not _is_ours(run.folder)), None):
-        return f"{stranger.folder.path.name} is no run of this project"
+        return f"{stranger.folder.path.name} is not a manyheads run"
     if foreign := _foreign(path, {run.folder.path for run in runs}):
-        return f"{foreign} in it is not of the run; remove that, or the folder, yourself"
+        return f"it contains {foreign}, which does not belong to the run; remove that, or the folder, yourself"
     return ""
 
 

@@ -42,7 +42,7 @@ def _below(folder: Path, sweep: Path | None, depth: int) -> Iterator[tuple[Path,
 
 
 def states(sweep: Path) -> dict[Path, str]:
-    """How the jobs of a sweep stand by its ledger, by folder; empty where there is none that can be read."""
+    """The states of a sweep's jobs from its ledger, by folder; empty if there is no readable ledger."""
     ledger = Ledger(sweep)
     try:
         return {ledger.sweep / entry.folder: entry.state for entry in ledger.entries()}

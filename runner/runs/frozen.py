@@ -20,12 +20,12 @@ _ITEM = re.compile(r"^(?=- )", re.MULTILINE)
 
 
 def read_frozen(path: Path) -> dict[str, Any]:
-    """A run config with dotted keys, lists as values; empty where there is none that can be read."""
+    """A run config with dotted keys, lists as values; empty if there is no readable config."""
     return {key: value for section in _parts(path, _SECTION, dict) for key, value in section.items()}
 
 
 def read_typed(path: Path) -> list[str]:
-    """What was typed, by Hydra's account in overrides.yaml; empty where there is none that can be read."""
+    """The overrides that were typed, from Hydra's overrides.yaml; empty if there is no readable file."""
     return [printable(override) for items in _parts(path, _ITEM, list) for override in items]
 
 

@@ -25,7 +25,7 @@ def list_runs(words: Sequence[str], *, sort: str | None = None, as_json: bool = 
     elif runs:
         show([TITLES, *map(line, runs)])
     else:
-        of = f" of {len(found)} fits {' '.join(map(printable, filters))}" if filters and found else ""
+        of = f" of {len(found)} matches {' '.join(map(printable, filters))}" if filters and found else ""
         print(f"no run{of or ' below ' + ', '.join(printable(folder) for folder in folders)}")
 
 

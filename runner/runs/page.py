@@ -1,4 +1,4 @@
-"""``show``: all that one wants to know of a run, on one page, with the commands that go on from it."""
+"""``show``: everything important about a run, on one page, with the commands for what to do next."""
 
 import time
 from collections.abc import Iterator
@@ -44,9 +44,11 @@ def run_folder(path: str) -> RunFolder:
     """The folder of one run. Raises ConfigurationError where it holds none, or a sweep."""
     folder = RunFolder(path)
     if not folder.path.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder. `{called.command('list')}` names those of all runs.")
+        raise ConfigurationError(f"{folder} is not a folder. `{called.command('list')}` shows those of all runs.")
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
-        raise ConfigurationError(f"{folder} is a sweep. Name one of its runs; `{called.command('list', folder)}` does.")
+        raise ConfigurationError(
+            f"{folder} is a sweep. Name one of its runs; `{called.command('list', folder)}` lists them."
+        )
     if not folder.holds_run():
         raise ConfigurationError(f"{folder} holds no run: {folder.config.name} does not exist.")
     return folder

@@ -27,7 +27,7 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
         print("nothing to remove")
         return 0
     show([("frees", "folder", "why"), *((readable(one.size), _name(one), printable(one.why)) for one in found)])
-    what = "runs, of which only checkpoints go" if rules.checkpoints else "folders with everything in them"
+    what = "runs whose checkpoints are removed" if rules.checkpoints else "folders, with everything in them"
     print(f"{readable(sum(one.size for one in found))} in total: {len(found)} {what}")
     if not yes and not is_confirmed("Remove them?"):
         print("nothing was removed")
@@ -41,9 +41,9 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
 
 
 def remove(one: Going, *, top: Path) -> None:
-    """Remove it while nobody else can work on it, and folders above, below ``top``, that are empty then.
+    """Remove it while no other process can work on it, and then empty parent folders below ``top``.
 
-    Raises ConfigurationError where a process works on it, or it is not as it was when it was looked at.
+    Raises ConfigurationError if a process works on it, or if it has changed since it was examined.
     """
     with ExitStack() as locks:
         if Ledger(one.path).exists():
@@ -53,7 +53,7 @@ def remove(one: Going, *, top: Path) -> None:
                 locks.enter_context(run.folder.locked())
             status = summary(run.folder).status
             if status not in (run.status, "running") and run.result:  # by then the lock is this process's own
-                raise ConfigurationError(f"{run.folder} is {status} now. Run clean again.")
+                raise ConfigurationError(f"{run.folder} is now {status}. Run clean again.")
         for path in one.files:
             if path.is_dir():
                 files.remove(path)

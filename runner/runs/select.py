@@ -30,7 +30,9 @@ def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
             continue
         if kept and not any(_has(run, key) for run in kept):
             all_keys = called.command("train", "--cfg", "job")
-            raise ConfigurationError(f"{key}={value}: none of these runs has such a key. `{all_keys}` lists all.")
+            raise ConfigurationError(
+                f"{key}={value}: none of these runs has such a key. `{all_keys}` lists all of them."
+            )
         kept = [run for run in kept if _fits(run.value(key), value)]
     return kept
 

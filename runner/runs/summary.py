@@ -40,7 +40,7 @@ class Summary:
 
     @cached_property
     def typed(self) -> dict[str, str]:
-        """What was typed for it, by key, but for what has a column of its own."""
+        """The overrides that were typed for the run, by key, except those with a column of their own."""
         found = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
         return {key: value for key, value in found.items() if key not in ("name", "notes", "trust")}
 
@@ -87,7 +87,7 @@ class Summary:
 
 
 def summaries(folder: Path) -> Iterator[Summary]:
-    """All runs below a folder, in the order of their names. Raises ConfigurationError where there is none."""
+    """All runs below a folder, in the order of their names. Raises ConfigurationError if the folder does not exist."""
     known: dict[Path, dict[Path, str]] = {}
     for path, sweep in find_runs(folder):
         run = RunFolder(path)

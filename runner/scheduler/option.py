@@ -8,7 +8,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class SchedulerOption(Option):
-    """The keys of all schedules."""
+    """Declarations for the keys of all schedules."""
 
     rules: ClassVar = {
         "warmup_epochs": number(at_least=0),
@@ -31,10 +31,10 @@ class SchedulerOption(Option):
 
 
 class PlateauOption(SchedulerOption):
-    """It waits for evaluations."""
+    """Declarations of scheduler=plateau, which needs evaluations."""
 
     def complete(self, config: dict[str, Any]) -> None:
-        """Raises ConfigurationError where there is none to wait for."""
+        """Raises ConfigurationError if there are no evaluations."""
         monitor = config["checkpoint"]["monitor"]
         if config["trainer"]["evaluate_every"] == 0 and not monitor.startswith("train_"):
             raise ConfigurationError(

@@ -7,12 +7,12 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class TaskOption(Option):
-    """What a batch means.
+    """Declarations of a task.
 
-    ``measures``: the names of its loss and metrics; None where only the ranks can tell, which then check the monitor.
-    ``loss``: the class that loss._target_=auto stands for; None where the model computes the loss, so that there is
-    nothing to choose. ``mixes``: whether samples can be mixed with one another: batches are (inputs, targets), and the
-    loss is over samples.
+    ``measures``: the names of its loss and metrics; None if only the ranks can tell, which then check the monitor.
+    ``loss``: the class that loss._target_=auto stands for; None if the model computes the loss, so there is nothing to
+    choose. ``mixes``: whether samples can be mixed with one another: batches are (inputs, targets), and the loss is
+    over samples.
     """
 
     has_own_class = True
@@ -38,6 +38,11 @@ class TaskOption(Option):
             raise ConfigurationError(
                 f"trainer.{key}={trainer[key]}: samples of task={self.section['name']} cannot be mixed. Set it to 0; "
                 "task=classification and task=multilabel can."
+            )
+        if not self.mixes and trainer["tta"] != "none":
+            raise ConfigurationError(
+                f"trainer.tta={trainer['tta']}: outputs of task={self.section['name']} cannot be averaged over views "
+                "of an image. Set it to none; task=classification and task=multilabel can."
             )
         monitor = config["checkpoint"]["monitor"]
         if self.measures is None or monitor == "auto":

@@ -46,7 +46,7 @@ def own_declarations(group: str) -> frozenset[str]:
 
 @cache
 def own_steering(group: str) -> frozenset[str]:
-    """The keys of this group that nobody else's config may set, as the project's own options declare them."""
+    """The keys of this group that somebody else's config may not set, as declared by the project's own options."""
     return frozenset(key for section in _sections(group) for key in declared_class(group, section).every("steering"))
 
 

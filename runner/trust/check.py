@@ -29,8 +29,8 @@ def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
         return
     if "trust" in config:
         raise ConfigurationError(
-            "trust: no config can say what is trusted, only the user: trust=[my_package] on the command line, "
-            f"{own.VARIABLE}, or {_shown_file()}. Remove it from the config."
+            "trust: only the user can say what is trusted, not a config: use trust=[my_package] on the command "
+            f"line, {own.VARIABLE}, or {_shown_file()}. Remove it from the config."
         )
     if found := untrusted(config, trust):
         raise ConfigurationError(complaint(found, trust))
@@ -102,14 +102,14 @@ def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found if (key, value) not in files)
     names = ",".join(name for name in needed if own.NAME.fullmatch(name))
     ways = (
-        f" If you trust it, say so: trust=[{names}] on the command line, {own.VARIABLE}={names} in the environment, or "
+        f" If you trust it, set trust=[{names}] on the command line, {own.VARIABLE}={names} in the environment, or "
         f"trust: [{names}] in {_shown_file()}."
     )
     typed = " ".join(f"{key}={shown(value)}" for key, value in files)
     return (
         "this config was not created by you on this machine, and it names code outside the allowed classes, which "
         f"could run anything: {listed}. Look at that code first.{ways if names or not files else ''}"
-        f"{f' A file of your own you can name yourself: {typed}.' if files else ''}"
+        f"{f' You can name a file of your own explicitly: {typed}.' if files else ''}"
         f"{trust.how_to_own() if trust else ''}"
     )
 

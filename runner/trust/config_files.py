@@ -129,8 +129,8 @@ def _leads_to_hydra(name: Any) -> bool:
 def _refuse(path: Path, what: object) -> NoReturn:
     raise ConfigurationError(
         f"{shown(path)}: {shown(what)}: a config that you did not create on this machine cannot change Hydra's own "
-        "section, which can run code and write files anywhere. Remove it from the file; what you want of it you can "
-        "type on the command line, as hydra.<key>=<value>."
+        "section, which can run code and write files anywhere. Remove it from the file; set what you need on the "
+        "command line, as hydra.<key>=<value>."
     )
 
 
@@ -149,8 +149,8 @@ def _config_files(root: Path) -> Iterator[Path]:
         size += sum(path.stat().st_size for path in configs)
         if entries > ENTRIES or size > BYTES:
             raise ConfigurationError(
-                f"{shown(root)} holds more than {ENTRIES} files and folders, or {BYTES} bytes of YAML. Name a folder "
-                "that holds the configs only."
+                f"{shown(root)} contains more than {ENTRIES} files and folders, or {BYTES} bytes of YAML. Name a "
+                "folder that holds the configs only."
             )
         yield from configs
 
@@ -160,7 +160,7 @@ def _refuse_link(path: Path, root: Path) -> None:
         target = path.resolve()
         if not target.is_relative_to(root) or any(part.startswith(".") for part in target.relative_to(root).parts):
             raise ConfigurationError(
-                f"{shown(path)} leads out of {shown(root)}, or into a hidden folder, and these configs were not "
+                f"{shown(path)} points outside {shown(root)} or into a hidden folder, and these configs were not "
                 "created by you on this machine. Remove that link."
             )
 

@@ -81,8 +81,8 @@ def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
         group = override.key_or_group
         if foreign and "hydra" in (override.package or "").split("."):
             raise ConfigurationError(
-                f"{override.input_line} is not allowed with configs that you did not create on this machine: it puts "
-                "one of them into Hydra's own section. Type the single keys, as hydra.<key>=<value>."
+                f"{override.input_line} is not allowed with configs that you did not create on this machine: it "
+                "puts one of them into Hydra's own section. Set single keys instead, as hydra.<key>=<value>."
             )
         names = [name for value in choices(override) for name in (value if isinstance(value, list) else [value])]
         is_group = "/" in group or any((folder / group).is_dir() for folder in folders)
@@ -150,7 +150,7 @@ def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequenc
     for job in (RunFolder(sweep / folder) for folder in folders):
         if not job.path.is_relative_to(sweep.resolve()):
             raise ConfigurationError(
-                f"the ledger of {sweep} names a job outside of it: {job.path}. Resume that one by itself."
+                f"the ledger of {sweep} names a job outside it: {job.path}. Resume that job on its own."
             )
         if (trust := trust_in_job(job, sweep, packages)) is not None:
             _refuse_config(job, trust)

@@ -32,7 +32,7 @@ _ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
 class Trust:
     """``packages``: dotted names, each for all that is below it too; ``own``: keys with values that are the user's.
 
-    ``place``: the foreign folder that the config is from, where there is one.
+    ``place``: the foreign folder that the config is from, where one exists.
     """
 
     packages: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Trust:
         """The command by which the user takes it over, as the end of an error."""
         if self.place is None:
             return ""
-        return f" If it is your own, say so once: {called.command('trust', self.place)}"
+        return f" If it is your own, run once: {called.command('trust', self.place)}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own
@@ -88,12 +88,12 @@ def of_file() -> list[str]:
     if content is None:
         return []
     if not isinstance(content, dict) or set(content) != {"trust"}:
-        raise ConfigurationError(f"{path}: its only key is trust. {_ALLOWED} in a list, trust: [my_package].")
+        raise ConfigurationError(f"{path}: trust is the only allowed key. {_ALLOWED} in a list, trust: [my_package].")
     listed = content["trust"]
     listed = listed if isinstance(listed, list) else [listed]
     wrong = [name for name in listed if not (isinstance(name, str) and NAME.fullmatch(name))]
     if wrong:
-        raise ConfigurationError(f"{path}: trust: {wrong[0]} names no package. {_ALLOWED}.")
+        raise ConfigurationError(f"{path}: trust: {wrong[0]} is not the name of a package. {_ALLOWED}.")
     return listed
 
 
@@ -102,7 +102,7 @@ def names(text: str, *, said: str) -> list[str]:
     found = [name.strip().strip("'\"") for name in text.split(",")]
     found = [name for name in found if name]
     if not all(map(NAME.fullmatch, found)):
-        raise ConfigurationError(f"{said} names no package. {_ALLOWED}, with commas between them.")
+        raise ConfigurationError(f"{said} is not the name of a package. {_ALLOWED}, separated by commas.")
     return found
 
 

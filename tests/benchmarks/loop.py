@@ -38,7 +38,7 @@ from tests.benchmarks.measure import Comparison, compare
 
 STEPS, BATCH, WIDTH = 2000, 32, 64
 BARE, OVER_LOADER = "hand-written loop, no metrics", "hand-written loop over a DataLoader, no metrics"
-OURS, UNWATCHED = "manyheads, metrics + CSV + TensorBoard", "the same, not looking where the time goes"
+OURS, UNWATCHED = "manyheads, metrics + CSV + TensorBoard", "the same, without the time breakdown"
 PLACE = {"rank": 0, "local_rank": 0, "world_size": 1, "device_type": "cpu"}
 
 

@@ -1,6 +1,6 @@
 """Whole loaders over JPEG files with a process or thread for each core, each as its users write it.
 
-All end in shuffled batches (B, 3, 224, 224) of normalised floats, but the one that only decodes.
+All end in shuffled batches (B, 3, 224, 224) of normalized floats, but the one that only decodes.
 """
 
 from collections.abc import Callable, Iterable
@@ -81,7 +81,7 @@ def ours(paths: list[str], workers: int) -> Callable[[], Iterable[Any]]:
 
 
 def timms(paths: list[str], workers: int) -> Callable[[], Iterable[Any]]:
-    """With its prefetcher, which normalises on the device. Raises ImportError."""
+    """With its prefetcher, which normalizes on the device. Raises ImportError."""
     from timm.data import create_loader
 
     loader = create_loader(

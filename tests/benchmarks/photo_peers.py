@@ -12,7 +12,7 @@ Sample = Callable[[int], Any]
 
 
 def classic_transform() -> Callable[[Image.Image], Any]:
-    """What most training scripts have: PIL, and floats that are normalised in the loader."""
+    """What most training scripts have: PIL, and floats that are normalized in the loader."""
     return transforms.Compose(
         [
             transforms.RandomResizedCrop(SIZE),
@@ -44,7 +44,7 @@ def decoding_alone(paths: list[str]) -> Sample:
     return lambda index: decode_jpeg(read_file(paths[index]), mode=ImageReadMode.RGB)
 
 
-def dali(paths: list[str], *, batch_size: int, threads: int, normalised: bool) -> Any:
+def dali(paths: list[str], *, batch_size: int, threads: int, normalized: bool) -> Any:
     """NVIDIA DALI's iterator over shuffled batches for PyTorch, on the CPU, without an end. Raises ImportError.
 
     As its ResNet50 example has it, with this project's crops. It works two batches ahead.
@@ -53,7 +53,7 @@ def dali(paths: list[str], *, batch_size: int, threads: int, normalised: bool) -
     from nvidia.dali import fn, pipeline_def, types
     from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
-    scale = {"mean": [255 * value for value in MEAN], "std": [255 * value for value in STD]} if normalised else {}
+    scale = {"mean": [255 * value for value in MEAN], "std": [255 * value for value in STD]} if normalized else {}
 
     @pipeline_def(batch_size=batch_size, num_threads=threads, device_id=None, seed=1)
     def pipeline() -> Any:
@@ -63,7 +63,7 @@ def dali(paths: list[str], *, batch_size: int, threads: int, normalised: bool) -
         images = fn.resize(images, resize_x=SIZE, resize_y=SIZE, interp_type=types.INTERP_TRIANGULAR)
         images = fn.crop_mirror_normalize(
             images,
-            dtype=types.FLOAT if normalised else types.UINT8,
+            dtype=types.FLOAT if normalized else types.UINT8,
             output_layout="CHW",
             crop=(SIZE, SIZE),
             mirror=fn.random.coin_flip(probability=0.5),

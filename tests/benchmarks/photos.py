@@ -55,7 +55,7 @@ def measure(rounds: int = 15) -> Comparison:
             samples["timm"] = photo_peers.sample_by(photo_peers.timms_transform(), paths)
         candidates = {name: of_samples(sample) for name, sample in samples.items()}
         with suppress(ImportError):
-            endless = photo_peers.dali(paths, batch_size=photo_loaders.BATCH, threads=1, normalised=False)
+            endless = photo_peers.dali(paths, batch_size=photo_loaders.BATCH, threads=1, normalized=False)
             candidates[DALI] = of_endless(endless, COUNT)
         return compare(ONE, candidates, rounds=rounds)
 
@@ -66,7 +66,7 @@ def all_cores(rounds: int = 9) -> Comparison:
         paths, cores = paths * TIMES, hardware.cpu_cores()
         candidates = {name: of_epoch(epoch) for name, epoch in photo_loaders.epochs(paths, cores).items()}
         with suppress(ImportError):
-            endless = photo_peers.dali(paths, batch_size=photo_loaders.BATCH, threads=cores, normalised=True)
+            endless = photo_peers.dali(paths, batch_size=photo_loaders.BATCH, threads=cores, normalized=True)
             candidates[DALI] = of_endless(endless, len(paths))
         return compare(ALL, candidates, rounds=rounds)
 

@@ -89,7 +89,7 @@ def test_loggers_are_added_and_removed_by_name(tmp_path, capsys):
     train(tmp_path / "more", small(*QUICK, *more))
     assert (tmp_path / "more" / "lines.txt").read_text() == "step 2\nstep 4\ncompleted\n"
     assert list((tmp_path / "more" / "tensorboard").iterdir())
-    assert "warning: logger.away failed and is left alone from now on" in capsys.readouterr().out
+    assert "warning: logger.away failed and is not called any more" in capsys.readouterr().out
     for name, fewer in (("deleted", "~logger.tensorboard"), ("csv", "logger=csv")):
         train(tmp_path / name, small(*QUICK, fewer))
         assert not (tmp_path / name / "tensorboard").exists()
@@ -99,15 +99,15 @@ def test_loggers_are_added_and_removed_by_name(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["+callbacks.mine.step=3"], r"callbacks\.mine=.* says no class. Set \+callbacks\.mine\._target_="),
-        (["+logger.tracker=7"], r"logger\.tracker=7 says no class"),
-        (["+metrics={a-b:{_target_:x.Y}}"], "a-b is not a name"),
+        (["+callbacks.mine.step=3"], r"callbacks\.mine=.* names no class. Set \+callbacks\.mine\._target_="),
+        (["+logger.tracker=7"], r"logger\.tracker=7 names no class"),
+        (["+metrics={a-b:{_target_:x.Y}}"], "a-b is not a valid name"),
         (
             ["+callbacks.mine._target_=collections.Counter"],
-            r"makes no Callback\. Derive the class from manyheads",
+            r"is not a Callback\. Derive the class from manyheads",
         ),
         ([f"+metrics.acc1._target_={HOOKS}.Worst", "+metrics.acc1.classes=3"], "two metrics have the same name"),
-        ([f"+metrics.x._target_={HOOKS}.Worst"], r"metrics\.x\._target_=.*refuses its arguments: .*classes"),
+        ([f"+metrics.x._target_={HOOKS}.Worst"], r"metrics\.x\._target_=.*rejects its arguments: .*classes"),
         ([f"+metrics.x._target_={HOOKS}.Absent"], "has no Absent"),
     ],
 )

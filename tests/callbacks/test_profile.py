@@ -39,7 +39,9 @@ def test_a_run_that_ends_meanwhile_leaves_what_there_is(tmp_path):
 def test_a_run_that_ends_before_is_told(tmp_path, capsys):
     folder = train(tmp_path, small(*TRACED, "callbacks.profile.first_step=20")).folder
     assert not (folder.path / "profile").exists()
-    assert "callbacks.profile.first_step=20: the run ended before it" in capsys.readouterr().out.replace("\n", " ")
+    assert "callbacks.profile.first_step=20: the run ended before that step" in capsys.readouterr().out.replace(
+        "\n", " "
+    )
 
 
 def test_a_run_that_fails_meanwhile_leaves_the_profiler_to_the_next(tmp_path):
@@ -52,7 +54,7 @@ def test_a_run_that_fails_meanwhile_leaves_the_profiler_to_the_next(tmp_path):
 
 @pytest.mark.parametrize("key", ["first_step", "steps"])
 def test_no_update_cannot_be_traced(tmp_path, key):
-    with pytest.raises(ConfigurationError, match=rf"callbacks\.profile\.{key}=0: set a number from 1\."):
+    with pytest.raises(ConfigurationError, match=rf"callbacks\.profile\.{key}=0: set a number of 1 or more\."):
         attempt(tmp_path, small(*TRACED, f"callbacks.profile.{key}=0"))
 
 

@@ -205,6 +205,23 @@ def test_written_beside_training_it_is_the_same(tmp_path, form, monkeypatch, cap
         torch.testing.assert_close(state["optimizer"]["state"], expected["optimizer"]["state"], rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("form", ["single", "sharded"])
+def test_rows_are_on_the_disk_before_the_checkpoint_that_counts_them(tmp_path, monkeypatch, form):
+    """Else a power cut between the two leaves a table with a hole."""
+    synced, sync = [], os.fsync
+
+    def watched(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    folder = train(tmp_path, small("checkpoint.every=1epoch", f"checkpoint.format={form}")).folder
+    named = [number for number, path in enumerate(synced) if path == str(folder.checkpoints)]  # a name is given
+    assert named
+    for table in (folder.steps, folder.epochs):
+        assert synced.index(str(table)) < named[0]
+
+
 def test_a_failure_beside_training_fails_the_run(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -303,7 +320,7 @@ def test_absent_newer_and_nameless_checkpoints_are_refused(tmp_path):
     with pytest.raises(ConfigurationError, match="newer version"):
         load(tmp_path / "newer.pt")
     torch.save([torch.zeros(2)], tmp_path / "list.pt")
-    with pytest.raises(ConfigurationError, match="no weights by name"):
+    with pytest.raises(ConfigurationError, match="no named weights"):
         load(tmp_path / "list.pt")
 
 

@@ -108,11 +108,12 @@ def test_what_cannot_run_names_what_to_use_instead(machine):
         ({"gpus": 0}, "none: there is no NVIDIA driver"),
         (
             {"gpus": 0, "driver": "580"},
-            "none that torch can use: NVIDIA's driver 580 has Some GPU, but CUDA_VISIBLE_DEVICES= names none of them",
+            "none usable by torch: NVIDIA's driver 580 has Some GPU, but CUDA_VISIBLE_DEVICES= names "
+            "none that CUDA accepts",
         ),
         (
             {"gpus": 0, "driver": "580", "cuda": None},
-            "none that torch can use: NVIDIA's driver 580 has Some GPU, but the installed torch is a CPU build",
+            "none usable by torch: NVIDIA's driver 580 has Some GPU, but the installed torch is a CPU build",
         ),
     ],
 )
@@ -131,7 +132,7 @@ def test_says_which_torch_there_is(machine, cuda, text):
     ("version", "reason", "features", "text"),
     [
         (None, "Horovod is not installed", (), "not installed: python -m runner install-horovod"),
-        ("9.8", "it was built for another torch", ("gloo",), "9.8, which can't be used; see parallel=horovod"),
+        ("9.8", "it was built for another torch", ("gloo",), "9.8, which is unusable here; see parallel=horovod"),
         ("9.8", None, ("gloo",), "9.8, built with Gloo"),
         ("9.8", None, ("gloo", "mpi"), "9.8, built with Gloo and MPI"),
     ],
@@ -167,7 +168,7 @@ def test_notes_what_horovod_comes_to_here(machine, monkeypatch):
     [
         ("parallel", "ddp", 0, "2 CPU ranks over gloo"),
         ("parallel", "ddp", 4, "4 ranks over nccl"),
-        ("parallel", "dp", 1, "one replica only"),
+        ("parallel", "dp", 1, "a single replica"),
         ("parallel", "dp", 4, "4 replicas"),
         ("parallel", "single", 0, "one rank on the CPU"),
         ("precision", "amp", 0, "bfloat16 on CPUs"),

@@ -92,12 +92,12 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         (
             0,
             ["trainer.evaluate_only=true", "checkpoint.load=b.pt", "checkpoint.resume=a.pt"],
-            r"^checkpoint\.resume=a\.pt .* trainer\.evaluate_only=true does not\. Set one",
+            r"^checkpoint\.resume=a\.pt .* trainer\.evaluate_only=true does not\. Set only one",
         ),
         (
             0,
             ["data._target_=manyheads.runner.data.digits.option.Digit"],
-            r"^data\._target_=manyheads\.runner\.data\.digits\.option\.Digit: .* no such class",
+            r"^data\._target_=manyheads\.runner\.data\.digits\.option\.Digit: .* has no Digit",
         ),
         (0, ["data=mnist", "data.download=false", "data.root=/nowhere"], r"^data=mnist: /nowhere/.* set data\.root"),
         (0, ["data=mnist", "data.name=mnits"], r"^data\.name=mnits: allowed are mnist, "),

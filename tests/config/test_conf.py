@@ -28,6 +28,7 @@ LOADING = {
     "drop_last",
     "on_corrupt",
     "fingerprint",
+    "on_device",
     *("val_fraction", "folds", "fold", "split_seed", "transform", "val_transform"),
 }  # understood by the loaders, for every kind of data
 FITTING = {"lr_scaling", "base_batch_size"}  # understood by the optimizers' own module, for every class

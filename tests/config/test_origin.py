@@ -73,7 +73,7 @@ class TestWhoseItIs:
     def test_trust_is_asked_for_only_then(self, theirs, monkeypatch):
         monkeypatch.setenv("MANYHEADS_TRUST", "no package")
         assert settled("seed=1") == (("seed=1",), Origin())
-        with pytest.raises(ConfigurationError, match="names no package"):
+        with pytest.raises(ConfigurationError, match="is not the name of a package"):
             settled("--config-dir", theirs(config={}))
 
     @pytest.mark.parametrize("flags", [("-cp", "{}"), ("--config-dir", "{}"), ("hydra.searchpath=[conf,{}]",)])
@@ -130,7 +130,7 @@ class TestNamesThatLeadOut:
     def test_an_option_may_be_put_into_hydras_section_from_ones_own_only(self, theirs):
         typed = "+model@hydra.callbacks=small_cnn"
         settled(typed)
-        with pytest.raises(ConfigurationError, match="Type the single keys"):
+        with pytest.raises(ConfigurationError, match="Set single keys"):
             settled("--config-dir", theirs(x={}), typed)
 
 

@@ -32,7 +32,8 @@ def test_it_counts_once_it_is_trusted(here, capsys):
     line = CommandLine(("seed=1",))
     assert with_project(line) == line
     assert capsys.readouterr().err == (
-        "conf was not read, since you have not said that it is yours. If it is, say so once: python -m runner trust .\n"
+        "conf was not read, since you have not marked it as your own. "
+        "If it is yours, run once: python -m runner trust .\n"
     )
     trust_project(here)
     found = with_project(line)
@@ -88,7 +89,7 @@ def test_an_option_of_one_s_own_never_loses_to_one_of_ours_silently(here, run_he
     trust_project(here)
     done = run_here("model=resnet18", cwd=here)
     assert done.code == 2
-    assert f"hides {conf}/model/resnet18.yaml. Give that one another name" in done.err
+    assert f"hides {conf}/model/resnet18.yaml. Rename the file" in done.err
 
 
 class TestPyproject:

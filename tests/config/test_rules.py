@@ -54,11 +54,11 @@ def test_accepts(rule, accepted, refused):
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (whole(1), "a whole number from 1"),
-        (whole(1, 50), "a whole number from 1 to 50"),
-        (number(at_least=0, below=1), "a number at least 0 below 1"),
+        (whole(1), "an integer of at least 1"),
+        (whole(1, 50), "an integer from 1 to 50"),
+        (number(at_least=0, below=1), "a number of at least 0 and below 1"),
         (number(above=0, infinite=True), "a number above 0 or inf"),
-        (either(whole(1), AUTO), "a whole number from 1 or auto"),
+        (either(whole(1), AUTO), "an integer of at least 1 or auto"),
         (choice("none", "fp16"), "none, fp16"),
     ],
 )

@@ -108,7 +108,7 @@ class TestWhatIsTyped:
             ("model=my_nett.py:Net", "there is no file my_nett.py. Did you mean my_net.py"),
             ("model=nowhere/my_net.py:Net", "there is no file nowhere/my_net.py."),
             ("model=my_net.py:Nett", "my_net.py has no Nett. Did you mean Net? It defines Net, Strict."),
-            ("model=broken.py:Net", "broken.py is no Python in line 2"),
+            ("model=broken.py:Net", "broken.py is not valid Python in line 2"),
             ("model=folder.py:Net", "folder.py cannot be read"),
         ],
     )
@@ -182,7 +182,7 @@ def test_one_in_this_process(run_here, here):
 def test_a_class_that_wants_more(run_here, here):
     done = run_here("model=my_net.py:Strict", "data=synthetic", "data.image_size=8", *OWN)
     assert done.code == 2
-    assert "missing a required argument: 'depth'. Set them below model." in done.err
+    assert "missing a required argument: 'depth'. Set them under model." in done.err
     assert not list(Path("outputs").rglob("checkpoints/*"))
 
 

@@ -54,7 +54,7 @@ def test_root_is_passed_only_to_a_class_that_takes_it(target, tmp_path):
     ("name", "overrides", "message"),
     [
         ("Nothing", [], r"has no Nothing"),
-        ("Photos", ["+data.colour=1"], r"Photos refuses its arguments: .*'colour'"),
+        ("Photos", ["+data.colour=1"], r"Photos rejects its arguments: .*'colour'"),
     ],
 )
 def test_what_does_not_fit_is_said(target, name, overrides, message):

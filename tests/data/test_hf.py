@@ -39,7 +39,7 @@ def texts(tmp_path_factory):
             table.writerow(["id", "text", "label"])
             table.writerows((number, f"{number} {WORDS[number % 2]}", "cw"[number % 2]) for number in range(count))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(path / "cache"))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield path
 
 
@@ -106,7 +106,7 @@ def test_text_without_classes_is_blocks_of_tokens(tmp_path, texts):
     ("overrides", "text"),
     [
         (("data.root=/nowhere",), "data.root=/nowhere: there is no such folder."),
-        (("data.hub=a/b",), "data=hf wants one of them."),
+        (("data.hub=a/b",), "data=hf needs exactly one of them."),
         (
             ("data.val_split=dev",),
             "data.val_split=dev: the data set has train, test. Set it to one of them, or",

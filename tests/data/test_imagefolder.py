@@ -118,7 +118,7 @@ def test_when_nothing_can_be_read_skipping_ends_too(own_photos, tmp_path):
     for path in own_photos.glob("train/*/*.jpg"):
         text(path)
     options = ("data=imagefolder", f"data.root={own_photos}", f"data.image_size={SIDE}", "data.num_workers=0")
-    with pytest.raises(ConfigurationError, match="and no other sample either"):
+    with pytest.raises(ConfigurationError, match="and neither can any other sample"):
         train(tmp_path / "run", small(*options, "data.batch_size=5", "data.on_corrupt=skip"))
 
 

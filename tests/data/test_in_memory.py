@@ -1,13 +1,21 @@
 """Images in memory: enlarged, shifted and mirrored in batches."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import pad
 
+from manyheads.runner.data.base.option import Augmentation
 from manyheads.runner.data.rank import in_memory as memory
+from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
+from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.random.rank.rng import sample_keys
+from manyheads.runner.run.errors import ConfigurationError
+from tests.in_process import small, train
 
 SIZE, REACH = 16, 2
 IMAGES = torch.from_numpy(np.random.RandomState(0).randint(1, 256, (400, 3, SIZE, SIZE)).astype(np.uint8))
@@ -74,3 +82,71 @@ def test_a_batch_has_three_channels_and_the_wanted_size(channels):
     assert torch.equal(images[0], images[2])
     assert torch.equal(data[5][0], images[0])
     assert len(data) == 400
+
+
+def test_shifts_bring_in_what_the_padding_says():
+    reflected = crop_flip(IMAGES, KEYS, Augmentation(shift=3, padding="reflect", flip="none"))
+    padded, places = pad(IMAGES.float(), (3,) * 4, mode="reflect").to(torch.uint8), set()
+    for number, image in enumerate(reflected):
+        found = [
+            (top, left)
+            for top in range(7)
+            for left in range(7)
+            if torch.equal(padded[number, :, top : top + SIZE, left : left + SIZE], image)
+        ]
+        assert len(found) == 1
+        places.add(found[0])
+    assert len(places) == 49
+    assert torch.equal(crop_flip(IMAGES, KEYS, Augmentation(shift=0, flip="none")), IMAGES)
+
+
+def epoch_of(number: int, dataset, indices=None) -> torch.Tensor:
+    batches = Batches(dataset, seed=3, on_corrupt="error", replace_corrupt=True)
+    indices = np.arange(400) if indices is None else indices
+    return batches[Request(number, indices, len(indices), 1.0)].content[0]
+
+
+def test_alternating_flips_mirror_each_image_in_every_other_epoch():
+    how = Augmentation(shift=0, flip="alternating")
+    data = InMemory(IMAGES, torch.arange(400), image_size=SIZE, augment="crop_flip", augmentation=how)
+    epochs = [epoch_of(number, data) for number in range(4)]
+    mirrored = [(epoch == IMAGES.flip(3)).flatten(1).all(1) for epoch in epochs]
+    assert 150 < mirrored[0].sum() < 250
+    for number, epoch in enumerate(epochs):
+        assert torch.equal(mirrored[number], mirrored[number % 2])
+        assert torch.equal(epoch[~mirrored[number]], IMAGES[~mirrored[number]])
+    assert torch.equal(mirrored[0], ~mirrored[1])
+    some = np.array([7, 399, 20])  # another rank's share
+    assert torch.equal(epoch_of(1, data, some), epochs[1][some])
+    one_by_one = Transformed(data, [lambda image: image])
+    assert torch.equal(epoch_of(1, one_by_one), epochs[1])
+
+
+@pytest.mark.parametrize("flip", ["random", "alternating"])
+def test_behind_a_transform_images_are_augmented_the_same(flip):
+    how = Augmentation(flip=flip)
+    data = InMemory(IMAGES, torch.arange(400), image_size=SIZE, augment="crop_flip", augmentation=how)
+    assert torch.equal(epoch_of(2, Transformed(data, [lambda image: image])), epoch_of(2, data))
+    assert not torch.equal(epoch_of(2, data), epoch_of(0, data))
+
+
+def test_images_that_stay_on_the_device_make_the_same_batches(tmp_path):
+    given = ("data.augment=crop_flip", "data.flip=alternating", "trainer.epochs=1")
+    here, there = (
+        train(tmp_path / value, small(*given, f"data.on_device={value}")).folder.read_result()["weights_sha256"]
+        for value in ("false", "true")
+    )
+    assert here == there
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (("data.num_workers=2",), "data.num_workers=2: with data.on_device=true no loader process has the images."),
+        (("data.transform=[{_target_: torchvision.transforms.v2.RandomErasing}]",), "data.transform is of samples one"),
+        (("data.on_device=false", "data.shift=8"), "data.shift=8 would move images of data.image_size=8 out of sight."),
+    ],
+)
+def test_what_cannot_be_is_refused(overrides, text):
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        small(*(() if "data.on_device=false" in overrides else ("data.on_device=true",)), *overrides)

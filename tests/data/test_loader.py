@@ -188,7 +188,7 @@ class NoRoom(Noise):
 
 
 def test_a_bus_error_of_a_loader_process_is_explained(load):
-    with pytest.raises(ConfigurationError, match=r"/dev/shm, which holds .* Set data\.num_workers=0, or make it"):
+    with pytest.raises(ConfigurationError, match=r"/dev/shm, which holds .* Set data\.num_workers=0, or enlarge it"):
         everything(load(NoRoom(split="train"), batch_size=4, num_workers=1).epoch(0))
 
 

@@ -123,7 +123,7 @@ def test_accumulation_gives_the_same_weights_and_a_killed_run_resumes_to_the_sam
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [
-        (("+loss.weight=[1,2,3]",), "the loss leaves out or weights classes"),
+        (("+loss.weight=[1,2,3]",), "the loss ignores or weights classes"),
         (("data=diabetes", "task=regression", "model=mlp"), "samples of task=regression cannot be mixed"),
     ],
 )

@@ -71,7 +71,7 @@ def test_of_an_image_folder_the_part_that_validates_is_not_augmented(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data.val_fraction=0.1", "data.folds=3", "data.fold=0"], "two ways to draw"),
+        (["data.val_fraction=0.1", "data.folds=3", "data.fold=0"], "two ways to select"),
         (["data.folds=3"], "set both, fold from 0 to folds - 1"),
         (["data.folds=3", "data.fold=3"], "set both, fold from 0 to folds - 1"),
         (["data.val_fraction=1.5"], "data.val_fraction=1.5 is not allowed"),

@@ -16,7 +16,7 @@ GROUPS = (
 
 def reference() -> str:
     """The page, in Markdown."""
-    parts = ["# Config reference\n\nMade from `conf/`. `???` has to be set, `null` means none.\n"]
+    parts = ["# Config reference\n\nGenerated from `conf/`. `???` has to be set, `null` means none.\n"]
     parts += ["## Keys of every run\n", *_table(CONF / "config.yaml", "")]
     folders = {folder.name for folder in CONF.iterdir() if folder.is_dir() and any(folder.glob("*.yaml"))}
     for group in sorted(folders, key=lambda name: (GROUPS.index(name) if name in GROUPS else len(GROUPS), name)):

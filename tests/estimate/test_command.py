@@ -75,9 +75,9 @@ def test_the_picture_shows_every_kind_and_the_device() -> None:
         "pipeline",
         "optimizer state",
         "activations",
-        "work space",
+        "workspace",
         "all-gather",
-        "GB that the largest rank holds at most; red: the device's 80.0 GB",
+        "GB that the largest rank holds at its peak; red: the device's 80.0 GB",
     ):
         assert f"<!-- {text}".encode() in svg
     assert draw([Estimate("parallel=dp", "dp", reason="no")], None, form="png") is None
@@ -130,7 +130,10 @@ def test_a_model_that_looks_at_values_is_told_where_it_stops(strategy: str) -> N
     ("overrides", "message"),
     [
         (("model.size=70b",), "model.size"),
-        (("parallel=tensor", "launcher.nproc_per_node=4"), "has 6 heads, which 4 ranks can't share. Ranks that can: 2"),
+        (
+            ("parallel=tensor", "launcher.nproc_per_node=4"),
+            "has 6 heads, which can't be divided among 4 ranks. Numbers of ranks that work: 2",
+        ),
         (("parallel=mesh", "parallel.tensor=3", "launcher.nproc_per_node=4"), "does not fit 4 ranks"),
         (("parallel=fsdp", "launcher.nproc_per_node=3"), "can't be divided among 3"),
         (

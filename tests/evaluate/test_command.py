@@ -53,7 +53,7 @@ def test_data_of_other_classes_is_pointed_out(command, tmp_path, photo_run):
         (others / split / "cat").rename(others / split / "dog")
     done = command("evaluate", photo_run.folder.path, f"data.root={others}", HERE)
     assert done.code == 0, done.err
-    assert "warning: the weights were trained for other classes: cat, coffee, person" in done.out
+    assert "warning: the weights were trained for different classes: cat, coffee, person" in done.out
 
 
 def test_data_of_fewer_classes_is_refused_in_these_words(command, tmp_path, photo_run):

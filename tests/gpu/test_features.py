@@ -95,6 +95,21 @@ def test_precision(train, overrides):
     assert {value.dtype for value in checkpoint(half)["model"].values()} == {torch.float32, torch.int64}
 
 
+@pytest.mark.gpu("batches made on the GPU")
+def test_images_on_the_device(train):
+    given = (DETERMINISTIC, "data=synthetic", "data.augment=crop_flip", "data.flip=alternating", "data.padding=reflect")
+    assert digest(train(*given, "data.on_device=true", name="there")) == digest(train(*given, name="here"))
+
+
+@pytest.mark.gpu("airbench94, but for CIFAR-10")
+def test_airbench94(train):
+    data = ("data=synthetic", "data.train_samples=320", "data.val_samples=64")
+    folder = train(
+        "experiment=cifar10_airbench94", "model=airbench", *data, "trainer.compile=none", "optimizer.lr=0.24"
+    )
+    assert losses(folder)[-1] < losses(folder)[0]
+
+
 @pytest.mark.gpu("fp64")
 def test_fp64(train):
     assert losses(train("precision=fp64"))[-1] > 0
@@ -222,7 +237,7 @@ def test_named_operation(tmp_path):
     command = (sys.executable, str(RUN), *own, DETERMINISTIC, "trainer.device=cuda", "data=synthetic")
     done = execute(*command, cwd=tmp_path)
     assert done.code == 2, done.out + done.err
-    assert "no deterministic form of put_" in done.err
+    assert "no deterministic implementation of put_" in done.err
 
 
 @pytest.mark.gpu("parity: the strategies on a GPU take the same steps")

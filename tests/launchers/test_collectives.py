@@ -14,13 +14,13 @@ TIMEOUT = Failure(rank=0, type="RuntimeError", message="Timed out waiting 5000ms
 @pytest.mark.parametrize(
     ("come", "failure", "said"),
     [
-        ([7, 7, 6], TIMEOUT, " Rank 2 had not come to collective operation 7, at which ranks 0 and 1 waited."),
-        ([7, 6, 5], TIMEOUT, " Rank 1 and rank 2 had not come to collective operation 7, at which rank 0 waited."),
+        ([7, 7, 6], TIMEOUT, " Rank 2 had not reached collective operation 7, at which ranks 0 and 1 waited."),
+        ([7, 6, 5], TIMEOUT, " Rank 1 and rank 2 had not reached collective operation 7, at which rank 0 waited."),
         ([7, 7, 7], TIMEOUT, ""),  # all are in it
         ([7, 7, 0], TIMEOUT, ""),  # one does not count
         ([0, 0, 0], TIMEOUT, ""),
         ([7, 7, 6], Failure(rank=2, type="ArithmeticError", message="made to fail"), ""),
-        ([7, 7, 6], Failure(type="Stalled", message="no rank made a step"), " Rank 2 had not come to collective"),
+        ([7, 7, 6], Failure(type="Stalled", message="no rank made a step"), " Rank 2 had not reached collective"),
     ],
 )
 def test_who_is_late(tmp_path, come, failure, said):

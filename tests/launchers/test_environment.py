@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.launchers.causes import recorded
 from manyheads.launchers.environment import environment, flight_recorder
 from manyheads.launchers.inline import Inline
-from manyheads.launchers.processes import recorded
 from manyheads.runner.run.run_folder import RunFolder
 
 

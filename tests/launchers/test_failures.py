@@ -112,7 +112,7 @@ def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, paren
     how = (f"+model.how='fill {small_disk}'", "+model.step=20", "checkpoint.every=2", "trainer.device=cpu")
     code, output = parent(folder.path, *FAULTY, *overrides, *how, f"hydra.run.dir={folder.path}").end(seconds=120)
     assert code == 1
-    assert f"error: the disk of {folder.path} is full, so that result.json, " in output
+    assert f"error: the disk of {folder.path} is full, so result.json, " in output
     assert failure in output.splitlines()[-1]
     assert output.count("Traceback") == ("inline" in overrides[0])  # the failure's own, of a rank that can print it
     assert not folder.result.exists()
@@ -134,7 +134,7 @@ def test_loader_processes_without_shared_memory(tmp_path: Path, strategy: str) -
     )
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(
-        "error: loader processes hand batches over in /dev/shm, which holds 65.5 kB"
+        "error: loader processes pass batches through /dev/shm, which holds 65.5 kB"
     )
     assert "Set data.num_workers=0" in done.err
     assert "Traceback" not in done.err

@@ -7,7 +7,8 @@ import pytest
 
 from manyheads.launchers import processes
 from manyheads.launchers.base import Job
-from manyheads.launchers.processes import first_failure, gone_silently
+from manyheads.launchers.causes import first_failure
+from manyheads.launchers.processes import gone_silently
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
@@ -87,5 +88,5 @@ def test_a_rank_that_finishes_while_it_is_looked_for_has_not_gone_silently(tmp_p
         heartbeat.leave(FINISHED)
         return [False for _ in pids]
 
-    monkeypatch.setattr(processes, "_existing", existing)
+    monkeypatch.setattr(processes, "existing", existing)
     assert gone_silently({}, Job(RunFolder(tmp_path), 1, {}, heartbeat, [])) == []

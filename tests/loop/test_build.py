@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from manyheads.runner.loop.build import build_settings, set_process
+from manyheads.runner.loop.build import set_process
+from manyheads.runner.loop.settings import Settings
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import call, instantiate, locate
 from tests.in_process import attempt, config, opened, small, train, weights
@@ -25,7 +26,7 @@ def test_call_tells_arguments_that_do_not_fit_from_faults_inside():
     def fails(*, size):
         raise TypeError("inside")
 
-    with pytest.raises(ConfigurationError, match=r"model\._target_=my\.fails refuses its arguments: .*'size'"):
+    with pytest.raises(ConfigurationError, match=r"model\._target_=my\.fails rejects its arguments: .*'size'"):
         call("model", "my.fails", fails, width=3)
     with pytest.raises(TypeError, match="inside"):
         call("model", "my.fails", fails, size=3)
@@ -39,7 +40,7 @@ def test_instantiate_leaves_out_the_section_s_own_keys():
 @pytest.mark.parametrize(("max_steps", "total"), [(None, 30), (7, 7), (31, 30)])
 def test_the_number_of_updates(max_steps, total):
     section = config()["trainer"] | {"epochs": 3, "max_steps": max_steps}
-    assert build_settings(section, updates_per_epoch=10).total_steps == total
+    assert Settings.of(section, updates=10).total_steps == total
 
 
 def test_process_settings_are_set_each_time():

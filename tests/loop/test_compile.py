@@ -75,7 +75,7 @@ def test_alike_blocks_are_compiled_once(tmp_path, graphs):
 
 
 @pytest.mark.parametrize(
-    ("compile", "said"), [("none", "nothing is compiled"), ("reduce-overhead", "CUDA graphs are of a whole model")]
+    ("compile", "said"), [("none", "nothing is compiled"), ("reduce-overhead", "CUDA graphs capture a whole model")]
 )
 def test_units_that_would_not_be_compiled_are_refused(compile, said):
     with pytest.raises(ConfigurationError, match=rf"trainer\.compile_units: with trainer\.compile={compile} {said}"):

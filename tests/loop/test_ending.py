@@ -153,8 +153,8 @@ def test_overfit_trains_on_the_same_batches_in_each_epoch(tmp_path):
         (("trainer.clip_norm=1", "trainer.clip_value=1"), "are two ways to clip gradients"),
         (("trainer.patience=2", "trainer.evaluate_every=0"), "never measured with trainer.evaluate_every=0"),
         (("trainer.max_time=soon",), "Allowed: seconds, or 90s, 30m, 8h, 2d"),
-        (("trainer.evaluate_every=0steps",), "Allowed: a whole number from 0 or 500steps"),
-        (("trainer.limit_train=1.5",), "Allowed: a whole number from 1 or a number above 0 below 1"),
+        (("trainer.evaluate_every=0steps",), "Allowed: an integer of at least 0 or 500steps"),
+        (("trainer.limit_train=1.5",), "Allowed: an integer of at least 1 or a number above 0 and below 1"),
     ],
 )
 def test_what_says_nothing_is_refused(overrides, text):

@@ -61,7 +61,7 @@ def test_without_apex_it_is_refused_with_what_to_do(monkeypatch, option, gpus):
         (["precision=apex", "precision.loss_scale=0"], r"^precision\.loss_scale=0 .* above 0 or dynamic or null"),
         (["precision=apex", "+precision.level=O2"], r"^precision\.level is a key of precision=amp only"),
         ([*O2, "optimizer=fused_novograd"], r"^precision\.opt_level=O2: FusedNovoGrad .* Set precision\.opt_level=O1"),
-        *((["precision=fp64", option], rf"^{option}: .* no fp64.*or precision=fp32") for option in FUSED),
+        *((["precision=fp64", option], rf"^{option}: .* not support fp64.*or precision=fp32") for option in FUSED),
         (["optimizer=fused_novograd", "optimizer.norm_type=1"], r"^optimizer\.norm_type=1 .* Allowed: 2 or 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

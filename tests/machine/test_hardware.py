@@ -82,8 +82,8 @@ def test_jobs_name_gpus_so_that_the_order_of_counting_does_not_matter(monkeypatc
         (GPUS, "13.0", "", "has First and 2 more, but CUDA_VISIBLE_DEVICES= names none"),
         ([CUT], "13.0", "MIG-9999", "has Cut, but CUDA_VISIBLE_DEVICES=MIG-9999 names none"),
         (GPUS[:1], None, None, "has First, but the installed torch is a CPU build"),
-        ([CUT._replace(slices=())], "13.0", None, "cut up by MIG, and has no slice"),
-        ([], "13.0", None, "NVIDIA's driver 999.9 finds no GPU that answers"),
+        ([CUT._replace(slices=())], "13.0", None, "in MIG mode but has no instance"),
+        ([], "13.0", None, "NVIDIA's driver 999.9 finds no GPU that responds"),
     ],
 )
 def test_says_why_gpus_go_unused(monkeypatch, boards, cuda, visible, why):

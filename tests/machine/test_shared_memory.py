@@ -19,4 +19,4 @@ def test_the_size_is_said(monkeypatch, total, said):
 
 def test_where_it_is_no_folder(monkeypatch):
     monkeypatch.setattr(shared_memory, "SHARED_MEMORY", Path("/nowhere"))
-    assert too_small().startswith("loader processes hand batches over in shared memory, and there is no room left")
+    assert too_small().startswith("loader processes pass batches through shared memory, and it is full")

@@ -24,7 +24,7 @@ def written(tmp_path, engine, *overrides, nodes=2, gpus=0, accelerator=None, **o
 
 def test_a_jobset_has_a_pod_for_each_machine(tmp_path):
     folder, text = written(tmp_path, "kubernetes", gpus=8)
-    assert "NOT RUN BY US" in text
+    assert "NOT TESTED ON A CLUSTER" in text
     content = yaml.safe_load(text)
     assert (content["apiVersion"], content["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
     assert content["metadata"]["name"] == "manyheads-my-run"
@@ -100,4 +100,4 @@ def test_every_engine_has_a_way_to_be_started(tmp_path, capsys):
         typed = ["parallel=ddp", f"hydra.run.dir={tmp_path}/{engine}", "--for", engine, "--nodes", "2"]
         arguments = parser.parse_args([*typed, "--image", "i", "--volume", "v"])
         assert command.run(arguments) == 0
-        assert f"{engine}.yaml, which was not run by us" in capsys.readouterr().out
+        assert f"{engine}.yaml, which the authors have not tested on a cluster" in capsys.readouterr().out

@@ -123,7 +123,7 @@ def test_what_needs_every_output_is_of_evaluations_only(digits):
     [
         (["metrics=[auroc]", "metrics.auroc.at_most=0.0001"], r"take more than 0.0001 MB. Set metrics.auroc.at_most"),
         (["metrics=[f1]", "task=regression", "data=diabetes", "model=mlp"], "metrics.f1: the number of classes"),
-        (["+metrics.f1._target_=fractions.Fraction"], "refuses its arguments"),
+        (["+metrics.f1._target_=fractions.Fraction"], "rejects its arguments"),
     ],
 )
 def test_mistakes_are_told(tmp_path, overrides, message):

@@ -64,7 +64,7 @@ def test_num_classes_may_be_given(package):
 
 def test_num_classes_is_passed_only_to_a_class_that_takes_it(package, tmp_path):
     assert build("model=custom", f"model._target_={package}.Fixed").out.out_features == 3
-    with pytest.raises(ConfigurationError, match=r"Fixed refuses its arguments: .*num_classes"):
+    with pytest.raises(ConfigurationError, match=r"Fixed rejects its arguments: .*num_classes"):
         build("model=custom", f"model._target_={package}.Fixed", "model.num_classes=4")
     run = train(tmp_path / "run", small("model=custom", f"model._target_={package}.Fixed", "trainer.max_steps=2"))
     assert run.folder.read_result()["status"] == "completed"
@@ -80,9 +80,9 @@ def test_classes_of_torch_itself_can_be_named():
     [
         (["model._target_=no_such_package.Net"], r"no_such_package\.Net can't be imported.*Install the package"),
         (["model._target_={package}.Nett"], r"nets has no Nett"),
-        (["model._target_={package}.Net"], r"Net refuses its arguments: .*'width'.*below model"),
-        (["model._target_={package}.Fixed", "+model.depth=3"], r"Fixed refuses its arguments: .*'depth'"),
-        (["model._target_={package}.no_model"], r"no_model makes no torch\.nn\.Module"),
+        (["model._target_={package}.Net"], r"Net rejects its arguments: .*'width'.*under model"),
+        (["model._target_={package}.Fixed", "+model.depth=3"], r"Fixed rejects its arguments: .*'depth'"),
+        (["model._target_={package}.no_model"], r"no_model is not a torch\.nn\.Module"),
         (["model._target_={package}.Fixed", "model.pretrained=DEFAULT"], r"pretrained=DEFAULT: there is no such file"),
     ],
 )
@@ -127,7 +127,7 @@ def test_pretrained_refuses_another_model_s_file_damage_and_absence(tmp_path, gi
     path.unlink()
     with pytest.raises(ConfigurationError, match=rf"model\.pretrained={path}: there is no such file"):
         build(f"model.pretrained={path}")
-    with pytest.raises(ConfigurationError, match=r"neither a local file nor weights of resnet18"):
+    with pytest.raises(ConfigurationError, match=r"neither a local file nor a set of weights for resnet18"):
         build("model=resnet18", "data.image_size=32", f"model.pretrained={path}")
 
 
@@ -141,5 +141,7 @@ def test_a_run_s_checkpoint_is_a_file_of_weights_too(tmp_path):
 def test_a_model_that_wants_the_number_of_classes_says_so_where_the_data_has_none():
     with pytest.raises(ConfigurationError, match=r"data\.num_classes is not set, and the data set has no num_classes"):
         build_model(config("data=custom", "data._target_=my_package.Mine"), Data())
-    with pytest.raises(ConfigurationError, match=r"data=digits has no classes, and model=small_cnn wants to know"):
+    with pytest.raises(
+        ConfigurationError, match=r"data=digits has no classes, and model=small_cnn needs its number of outputs"
+    ):
         build_model(config(), Data())

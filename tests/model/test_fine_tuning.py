@@ -64,7 +64,7 @@ def test_a_class_that_takes_pretrained_is_given_it():
 
 @pytest.mark.parametrize("value", ["true", "no_such_file.pt"])
 def test_a_class_without_weights_of_its_own(value):
-    with pytest.raises(ConfigurationError, match="takes no weights by name. Set it to a .pt file, or null"):
+    with pytest.raises(ConfigurationError, match="does not accept the names of weights. Set it to a .pt file, or null"):
         build_model(of(f"model.pretrained={value}"), DATA)
 
 
@@ -87,7 +87,7 @@ def narrow(tmp_path):
 def test_all_of_a_checkpoint_must_fit_unless_one_says_otherwise(narrow):
     with pytest.raises(ConfigurationError) as caught:
         build_model(small(f"checkpoint.load={narrow}"), DATA)
-    assert "2 of its names or shapes don't fit (of another shape: classifier.weight, classifier.bias)" in (
+    assert "2 of its names or shapes don't fit (with another shape: classifier.weight, classifier.bias)" in (
         message := str(caught.value)
     )
     assert "checkpoint.strict=false" in message
@@ -101,7 +101,7 @@ def test_what_fits_is_loaded_and_what_does_not_is_named(narrow, tmp_path, capfd)
     assert built.unfit == ([], [], ["classifier.weight", "classifier.bias"])
     train(tmp_path / "run", section)
     out = " ".join(capfd.readouterr().out.split())
-    assert "of which not all fit: of another shape: classifier.weight, classifier.bias" in out
+    assert "not all of which fit: with another shape: classifier.weight, classifier.bias" in out
 
 
 def test_missing_and_left_over_names(tmp_path):
@@ -111,7 +111,7 @@ def test_missing_and_left_over_names(tmp_path):
     section = small(f"checkpoint.load={tmp_path / 'a.pt'}", "checkpoint.strict=false")
     built = built_model(section, DATA)
     assert built.unfit == (["classifier.weight"], ["head.weight"], [])
-    assert "missing in it: classifier.weight; left over: head.weight" in weights(section, built)["weights"]
+    assert "missing from it: classifier.weight; not in the model: head.weight" in weights(section, built)["weights"]
     torch.save({"other": torch.zeros(1)}, tmp_path / "a.pt")
     with pytest.raises(ConfigurationError, match="none of its weights fit"):
         built_model(section, DATA)

@@ -67,6 +67,6 @@ def test_what_it_says_of_being_taken_apart_is_there(model):
 
 def test_heads_that_do_not_fit_the_width_are_refused_with_those_that_do():
     with pytest.raises(
-        ConfigurationError, match=r"model\.heads=5 can't share model\.width=48.* 1, 2, 3, 4, 6, 8, 12, 24"
+        ConfigurationError, match=r"model\.width=48 can't be divided among model\.heads=5.* 1, 2, 3, 4, 6, 8, 12, 24"
     ):
         config("model=gpt", "model.heads=5")

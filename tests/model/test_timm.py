@@ -48,9 +48,9 @@ def test_a_local_file_of_weights_is_loaded_but_for_the_classifier(tmp_path):
         (("+model.options.no_such=1",), "unexpected keyword argument 'no_such'. Set that key to null"),
         (
             ("model.drop_path_rate=1.5",),
-            "model.drop_path_rate=1.5 is not allowed. Allowed: a number at least 0 below 1",
+            "model.drop_path_rate=1.5 is not allowed. Allowed: a number of at least 0 and below 1",
         ),
-        (("model.pretrained=true",), "model.pretrained=true: timm's weights of test_resnet"),
+        (("model.pretrained=true",), "model.pretrained=true: timm's weights for test_resnet"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(tmp_path, monkeypatch, overrides, text):

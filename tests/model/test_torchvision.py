@@ -82,7 +82,7 @@ def test_the_others_say_that_data_image_size_is_too_small(name):
 
 @pytest.mark.parametrize(("name", "size"), [("alexnet", 62), ("densenet121", 28), ("vgg16", 31), ("swin_t", 3)])
 def test_one_pixel_less_than_the_smallest_is_refused_and_would_indeed_fail(name, size):
-    with pytest.raises(ConfigurationError, match=rf"{size + 1}x{size + 1} pixels .*data\.image_size={size + 1}"):
+    with pytest.raises(ConfigurationError, match=rf"{size + 1}x{size + 1} pixels.*data\.image_size={size + 1}"):
         build(name, image_size=size)
     with pytest.raises(RuntimeError):
         logits(build(name, image_size=size + 1), size)

@@ -66,10 +66,10 @@ def test_resumed_it_ends_with_the_same_bits(tmp_path, name):
 
 @pytest.mark.parametrize("name", FUSED)
 def test_fp64_is_refused(name):
-    with pytest.raises(ConfigurationError, match=rf"^optimizer={name}: Apex's kernels know no fp64"):
+    with pytest.raises(ConfigurationError, match=rf"^optimizer={name}: Apex's kernels do not support fp64"):
         small(*fused(name), "precision=fp64")
 
 
 def test_impossible_arguments_are_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"optimizer\._target_=apex\.optimizers\.FusedSGD refuses"):
+    with pytest.raises(ConfigurationError, match=r"optimizer\._target_=apex\.optimizers\.FusedSGD rejects"):
         attempt(tmp_path, small(*fused("fused_sgd"), "optimizer.nesterov=true", "optimizer.momentum=0"))

@@ -105,7 +105,7 @@ def test_what_cannot_be_fused_says_so(target, more):
     ],
 )
 def test_arguments_that_it_refuses_are_the_user_s_mistake(overrides):
-    with pytest.raises(ConfigurationError, match=r"optimizer\._target_=torch\.optim\.\w+ refuses its arguments"):
+    with pytest.raises(ConfigurationError, match=r"optimizer\._target_=torch\.optim\.\w+ rejects its arguments"):
         build(nn.Linear(1, 1), *overrides)
 
 

@@ -79,6 +79,30 @@ def test_muon_is_adamw_for_what_is_no_matrix_or_is_said_to_be():
     assert not torch.allclose(mixed[0], adamw[0])
 
 
+def test_muon_with_sgd_is_the_formula_of_airbench():
+    def made(p: list[nn.Parameter]) -> Muon:
+        own = {"method": "sgd", "momentum": 0.85, "lr": 3 * LR, "weight_decay": DECAY}
+        groups = [{"params": p[2:]}, {"params": p[:2], **own}]
+        return Muon(groups, lr=LR, momentum=0.6, ns_steps=3, step_size="orthogonal", normalize=True)
+
+    found, met = stepped(made)
+    expected, momenta = begun(), [torch.zeros_like(weight) for weight in begun()]
+    for gradients in met:
+        for index, weight in enumerate(expected):
+            is_filter = index == 2
+            momentum = 0.6 if is_filter else 0.85
+            gradient = gradients[index] + (0 if is_filter else DECAY) * weight
+            momenta[index] = momentum * momenta[index] + gradient
+            way = gradient + momentum * momenta[index]
+            if is_filter:
+                weight = weight * (len(weight) ** 0.5 / weight.norm())
+                way = orthogonal(way.flatten(1), steps=3).view_as(weight)
+            expected[index] = weight - (1 if is_filter else 3) * LR * way
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+    sgd, _ = stepped(lambda p: torch.optim.SGD(p, lr=3 * LR, momentum=0.85, nesterov=True, weight_decay=DECAY))
+    torch.testing.assert_close(found[:2], sgd[:2], rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has it from 2.9 on")
 def test_muon_is_torch_s_own_but_for_its_bfloat16():
     options = {"lr": LR, "weight_decay": DECAY, "momentum": 0.95}
@@ -102,6 +126,10 @@ WAYS = {
     "lamb": ("optimizer=lamb",),
     "lion": ("optimizer=lion", "optimizer.lr=0.003"),
     "muon": ("optimizer=muon", "optimizer.lr=0.01", "parameters.groups=[{match: head, method: adamw}]"),
+    "muon_sgd": (
+        *("optimizer=muon", "optimizer.lr=0.01", "optimizer.step_size=orthogonal", "optimizer.normalize=true"),
+        "parameters.groups=[{match: head, method: sgd, momentum: 0.8}]",
+    ),
     "sam": ("trainer.sam_rho=0.05", "trainer.sam_every=2"),
 }
 
@@ -147,8 +175,8 @@ def test_sam_is_the_handwritten_one(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [
-        (("precision=amp", "precision.dtype=float16"), "needs gradients in their true size"),
-        (("precision=amp", "precision.dtype=bfloat16", "precision.level=O2"), "weights that are the"),
+        (("precision=amp", "precision.dtype=float16"), "needs unscaled gradients"),
+        (("precision=amp", "precision.dtype=bfloat16", "precision.level=O2"), "the model's own weights"),
     ],
 )
 def test_sam_is_refused_where_it_would_go_wrong(overrides, text):

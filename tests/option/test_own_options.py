@@ -143,7 +143,7 @@ def test_a_search_path_leads_to_them_too(run_here):
     ("overrides", "words"),
     [
         (["parallel.factor=0"], "parallel.factor=0 is not allowed. Allowed: a number above 0."),
-        (["data.samples=7"], "data.samples=7 is not allowed. Allowed: a whole number from 8."),
+        (["data.samples=7"], "data.samples=7 is not allowed. Allowed: an integer of at least 8."),
         (["data.samples=8", "data.batch_size=16"], "data.samples=8 is less than a batch."),
         (["task.steepness=0"], "task.steepness=0 is not allowed. Allowed: a number above 0."),
         (
@@ -216,7 +216,7 @@ def test_a_report_asks_what_the_user_recorded_himself_and_no_more(sweep, spying)
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("factor", "code", "words"),
-    [("2.0", 3, "parallel.factor=2.0 is made to change"), tail("1.0", 0, "equal: averaging and single")],
+    [("2.0", 3, "parallel.factor=2.0 is meant to change"), tail("1.0", 0, "equal: averaging and single")],
 )
 def test_parity_compares_them(factor, code, words):
     done = command("parity", *CONFIGS, TRUST, *MINE, f"parallel.factor={factor}", "--steps", "2")

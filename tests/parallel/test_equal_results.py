@@ -52,6 +52,7 @@ KINDS = {
     "encoder": ("model=custom", "model._target_=tests.parallel.models.Encoder", *TEXT[:-1]),
     "scaled": ("model=small_cnn", "model.width=6", *SCALED, *ACCUMULATED),
     "images": ("model=small_cnn", "model.width=6"),
+    "airbench": ("model=airbench", "model.widths=[6,8]", "model.whitening_samples=100", "data.image_size=8"),
 }
 
 

@@ -46,6 +46,18 @@ FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_
             *("trainer.resize_from=8", "trainer.resize_start=0", "trainer.resize_end=0.5"),
         ),
     ),
+    # airbench94 but for BatchNorm's statistics, which are of each rank's samples, and so rest here
+    "whitened": (
+        "airbench",
+        (
+            *("optimizer=muon", "optimizer.lr=0.05", "optimizer.step_size=orthogonal", "optimizer.normalize=true"),
+            "parameters.groups=[{match: [head, whiten.bias], method: sgd, lr: 1, momentum: 0.85, weight_decay: 1e-5}]",
+            "parameters.freeze=[groups.*.2.bias,groups.*.5.bias]",
+            "parameters.freeze_epochs=[{match: whiten, from: 2}]",
+            *("data.augment=crop_flip", "data.shift=2", "data.padding=reflect", "data.flip=alternating"),
+            *("trainer.epochs=2", "trainer.limit_train=10", "trainer.tta=flip_shift", "trainer.label_smoothing=0.2"),
+        ),
+    ),
     "mixed": (
         "vit",
         ("trainer.mixup_alpha=0.4", "trainer.cutmix_alpha=1.0", "trainer.clip_norm=inf", "trainer.clip_value=0.01"),
@@ -59,9 +71,10 @@ CASES = [
     *(f"{strategy}-sam" for strategy in ("ddp", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-phases" for strategy in ("ddp", "zero1", "fsdp", "tensor", "pipeline")),
     *(f"{strategy}-resized" for strategy in ("ddp", "fsdp", "tensor", "pipeline")),
+    "ddp-whitened",
     *(f"{strategy}-mixed" for strategy in ("ddp", "fsdp", "pipeline")),
 ]
-ALWAYS = ["fsdp-groups", "pipeline-ema", "fsdp-sam", "ddp-mixed"]
+ALWAYS = ["fsdp-groups", "pipeline-ema", "fsdp-sam", "ddp-mixed", "ddp-resized", "ddp-whitened"]
 RESUMED = [
     "fsdp-groups",
     *(tail(case) for case in CASES if case.endswith("sharded") or case in ("fsdp-ema", "fsdp-phases")),
@@ -115,7 +128,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunFolder
 @pytest.mark.parametrize("case", tailed(CASES, always=ALWAYS))
 def test_it_gives_the_numbers_of_one_process(case, trained, alone):
     one, other = alone(case.split("-")[1]), trained(case)
-    assert_equal(one, other, epochs=2 if case.endswith(("phases", "resized")) else 1)
+    assert_equal(one, other, epochs=2 if case.endswith(("phases", "resized", "whitened")) else 1)
     for name, weight in average(one).items():
         torch.testing.assert_close(average(other)[name], weight, rtol=1e-9, atol=1e-12)
 

@@ -57,7 +57,7 @@ class Tied(nn.Module):
             ["block"],
             r"no module or class named block\. It has modules such as embedding, .* and classes Attention",
         ),
-        (gpt(), ["blocks"], r"blocks is a mere list of modules\. Name what is in it: blocks\.\*"),
+        (gpt(), ["blocks"], r"blocks is only a container of modules\. Name its contents: blocks\.\*"),
         (Tied(), ["first", "last"], r"first and last share a weight"),
     ],
 )

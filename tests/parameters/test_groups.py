@@ -131,7 +131,9 @@ def test_the_loop_with_groups_is_the_handwritten_one_bit_for_bit(tmp_path):
 
 def test_other_groups_than_those_of_the_checkpoint_are_refused(tmp_path):
     train(tmp_path / "first", small(*RICH, "trainer.max_steps=2"))
-    with pytest.raises(ConfigurationError, match=r"has 6 parameters to train in its groups, where this run has 2 \+ 4"):
+    with pytest.raises(
+        ConfigurationError, match=r"has 6 trainable parameters in its groups, where this run has 2 \+ 4"
+    ):
         train(
             tmp_path / "second",
             small(

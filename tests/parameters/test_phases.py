@@ -57,9 +57,9 @@ def test_it_is_resumed_to_the_bit(tmp_path, step):
     ("entries", "text"),
     [
         ("[{match: bdoy, until: 2}]", "parameters.freeze_epochs.0.match: no parameter of the model is named bdoy."),
-        ("[{match: '*', until: 2}]", "parameters.freeze_epochs: nothing is trained in epoch 1. Leave some part"),
+        ("[{match: '*', until: 2}]", "parameters.freeze_epochs: nothing is trained in epoch 1. Exclude some part"),
         ("[{match: body, from: 2}, {match: head, until: 3}]", "nothing is trained in epoch 2."),
-        ("[{match: body}]", "is not allowed. Allowed: a list, each match: a pattern or several, and with it until"),
+        ("[{match: body}]", "is not allowed. Allowed: a list, each match: one or more patterns, together with until"),
         ("[{match: body, until: 0}]", "is not allowed. Allowed: a list, each match:"),
     ],
 )

@@ -58,7 +58,7 @@ INITIAL = {"rank": 1, "parameter": [], "buffer": []}
             ["head.bias", "initial weights", "rank 1", "hides it"],
         ),
         ({"initial": [{**INITIAL, "buffer": ["scale"]}]}, ["scale", "buffers", "rank 1"]),
-        ({"apart": ["head.bias"]}, ["the ranks' own weights are not the same", "head.bias"]),
+        ({"apart": ["head.bias"]}, ["the ranks no longer have the same weights", "head.bias"]),
         ({"differences": differs("loss", step=4), "outputs_agree": None}, ["step 5 is the first"]),
         ({"differences": differs("weight")}, ["how the optimizer applies them"]),
         (

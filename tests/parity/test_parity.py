@@ -107,12 +107,12 @@ def test_a_healthy_model_is_not_accused(compare, overrides):
 @pytest.mark.parametrize(
     ("overrides", "cause"),
     [
-        (model("Normalised"), "body.1 (BatchNorm2d), like 1 more, takes its statistics over each rank's share"),
+        (model("Normalised"), "body.1 (BatchNorm2d), like 1 more, computes its statistics over each rank's share"),
         (model("Dropping"), "dropout (Dropout) draws random numbers, different ones on each rank"),
         (model("Unused"), "auxiliary.weight, auxiliary.bias get no gradient, and DistributedDataParallel waits"),
         (
             model("Ranked", "+model.what=weights"),
-            "head.weight: the initial weights that the model is made with on rank 1",
+            "head.weight: the initial weights that the model is built with on rank 1",
         ),
         (model("Centred"), "The model itself (Centred) is the first module with a different output for the same input"),
         ((*model("Plain"), "+loss.reduction=sum", *MEAN), "All outputs agree, but the loss is 1/2 of the baseline's"),
@@ -139,7 +139,7 @@ def test_a_task_whose_loss_depends_on_how_the_batch_is_cut_is_named(tmp_path, mo
     said = " ".join(capsys.readouterr().out.split())
     assert code == 3, said
     assert "what the task Careless computes depends on how a batch is cut" in said
-    assert "let count(batch) of the task say over what" in said
+    assert "let the task's count(batch) return what it averages over" in said
 
 
 @pytest.mark.processes
@@ -147,7 +147,7 @@ def test_a_task_whose_loss_depends_on_how_the_batch_is_cut_is_named(tmp_path, mo
 def test_horovod_does_not_hide_a_buffer_that_depends_on_the_rank(compare):
     done = compare("parallel=dp,horovod", *model("Ranked", "+model.what=buffer"))
     assert done.code == 3, done.out + done.err
-    assert "Cause (horovod): scale: the buffers that the model is made with on rank 1" in done.out
+    assert "Cause (horovod): scale: the buffers that the model is built with on rank 1" in done.out
     assert "Cause (horovod): The model itself (Ranked)" in done.out
     assert "Cause (dp)" not in done.out
     assert "buffer scale" in done.out
@@ -163,11 +163,11 @@ def test_an_exchange_that_rounds_is_named(compare):
 @pytest.mark.parametrize(
     ("overrides", "steps", "words"),
     [
-        (("parallel=ddp",), "0", "--steps 0 is not allowed. Allowed: a whole number from 1."),
+        (("parallel=ddp",), "0", "--steps 0 is not allowed. Allowed: an integer of at least 1."),
         (("parallel=ddp",), "many", "--steps many is not allowed"),
         (("parallel=dpp",), "1", "Did you mean dp"),
         (("parallel=dp", "parallel.num_groups=1"), "1", "is a key of parallel=horovod only"),
-        (("parallel=ddp", "data.batch_size=9"), "1", "The nearest values that can"),
+        (("parallel=ddp", "data.batch_size=9"), "1", "The nearest values that work"),
         (("parallel=ddp", "optimizer=sgdd"), "1", "optimizer=sgdd: there is no such option"),
         (("parallel=ddp", "trainer.nonsense=1"), "1", "trainer.nonsense is not a key"),
         (("parallel=ddp", "nonsense"), "1", "Overrides are written group=option or key=value"),

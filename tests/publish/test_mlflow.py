@@ -167,7 +167,7 @@ def test_a_server_in_trouble_costs_no_training_and_gets_all_of_it_later(tmp_path
         assert result["status"] == "completed"
         assert time.monotonic() - began < 25
         said = capfd.readouterr().err
-        assert said.count("warning: logger.mlflow: this run was not published completely") == 1
+        assert said.count("warning: logger.mlflow: this run was only partly published") == 1
         own.signal(signal.SIGCONT) if trouble == "hanging" else own.start()
         publish_all(RunFolder(folder.path), own)
     finally:

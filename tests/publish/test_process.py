@@ -62,7 +62,7 @@ def test_a_tracker_that_is_down_costs_nothing_but_a_line(tmp_path, place, capfd,
     result = launch(folder)
     said = capfd.readouterr().err
     assert result["status"] == "completed"
-    assert said.count("warning: logger.kept: this run was not published completely") == 1
+    assert said.count("warning: logger.kept: this run was only partly published") == 1
     assert f"publish {folder} --to kept" in said
     assert not processes(folder)
     (place / trouble).unlink()
@@ -97,7 +97,7 @@ def test_a_wrong_tracker_is_told_and_the_run_completes(tmp_path, place, capfd):
     assert launch(folder)["status"] == "completed"
     said = capfd.readouterr().err
     assert "logger.kept" in said
-    assert "refuses its arguments" in said
+    assert "rejects its arguments" in said
 
 
 @pytest.mark.processes

@@ -120,7 +120,9 @@ def test_an_operation_without_a_deterministic_form_is_named(tmp_path):
     folder.write_config(config)
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=1)
     parallel = build.join(config, **ALONE._asdict())
-    with pytest.raises(ConfigurationError, match=r"^trainer.deterministic=true: .* no deterministic form of put_ on"):
+    with pytest.raises(
+        ConfigurationError, match=r"^trainer.deterministic=true: .* no deterministic implementation of put_ on"
+    ):
         session.run(config, parallel, folder, heartbeat)
 
 

@@ -70,13 +70,16 @@ def test_a_record_is_checked(made, tmp_path):
     path = made[1] / "record.json"
     done = execute(*COMMAND, "--check", str(path), cwd=tmp_path)
     assert done.code == 0
-    assert "all that is claimed follows from the runs" in done.out
+    assert "all claims follow from the runs" in done.out
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda record: record["contenders"][0]["value"].update(mean=99.0), "contenders.0.value.mean: 99.0 is claimed"),
+        (
+            lambda record: record["contenders"][0]["value"].update(mean=99.0),
+            "contenders.0.value.mean: the record claims 99.0",
+        ),
         (lambda record: record["contenders"][1].update(p_of_target=1e-9), "contenders.1.p_of_target"),
         (lambda record: record["contenders"][0]["config"].update(seed=7), "contenders.0.signature"),
     ],
@@ -133,7 +136,7 @@ def test_a_sweep_with_a_failed_run_makes_none(sweep):
         (("--target", "val_acc1"), "--target val_acc1 is not allowed. Give a metric and a number"),
         (("--target", "val_acc9=3"), "--target val_acc9: the runs did not measure that. Allowed: train_loss"),
         (("--runs", "1", "--target", "val_acc1=1"), "--runs 1 is not allowed"),
-        ((), "Say what is to be reached: --target val_acc1=94"),
+        ((), "Name the target: --target val_acc1=94"),
     ],
 )
 def test_mistakes_are_told(made, arguments, said, tmp_path):
@@ -145,4 +148,4 @@ def test_mistakes_are_told(made, arguments, said, tmp_path):
 def test_repeats_are_the_record_s_own(tmp_path):
     done = execute(*COMMAND, "hydra.launcher.repeat=3", "--target", "val_acc1=1", cwd=tmp_path)
     assert done.code == 2
-    assert "hydra.launcher.repeat=3: a record sets this itself. Say how often with --runs." in done.err
+    assert "hydra.launcher.repeat=3: a record sets this itself. Set the number of runs with --runs." in done.err

@@ -57,7 +57,7 @@ def test_runs_that_end_with_the_same_weights_give_no_finding(sweep: Sweep, rows:
     folder = sweep.job("parallel=ddp", ranks=2)
     set_column(folder / "steps.csv", "loss", read_losses(folder)[:rows] + [9.0])
     comparison = sweep.compared()
-    assert comparison.rows[1].losses == "ended with job 0's weights"
+    assert comparison.rows[1].losses == "ended with the same weights as job 0"
     assert not any("job 1 d" in note for note in comparison.notes)
 
 

@@ -29,7 +29,7 @@ def test_repeats_are_counted_as_runs(sweep: Sweep):
     comparison = sweep.compared()
     assert comparison.headline == "1 of 2 runs (1 job, repeated) completed, 1 failed"
     assert comparison.rows[0].marks == ["1 of 2 repeats"]
-    assert comparison.reasons == ["job 0 (repeat 2) failed: no reason was noted"]
+    assert comparison.reasons == ["job 0 (repeat 2) failed: no reason was recorded"]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_repeats_of_one_seed_end_with_the_same_weights(sweep: Sweep, digests: st
         set_config(sweep.job("parallel=ddp", repeat=repeat, result={"weights_sha256": digest}), {"seed": seed})
     comparison = sweep.compared()
     assert comparison.rows[0].digest == shown
-    assert any("other weights" in note for note in comparison.notes) == (shown == "differs")
+    assert any("different weights" in note for note in comparison.notes) == (shown == "differs")
 
 
 def test_want_of_memory_is_marked(sweep: Sweep):
@@ -108,7 +108,7 @@ def test_of_loose_runs_every_key_that_differs_is_named(sweep: Sweep):
 def test_more_than_the_ranks_share_is_doubted(sweep: Sweep, seconds: float, ranks: int, is_told: bool):
     sweep.job("parallel=single", seconds=3.0)
     sweep.job("parallel=ddp", seconds=seconds, ranks=ranks)
-    told = "Job 1 scales better than linearly; was the machine busy while the baseline ran?"
+    told = "Job 1 scales better than linearly. Was the machine busy while the baseline ran?"
     assert (told in sweep.compared().notes) == is_told
 
 

@@ -82,7 +82,7 @@ def test_a_seed_that_failed_is_told_and_named(sweep: Sweep):
         sweep.job("optimizer.lr=0.1", f"seed={seed}", state=state, config={"seed": seed}, result=scored(90.0 + seed))
     sweep.job("optimizer.lr=0.2", "seed=0", config={"seed": 0}, result=scored(80.0))
     comparison = sweep.compared()
-    assert comparison.reasons == ["job 0 failed: no reason was noted"]
+    assert comparison.reasons == ["job 0 failed: no reason was recorded"]
     assert comparison.rows[0].marks == ["best", "2 of 3 seeds"]
     assert shown(comparison, "runs") == ["2 of 3", "1"]
     assert not any("seed differs" in note for note in comparison.notes)

@@ -112,7 +112,7 @@ def test_what_changes_the_run_is_different(past, tmp_path, override):
 def test_the_first_steps_alone(past, tmp_path):
     done, result = reproduce(tmp_path, str(past), "--steps", "18", "data.num_workers=1")
     assert done.code == 0, done.err
-    assert "up to step 20, the first from 18 on that was logged" in done.out
+    assert "up to step 20, the first logged step at or after 18" in done.out
     assert "identical: all 14 values up to step 20 are the same" in done.out  # of five rows and an epoch
     assert (result["steps"], result["status"]) == (20, "completed")
 
@@ -125,7 +125,7 @@ def test_an_evaluation_is_compared_by_its_metrics(past, tmp_path):
     done, result = reproduce(tmp_path, str(folder))
     assert (done.code, result["reproduction"]["verdict"]) == (0, "identical")
     assert "all evaluation metrics" in done.out
-    assert "made none, it only evaluated" in reproduce(tmp_path, str(folder), "--steps", "3")[0].err
+    assert "took none; it only evaluated" in reproduce(tmp_path, str(folder), "--steps", "3")[0].err
 
 
 def test_a_config_from_elsewhere_is_refused_before_anything_is_said_of_it(past, tmp_path, refused):
@@ -178,7 +178,7 @@ def test_an_edited_run_is_refused(past, tmp_path, refused):
     steps.write_text(steps.read_text().replace("1,4,", "1,5,"))
     done = refused("edited")
     assert done.code == 2
-    assert "edited since it ended (steps.csv;" in done.err
+    assert "edited after it ended (steps.csv;" in done.err
 
 
 def environment(tree: Path) -> dict[str, str]:

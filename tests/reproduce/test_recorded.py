@@ -58,7 +58,7 @@ def test_what_is_no_finished_run_is_refused(run, damage, message):
 @pytest.mark.parametrize("name", ["run.yaml", "provenance.json", "steps.csv", "epochs.csv"])
 def test_an_edited_file_is_named(run, name):
     (run.path / name).write_text((run.path / name).read_text() + "\n")
-    with pytest.raises(ConfigurationError, match=rf"was edited since it ended \({name};"):
+    with pytest.raises(ConfigurationError, match=rf"was edited after it ended \({name};"):
         read_past(run.path)
 
 

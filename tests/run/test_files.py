@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.run import files
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import (
     also_named,
@@ -74,17 +75,18 @@ def test_text_and_bytes(tmp_path, content):
     assert (tmp_path / "file").read_bytes() == (content.encode() if isinstance(content, str) else content)
 
 
-def test_a_full_disk_is_named_with_the_file_whatever_the_writer_makes_of_it(tmp_path):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE], ids=os.strerror)
+def test_a_disk_that_fails_is_named_with_the_file_whatever_the_writer_makes_of_it(tmp_path, number):
     def write_as_torch_does() -> None:
         with whole_file(tmp_path / "last.pt"):
             try:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(number, os.strerror(number))
             finally:
                 raise RuntimeError("unexpected pos 81536 vs 81488")
 
-    with pytest.raises(OSError, match=r"No space left on device: '.*/last\.pt'") as caught:
+    with pytest.raises(OSError, match=rf"{os.strerror(number)}: '.*/last\.pt'") as caught:
         write_as_torch_does()
-    assert disk_full(caught.value)
+    assert bool(disk_full(caught.value)) == (number == errno.ENOSPC)
     assert disk_full(OSError(errno.EDQUOT, "")) is not None
     assert disk_full(PermissionError(errno.EACCES, "")) is None
     assert names(tmp_path) == []
@@ -138,7 +140,19 @@ class TestLock:
         path = tmp_path / "run.yaml"
         path.touch()
         path.chmod(0o444)
-        with pytest.raises(ConfigurationError, match="you may not write its run.yaml"), exclusive(path, of="the run"):
+        with (
+            pytest.raises(ConfigurationError, match="you have no permission to write its run.yaml"),
+            exclusive(path, of="the run"),
+        ):
+            pytest.fail("it was locked")
+
+    def test_what_lies_on_a_disk_that_can_only_be_read_is_refused(self, tmp_path, monkeypatch):
+        def read_only(path: str, flags: int) -> int:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+        monkeypatch.setattr(files, "_lock_file", read_only)
+        refused = pytest.raises(ConfigurationError, match=r"^the run cannot be run: run.yaml: Read-only file system\.$")
+        with refused, exclusive(tmp_path / "run.yaml", of="the run"):
             pytest.fail("it was locked")
 
     def test_in_turn(self, tmp_path):

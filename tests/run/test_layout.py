@@ -11,7 +11,7 @@ from manyheads.runner.run.layout import nodes, ranks, read_hosts, refuse_other_m
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
 
-ALLOWED = r"with each machine once and the same number of ranks on every machine\.$"
+ALLOWED = r"each machine once, with the same number of ranks on every machine\.$"
 
 
 @pytest.fixture
@@ -161,12 +161,12 @@ def test_how_many_machines(launcher, expected):
 @pytest.mark.parametrize(
     ("launcher", "reason"),
     [
-        ({"nodes": 2}, r"where do they meet\? Set launcher\.rendezvous"),
+        ({"nodes": 2}, r"the machines have no meeting point\. Set launcher\.rendezvous"),
         ({"rendezvous": "node1:29400"}, r"launcher\.rendezvous needs launcher\.nodes"),
         ({"nodes": 2, "rendezvous": "a:1", "hosts": ["a:1", "b:1"]}, "hosts is set too"),
         ({"nodes": "3:2", "rendezvous": "a:1"}, r"nodes=3:2 is not allowed\. Allowed: a number, or fewest:most"),
         ({"nodes": "0:2", "rendezvous": "a:1"}, "is not allowed"),
-        ({"nodes": "1:3", "hosts": ["a:1", "b:1"]}, "as many as are listed: 2"),
+        ({"nodes": "1:3", "hosts": ["a:1", "b:1"]}, "the number listed there: 2"),
     ],
 )
 def test_numbers_of_machines_that_mean_nothing(launcher, reason):

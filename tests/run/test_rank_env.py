@@ -46,7 +46,7 @@ def test_names_count_only_together(environment, missing):
 
 def test_without_a_launcher_there_is_no_place(environment):
     environment({})
-    with pytest.raises(KeyError, match="RANK, HOROVOD_RANK, OMPI_COMM_WORLD_RANK is set: a rank is started by"):
+    with pytest.raises(KeyError, match="RANK, HOROVOD_RANK, OMPI_COMM_WORLD_RANK is set: ranks must be started by"):
         place()
 
 

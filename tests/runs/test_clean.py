@@ -74,7 +74,7 @@ def test_it_says_what_and_asks(outputs, capsys, monkeypatch):
 
 def test_without_a_rule_nothing_goes(outputs):
     write_run(outputs / "a")
-    with pytest.raises(ConfigurationError, match="nothing says which runs"):
+    with pytest.raises(ConfigurationError, match="no rule selects the runs"):
         clean(outputs, Rules(), yes=True)
     with pytest.raises(ConfigurationError, match="--older 30 is not allowed"):
         age("30")
@@ -185,7 +185,7 @@ class TestAttacks:
         run = write_run(outputs / "a", status="failed")
         (run.path / name).mkdir()
         assert gone(outputs, FAILED) == []
-        assert f"{name} in it is not of the run" in capsys.readouterr().out
+        assert f"it contains {name}, which does not belong to the run" in capsys.readouterr().out
 
     def test_between_a_sweep_s_jobs_too(self, outputs):
         sweep = outputs / "s"

@@ -127,8 +127,8 @@ def test_one_of_torch_s_that_counts_epochs():
     ("overrides", "message"),
     [
         ([f"scheduler._target_={TORCH}.ReduceLROnPlateau"], "Set scheduler=plateau"),
-        ([f"scheduler._target_={TORCH}.StepLR"], "refuses its arguments.*step_size"),
-        (["scheduler._target_=torch.nn.Identity"], "makes no schedule"),
+        ([f"scheduler._target_={TORCH}.StepLR"], "rejects its arguments.*step_size"),
+        (["scheduler._target_=torch.nn.Identity"], "is not a schedule"),
     ],
 )
 def test_what_is_no_schedule_is_refused(overrides, message):
@@ -139,7 +139,7 @@ def test_what_is_no_schedule_is_refused(overrides, message):
 def test_warm_up_in_steps_is_that_in_epochs():
     in_epochs = rates(schedule("cosine", "scheduler.warmup_epochs=2"))
     assert rates(schedule("cosine", NO_WARMUP, f"scheduler.warmup_steps={2 * PER_EPOCH}")) == in_epochs
-    with pytest.raises(ConfigurationError, match="Set one of them"):
+    with pytest.raises(ConfigurationError, match="Set only one of them"):
         schedule("cosine", "scheduler.warmup_epochs=2", "scheduler.warmup_steps=14")
 
 

@@ -19,7 +19,7 @@ def table(path) -> list[dict[str, str]]:
 def test_every_image_below_a_folder_has_its_row(command, tmp_path, photo_run, photos):
     done = command("predict", photo_run.folder.path, photos / "val", "--out", "found.csv")
     assert done.code == 0, done.err
-    assert "found.csv: 9 files, by the best weights" in done.out
+    assert "found.csv: 9 files, with the best weights" in done.out
     rows = table(tmp_path / "found.csv")
     paths = sorted(map(str, (photos / "val").glob("*/*.jpg")))
     assert [row["file"] for row in rows] == paths
@@ -61,7 +61,7 @@ def test_names_are_text_whatever_they_are(command, tmp_path, photo_run):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere does not exist. Name image files, or folders of them"),
-        (["empty"], "there is no image in empty"),
+        (["empty"], "there are no images in empty"),
         (["trust=[x]"], "there are no images to predict"),
         (["image.png", "--out", "no/such/folder.csv"], "the folder no/such does not exist"),
         (["image.png", "--weights", "worst"], "worst: there are no such weights"),

@@ -170,7 +170,7 @@ class TestACustomRun:
         assert (trained.classes, trained.description.shape, trained.description.dtype) == (None, (3, 8, 8), "float32")
         assert trained.predict(inputs)[0].label in ("0", "1", "2")
         assert trained.predict(list(inputs)) == trained.predict(inputs)
-        with pytest.raises(ConfigurationError, match="does not say how an image becomes a sample.*3x8x8"):
+        with pytest.raises(ConfigurationError, match="does not declare how an image becomes a sample.*3x8x8"):
             trained.predict(Image.new("RGB", (8, 8)))
 
     def test_that_leaves_the_normalisation_to_the_run(self, tmp_path):
@@ -182,7 +182,7 @@ class TestACustomRun:
 def test_a_model_without_classes_predicts_none(of_photos):
     assert Classification(loss=torch.nn.BCEWithLogitsLoss(), reduction="auto").outputs is None
     trained = replace(of_photos, description=replace(of_photos.description, outputs=None))
-    with pytest.raises(ConfigurationError, match="gives no logits of classes"):
+    with pytest.raises(ConfigurationError, match="returns no class logits"):
         trained.predict(np.zeros((8, 8, 3), np.uint8))
     assert trained.outputs(torch.zeros(2, 3, 24, 24)).shape == (2, 3)
 

@@ -20,9 +20,9 @@ def test_the_loss_is_a_key():
     ("overrides", "message"),
     [
         (["loss._target_=torch.nn.NoSuchLoss"], r"torch\.nn has no NoSuchLoss"),
-        (["+loss.margin=3"], r"loss\._target_=torch\.nn\.CrossEntropyLoss refuses its arguments: .*margin"),
+        (["+loss.margin=3"], r"loss\._target_=torch\.nn\.CrossEntropyLoss rejects its arguments: .*margin"),
         (["loss._target_=torch.nn.NLLLoss", "trainer.label_smoothing=0.1"], r"trainer\.label_smoothing=0\.1.*Set it"),
-        (["loss._target_=fractions.Fraction"], r"makes no torch\.nn\.Module"),
+        (["loss._target_=fractions.Fraction"], r"is not a torch\.nn\.Module"),
     ],
 )
 def test_a_loss_that_does_not_fit_is_said(overrides, message):

@@ -119,6 +119,6 @@ def test_a_mean_of_each_gpu_s_own_is_refused():
     section = config_of(*OF_TRANSFORMERS)["task"]
     config = {**config_of(*OF_TRANSFORMERS), "parallel": small("parallel=dp")["parallel"]}
     on_gpus = {**config, "trainer": {**config["trainer"], "device": "cuda"}}
-    with pytest.raises(ConfigurationError, match=r"parallel=dp has a model on each GPU.*Set parallel=ddp"):
+    with pytest.raises(ConfigurationError, match=r"parallel=dp has a replica on each GPU.*Set parallel=ddp"):
         HuggingFaceOption(section).complete(on_gpus)
     HuggingFaceOption(section).complete(config)

@@ -127,8 +127,8 @@ def test_it_is_shown_compared_and_reproduced(alone, tmp_path):
             ["checkpoint.monitor=val_acc1"],
             "monitor=val_acc1 is not measured. Allowed: auto, val_loss, val_per",
         ),
-        (["task._target_=tests.task.sentences.Bigrams"], "makes no manyheads Task"),
-        (["+task.width=3"], "refuses its arguments"),
+        (["task._target_=tests.task.sentences.Bigrams"], "is not a manyheads Task"),
+        (["+task.width=3"], "rejects its arguments"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, overrides, message):

@@ -54,7 +54,7 @@ WHOLE = {
         "entity": "evil"}}}, "logger.x.entity=evil"),
     "a class that declares a tracker": ({"logger": {"x": {"_option_": "my_package.Net",
         "_target_": "manyheads.runner.logger.mlflow.tracker.MLflow"}}}, "logger.x._option_=my_package.Net"),
-    "what is trusted": ({"trust": ["os"]}, "no config can say what is trusted"),
+    "what is trusted": ({"trust": ["os"]}, "only the user can say what is trusted, not a config"),
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_links_beside_configs(run_here, here, link):
     path = here / "theirs" / link
     path.parent.mkdir(parents=True)
     path.symlink_to(here / "secret" / "x.yaml" if link.endswith("yaml") else here / "secret")
-    assert_refused(run_here("--config-dir", str(here / "theirs"), "model=x"), here, "leads out of")
+    assert_refused(run_here("--config-dir", str(here / "theirs"), "model=x"), here, "outside")
 
 
 def test_a_folder_that_can_be_entered_but_not_listed(here, monkeypatch, run_here):

@@ -49,7 +49,7 @@ def test_a_run_that_names_one(run_here, command_here, here, evil, config, way, k
     if way == "reproduce":
         (evil.parent / "result.json").write_text("{}")
     done = run_here(*saved) if way == "--config-path" else command_here(way, "theirs")
-    assert_refused(done, here, *([] if way == "reproduce" else [f"{evil}:Net", "A file of your own you can name"]))
+    assert_refused(done, here, *([] if way == "reproduce" else [f"{evil}:Net", "You can name a file of your own"]))
 
 
 @pytest.mark.parametrize("target", ["evil.py:Net", "theirs/evil.py:Net", "/x/../{here}/theirs/evil.py:Net"])
@@ -88,7 +88,7 @@ def test_a_config_that_would_take_the_typed_files_place(run_here, here, evil):
     (evil.parent / "model").mkdir()
     (evil.parent / "model" / "mine.py:Net.yaml").write_text("_target_: torch.nn.Linear\n")
     done = run_here("--config-dir", str(evil.parent), "model=mine.py:Net")
-    assert_refused(done, here, "model=mine.py:Net is a config in")
+    assert_refused(done, here, "model=mine.py:Net is also a config in")
 
 
 def test_an_untrusted_conf_in_the_working_directory_is_not_read(run_here, here, evil):
@@ -99,7 +99,7 @@ def test_an_untrusted_conf_in_the_working_directory_is_not_read(run_here, here, 
     done = run_here("experiment=x")
     assert done.code == 2
     assert "experiment=x: there is no such option" in done.err
-    assert done.err.startswith("conf was not read, since you have not said that it is yours")
+    assert done.err.startswith("conf was not read, since you have not marked it as your own")
     assert not (here / "imported").exists()
 
 

@@ -31,8 +31,8 @@ def sweep(here, config):
 
 
 ENTRIES = {
-    "a folder outside": ({"folder": "../elsewhere"}, "names a job outside of it"),
-    "one that is not by its text": ({"folder": "a/../../elsewhere"}, "names a job outside of it"),
+    "a folder outside": ({"folder": "../elsewhere"}, "names a job outside it"),
+    "one that is not by its text": ({"folder": "a/../../elsewhere"}, "names a job outside it"),
     "a folder that is a number": ({"folder": 7}, "cannot be read"),
     "overrides that are a text": ({"overrides": "x"}, "cannot be read"),
     "overrides that are numbers": ({"overrides": [1]}, "cannot be read"),
@@ -87,7 +87,7 @@ def test_the_users_own_run_elsewhere_is_not_run_again(resume_here, here, sweep, 
     folder = sweep()
     lines = [{"options": {}}, {"job": 0, "folder": str(own.path), "overrides": []}]
     (folder / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert_refused(resume_here("sweep"), here, "names a job outside of it")
+    assert_refused(resume_here("sweep"), here, "names a job outside it")
     assert not (own.path / "logs").exists()
 
 

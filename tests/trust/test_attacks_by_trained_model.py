@@ -53,7 +53,7 @@ def test_loading_runs_no_code_until_it_is_trusted(tmp_path, monkeypatch, theirs)
     folder = received(theirs, tmp_path / "run")
     with pytest.raises(ConfigurationError, match="names code outside the allowed classes.*tests.serve.nets.Net"):
         manyheads.load(folder.path)
-    with pytest.raises(ConfigurationError, match="names no package"):
+    with pytest.raises(ConfigurationError, match="is not the name of a package"):
         manyheads.load(folder.path, trust=["not a package"])
     trained = manyheads.load(folder.path, trust=["tests"])
     assert trained.predict(torch.zeros(1, 3, 8, 8))[0].label in "012"
@@ -98,7 +98,7 @@ def test_links_out_of_the_folder(tmp_path, theirs, name):
     (tmp_path / "secret").write_text(json.dumps({"format": 1, "classes": ["secret"]}))
     (folder.path / name).unlink()
     (folder.path / name).symlink_to(tmp_path / "secret")
-    with pytest.raises(ConfigurationError, match="leads out of"):
+    with pytest.raises(ConfigurationError, match="outside"):
         manyheads.load(folder.path, trust=["tests"])
 
 
@@ -135,7 +135,7 @@ def test_the_table_follows_no_link(tmp_path, theirs):
     (tmp_path / "out").symlink_to(tmp_path / "precious")
     folder = received(theirs, tmp_path / "run")
     (folder.path / "model.safetensors").symlink_to(tmp_path / "precious" / "file")
-    with pytest.raises(ConfigurationError, match="leads out of"):
+    with pytest.raises(ConfigurationError, match="outside"):
         manyheads.load(folder.path, trust=["tests"])
 
 
@@ -143,5 +143,5 @@ def test_the_config_says_what_is_trusted_never(tmp_path, theirs):
     folder = received(theirs, tmp_path / "run")
     config = yaml.safe_load(folder.config.read_text())
     folder.config.write_text(yaml.safe_dump({**config, "trust": ["tests"]}))
-    with pytest.raises(ConfigurationError, match="no config can say what is trusted"):
+    with pytest.raises(ConfigurationError, match="only the user can say what is trusted, not a config"):
         manyheads.load(folder.path)

@@ -164,7 +164,7 @@ class TestWhomTheUserTrusts:
 
     @pytest.mark.parametrize("typed", ["trust=[a;b]", "trust=*", "trust=a b", "trust=a..b", "trust=[[a]]", "trust=1"])
     def test_what_names_no_package_is_refused(self, typed):
-        with pytest.raises(ConfigurationError, match="names no package. Allowed: names of packages"):
+        with pytest.raises(ConfigurationError, match="is not the name of a package. Allowed: names of packages"):
             split_typed([typed])
 
     def test_by_all_three_ways(self, settings, monkeypatch):
@@ -185,7 +185,7 @@ class TestWhomTheUserTrusts:
 
     def test_an_environment_that_says_something_else_is_refused(self, monkeypatch):
         monkeypatch.setenv("MANYHEADS_TRUST", "a/b")
-        with pytest.raises(ConfigurationError, match="MANYHEADS_TRUST=a/b names no package"):
+        with pytest.raises(ConfigurationError, match="MANYHEADS_TRUST=a/b is not the name of a package"):
             trusted_packages()
 
 
@@ -268,7 +268,7 @@ class TestARunConfig:
         assert "\n" not in text
 
     def test_it_can_not_say_itself_what_is_trusted(self):
-        with pytest.raises(ConfigurationError, match="no config can say what is trusted, only the user"):
+        with pytest.raises(ConfigurationError, match="only the user can say what is trusted, not a config"):
             refuse_untrusted({**small(), "trust": ["my_package"]}, Trust(("my_package",)))
 
 

@@ -27,7 +27,7 @@ ConfigStore.instance().store(group="hydra/launcher", name="manyheads", node=Many
 
 
 class Manyheads(Launcher):
-    """Plans all jobs, runs them, writes the ledger, ends in the comparison. The work is in ``launchers/sweep``."""
+    """Plans all jobs, runs them, writes the ledger and a comparison. The work is in ``launchers/sweep``."""
 
     def __init__(self, **options: Any):
         exclude = options.pop("exclude", [])
@@ -43,7 +43,7 @@ class Manyheads(Launcher):
         self._context, self._task, self._config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """One result for each list of overrides, in their order; see ``manyheads.launchers.sweep.batch``."""
+        """One result for each list of overrides, in order; see ``manyheads.launchers.sweep.batch``."""
         from manyheads.launchers.sweep.batch import Batch
 
         batch = Batch(self._context, self._task, self._config, self._options, pruning=self.pruning)

@@ -1,4 +1,4 @@
-"""hydra/sweeper=search: Optuna proposes each trial from the sweep's ledger, and may end one that gets nowhere."""
+"""hydra/sweeper=search: Optuna proposes each trial from the sweep's ledger, and may prune unpromising ones."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""callbacks=confusion_matrix: how often each class was taken for each other one, as a table and a picture."""
+"""callbacks=confusion_matrix: how often each class was predicted as each other class, as a table and a picture."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ NAMED, NUMBERED = 40, 20  # classes at most
 
 
 class ConfusionMatrix(Callback):
-    """Of the last evaluation: a row for each class that was right, a column for each that was predicted."""
+    """The confusion matrix of the last evaluation: a row for each true class, a column for each predicted class."""
 
     every_rank = True
 

@@ -1,4 +1,4 @@
-"""callbacks=predictions: what the model made of each sample of the last evaluation, in predictions.csv."""
+"""callbacks=predictions: the model's prediction for each sample of the last evaluation, in predictions.csv."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from manyheads.runner.callbacks.rank.samples import in_windows, judged, write_ta
 
 
 class Predictions(Callback):
-    """A row for each sample in the data set's order: loss, target, prediction; of test samples predictions_test.csv.
+    """Writes loss, target and prediction of each sample in order; of test samples to predictions_test.csv.
 
-    Each rank keeps its own samples' rows, of which rank 0 writes some at a time.
+    Each rank keeps the rows of its own samples; rank 0 gathers and writes them a part at a time.
     """
 
     every_rank = True

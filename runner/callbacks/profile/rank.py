@@ -1,4 +1,4 @@
-"""callbacks=profile: a trace of a few updates, for finding out what they wait for.
+"""callbacks=profile: a trace of a few updates, to find out what they spend their time on.
 
 Source: https://docs.pytorch.org/docs/stable/profiler.html.
 """
@@ -20,10 +20,10 @@ ROWS = 30  # of the table
 
 
 class Profile(Callback):
-    """Writes profile/rank<n>.pt.trace.json.gz, and beside it a table of the operations that took longest.
+    """Writes profile/rank<n>.pt.trace.json.gz, and next to it a table of the operations that took longest.
 
-    ``first_step``: the first update of the trace, counted from where the run begins or resumes; ``steps``: how many
-    updates it covers, which are slower than others. ``memory``, ``stacks``: as torch's profiler takes them.
+    ``first_step``: the first update in the trace, counted from where the run starts or resumes; ``steps``: how many
+    updates it covers, which run more slowly than others. ``memory``, ``stacks``: as in torch's profiler.
     """
 
     every_rank = True
@@ -31,7 +31,7 @@ class Profile(Callback):
     def __init__(self, first_step: int = 20, steps: int = 5, *, memory: bool = False, stacks: bool = False):
         for key, value in {"first_step": first_step, "steps": steps}.items():
             if value < 1:
-                raise ConfigurationError(f"callbacks.profile.{key}={value}: set a number from 1.")
+                raise ConfigurationError(f"callbacks.profile.{key}={value}: set a number of 1 or more.")
         self.first_step, self.steps, self.memory, self.stacks = first_step, steps, memory, stacks
         self._profiler: profile | None = None
         self._is_written = False
@@ -55,9 +55,14 @@ class Profile(Callback):
         if self.run.rank > 0:
             return
         if self._is_written:
-            self.run.say(f"traces of {self.steps} updates: {self.run.folder / FOLDER}, for https://ui.perfetto.dev")
+            self.run.say(
+                f"traces of {self.steps} updates: {self.run.folder / FOLDER}, open them at https://ui.perfetto.dev"
+            )
         else:
-            self.run.say(f"warning: callbacks.profile.first_step={self.first_step}: the run ended before it, untraced.")
+            self.run.say(
+                f"warning: callbacks.profile.first_step={self.first_step}: the run ended before that step, "
+                "so nothing was traced."
+            )
 
     def close(self) -> None:
         if self._profiler is not None:

@@ -28,8 +28,8 @@ def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Col
     scores, targets = (each.detach().double() for each in task.scored(outputs, batch))
     if len(scores) != len(ids):
         raise ConfigurationError(
-            f"callbacks: this task judges {len(scores) // max(1, len(ids))} parts of each sample, and a row of "
-            "predictions is of a whole one. Leave predictions and worst_samples out."
+            f"callbacks: this task scores {len(scores) // max(1, len(ids))} parts of each sample, but a row of "
+            "predictions stands for a whole sample. Leave predictions and worst_samples out."
         )
     if scores.shape == targets.shape and scores.ndim == 1:
         return _rows(loss=(scores - targets) ** 2, target=targets, prediction=scores)

@@ -10,7 +10,7 @@ from manyheads.runner.callbacks.rank.samples import judged, write_table
 
 
 class WorstSamples(Callback):
-    """``count`` of them, the worst first: wrong labels and broken images are often found there.
+    """Writes the ``count`` samples with the highest loss, the worst first; wrong labels often turn up there.
 
     No rank keeps more than that many.
     """

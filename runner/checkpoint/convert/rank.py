@@ -33,20 +33,20 @@ class Alone:
 
 
 def convert(source: Path, to: str, out: Path | None = None) -> Path:
-    """Write the checkpoint ``source`` in the format ``to``; returns where.
+    """Write the checkpoint ``source`` in the format ``to``; returns the new path.
 
-    "single" and "sharded" hold all that it does, "safetensors" and "torch" its weights by name. Raises
-    ConfigurationError where something is there already, and OSError.
+    "single" and "sharded" keep everything, "safetensors" and "torch" only the weights by name. Raises
+    ConfigurationError if the target already exists, and OSError.
     """
     path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
     if path.exists():
         raise ConfigurationError(f"{path} already exists and is not overwritten. Name another file with --out.")
     if not path.parent.is_dir():
-        raise ConfigurationError(f"{path.parent} is not a folder. Make it, or name another one with --out.")
+        raise ConfigurationError(f"{path.parent} is not a folder. Create it, or name another one with --out.")
     state = load(source, is_mapped=True)
     weights = state.get("model", state)
     if to in ("safetensors", "torch") and not all(isinstance(each, (Tensor, Lazy)) for each in weights.values()):
-        raise ConfigurationError(f"the checkpoint {source} holds no weights by name.")
+        raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
     if to == "sharded":
         _write_folder(path, state)
     elif to == "safetensors":
@@ -79,7 +79,7 @@ def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
     chosen = []
     for name, tensor in weights.items():
         if tensor.dtype not in NAMES:
-            raise ConfigurationError(f"{name} is of {tensor.dtype}, which safetensors has not. Set --to torch.")
+            raise ConfigurationError(f"{name} is {tensor.dtype}, which safetensors does not support. Set --to torch.")
         kind = Kind(NAMES[tensor.dtype], tuple(tensor.shape))
         chosen.append(Chosen(name, kind, Box.whole(kind.shape), tensor))
     beside = path.with_name(aside(path))

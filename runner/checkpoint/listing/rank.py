@@ -63,7 +63,7 @@ def _file(path: Path) -> Found:
         Row(name, NAMES.get(tensor.dtype, str(tensor.dtype)), tuple(tensor.shape), tensor.nbytes)
         for name, tensor in tensors(state)
     ]
-    about = "a file of torch's" if step is None else f"step {step}, a single file"
+    about = "a torch file" if step is None else f"step {step}, a single file"
     return about, rows, [*_digest(path)]
 
 

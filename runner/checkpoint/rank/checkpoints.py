@@ -1,4 +1,4 @@
-"""Checkpoints: when they are due, and how they get to the disk without ever being half there."""
+"""Checkpoints: when they are due, and how they are written without ever being half complete on disk."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,10 +25,10 @@ PARTS_OF_BEST = ("version", "model", "progress")  # an optimizer's state is ofte
 
 
 class Checkpoints:
-    """``every``: "1epoch", "2epochs", ..., a number of updates, or 0; ``keep``: which earlier ones stay.
+    """Writes a run's checkpoints. ``every``: "1epoch", "2epochs", ..., updates, or 0; ``keep``: how many earlier ones.
 
     ``format``: "single" for a file, "sharded" for a folder to which each rank writes its own part, "auto" for a file up
-    to half of the memory of the first rank's machine. ``asynchronous``: files are written while training goes on.
+    to half of the memory of the first rank's machine. ``asynchronous``: files are written while training continues.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, folder: RunFolder, section: dict[str, Any]) -> "Checkpoints":
-        """As a run config's section says, which may be from before there were formats."""
+        """The checkpoints that a run config's section asks for, also one from before there were formats."""
         return cls(
             folder,
             every=section["every"],
@@ -66,9 +66,9 @@ class Checkpoints:
         return self._every_epochs > 0 and epoch % self._every_epochs == 0
 
     def choose_format(self, state: dict[str, Any], ranks: Ranks) -> str | None:
-        """Decide between the formats by the size of ``state``, as for ``save_shares``; all ranks call it.
+        """Choose between the formats by the size of ``state``, as for ``save_shares``; all ranks call it.
 
-        Returns what to say of it.
+        Returns a message, or an empty string.
         """
         size, most = whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
         self.format = "sharded" if size > most else "single"
@@ -77,13 +77,14 @@ class Checkpoints:
         return f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory"
 
     def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
-        """Write last.pt and, with ``best``, the weights that were evaluated to best.pt as well."""
+        """Write last.pt and, with ``best``, the evaluated weights to best.pt."""
         state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
         self._begin(lambda _: self._write(state, step=step, best=best), step=step)
 
     def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
         folder.mkdir(exist_ok=True)
+        self._folder.sync_tables()
         with whole_file(folder / LAST) as file:
             torch.save(state, file)
         if best:
@@ -107,13 +108,14 @@ class Checkpoints:
             try:
                 everyone = written_beside(save, ranks, is_wanted) if self.asynchronous else written_by_all(save, ranks)
                 if ranks.rank == 0:
+                    self._folder.sync_tables()
                     best_place = checkpoint_places.fresh(folder, "best", step) if best else None
                     save.finish(everyone, best=best_place)
                     self._remove_others(place, best_place)
             except OSError as error:
                 if ranks.rank == 0:
                     remove_leftovers(folder)  # which would fill the disk for whatever is to be written of the failure
-                said = f"{error.strerror}, so that a checkpoint was not written; the one before it is whole"
+                said = f"{error.strerror}, so a checkpoint was not written; the previous one is intact"
                 raise OSError(error.errno, said, str(place)) from error
 
         self._begin(write, step=step)
@@ -125,19 +127,19 @@ class Checkpoints:
             work(lambda: True)
 
     def settle(self) -> Landed | None:
-        """Wait for a save that is still being written; None where there was none. Raises what it raised."""
+        """Wait for a save that is still being written; None if there was none. Raises what it raised."""
         flight, self._flight = self._flight, None
         return flight.land() if flight is not None else None
 
     def give_up(self) -> None:
-        """Training has failed: what is being written need not become whole."""
+        """Called when training has failed: a save in progress need not be completed."""
         if self._flight is not None:
             self._flight.give_up()
 
     def last(self, *, otherwise: str | None = None, ranks: Ranks | None = None) -> dict[str, Any] | None:
-        """The checkpoint that the run goes on from: its own last one, else ``otherwise``, another run's; or None.
+        """The checkpoint to resume from: the run's own last one, else ``otherwise``, another run's; or None.
 
-        ``ranks``: those that load it together, where they do.
+        ``ranks``: those that load it together, if they do.
         """
         if self._folder.last_checkpoint.exists():
             return complete(self._folder.last_checkpoint, ranks) | {"is_elsewhere": False}
@@ -146,9 +148,9 @@ class Checkpoints:
         return complete(otherwise, ranks) | {"tables": {}, "is_elsewhere": True}  # its tables stay with it
 
     def take_best(self, source: str | Path, best: dict[str, Any] | None, *, copies: bool) -> bool:
-        """Whether the best.pt beside another run's checkpoint is of the epoch that was ``best`` then.
+        """Whether the best.pt next to another run's checkpoint belongs to the epoch that was ``best`` then.
 
-        copies: it becomes this run's.
+        copies: whether it becomes this run's.
         """
         path = checkpoint_places.best(Path(source).parent)
         if best is None or not path.exists():
@@ -184,7 +186,7 @@ class Checkpoints:
 
 
 def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:
-    """The weights that evaluations are of: those that are trained, or their average."""
+    """The weights that evaluations use: the trained ones, or their average."""
     weights, average = state["model"], state.get("average", {})
     if not average.get("is_evaluated"):
         return weights
@@ -192,7 +194,7 @@ def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def kept(value: Any) -> Any:
-    """The same with copies of its tensors, on the CPU."""
+    """A copy of this state, with its tensors on the CPU."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

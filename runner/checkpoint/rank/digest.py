@@ -1,4 +1,4 @@
-"""Figures by which two sets of weights are compared."""
+"""Numbers for comparing two sets of weights."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:
-    """Digest over name, dtype, shape and bytes in name order: equal if and only if two runs' weights are."""
+    """Digest over name, dtype, shape and bytes in name order: equal if and only if the weights are."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name].detach().cpu().contiguous()

@@ -1,4 +1,4 @@
-"""Putting a checkpoint's content into a model and an optimizer, or saying why it does not fit."""
+"""Load a checkpoint's content into a model and an optimizer, or explain why it does not fit."""
 
 import copy
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Unfit(NamedTuple):
 
     def __str__(self) -> str:
         """All three in words, some names of each."""
-        said = {"missing in it": self.missing, "left over": self.unexpected, "of another shape": self.shapes}
+        said = {"missing from it": self.missing, "not in the model": self.unexpected, "with another shape": self.shapes}
         return "; ".join(f"{words}: {_some(names)}" for words, names in said.items() if names)
 
 
@@ -51,7 +51,7 @@ def load_model(
     """
     own = model.state_dict()
     if not (isinstance(weights, dict) and all(isinstance(weight, (Tensor, Lazy)) for weight in weights.values())):
-        raise ConfigurationError(f"the checkpoint {source} holds no weights by name.")
+        raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
     unfit = Unfit(
         missing=[name for name in own if name not in weights],
         unexpected=[name for name in weights if name not in own],
@@ -93,7 +93,7 @@ def _some(names: list[str]) -> str:
 
 
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:
-    """Load the optimizer's state. Raises ConfigurationError when it is that of another kind."""
+    """Load the optimizer's state. Raises ConfigurationError if it belongs to another kind of optimizer."""
     saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
     if saved != own:
         raise ConfigurationError(
@@ -107,8 +107,8 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Pa
     if sizes != own_sizes:
         was, has = (" + ".join(map(str, each)) for each in (sizes, own_sizes))
         raise ConfigurationError(
-            f"the checkpoint {source} has {was} parameters to train in its groups, where this run has {has}. Set "
-            "parameters.* to what it was trained with, or begin with its weights alone by checkpoint.load."
+            f"the checkpoint {source} has {was} trainable parameters in its groups, where this run has {has}. Set "
+            "parameters.* to what it was trained with, or start from its weights alone with checkpoint.load."
         )
     optimizer.load_state_dict({**state, "param_groups": _with_own_settings(optimizer, state["param_groups"])})
 

@@ -1,4 +1,4 @@
-"""Reading checkpoints, one of which somebody else may have written: nothing in them is run."""
+"""Reading checkpoints, which somebody else may have written: no code in them is run."""
 
 import os
 import stat
@@ -36,7 +36,7 @@ def load(path: str | Path, ranks: Ranks | None = None, *, is_mapped: bool = Fals
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason}") from None
     if not isinstance(state, dict):
-        raise ConfigurationError(f"the checkpoint {path} holds no weights by name.")
+        raise ConfigurationError(f"the checkpoint {path} holds no named weights.")
     return _of_this_version(state, path)
 
 
@@ -50,7 +50,7 @@ def load_folder(path: Path, ranks: Ranks | None) -> dict[str, Any]:
     for older in reversed(steps[: steps.index(path)] if path in steps else []):
         with suppress(ValueError, OSError):
             if older.is_dir() and opened(older):
-                reason += f". The one before it is whole: set checkpoint.resume={older}, or remove this one to resume"
+                reason += f". The previous one is intact: set checkpoint.resume={older}, or remove this one to resume"
                 break
     raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason}.")
 
@@ -62,12 +62,13 @@ def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
 
 
 def complete(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:
-    """A checkpoint that has all that a run needs to go on, and its ``source``. Raises ConfigurationError."""
+    """A checkpoint with everything that a run needs to resume, and its ``source``. Raises ConfigurationError."""
     state = load(path, ranks)
     if missing := set(PARTS) - set(state):
         raise ConfigurationError(
-            f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set checkpoint.resume "
-            "to a last.pt or step_*, which have them, or start over from its weights with checkpoint.load."
+            f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set "
+            "checkpoint.resume to a last.pt or a step_*, which are complete, or start over from its weights with "
+            "checkpoint.load."
         )
     return {**state, "source": str(path)}
 
@@ -75,7 +76,7 @@ def complete(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:
 def _refuse_bombs(path: str | Path) -> None:
     """Torch compresses nothing: what would take more memory than the file has bytes is not from it."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError("it is no plain file")
+        raise ValueError("it is not a plain file")
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > os.stat(path).st_size:

@@ -20,7 +20,7 @@ class Box(NamedTuple):
         return math.prod(self.shape)
 
     def overlap(self, other: "Box") -> "Box | None":
-        """The entries that both have; None where there are none."""
+        """The entries that both boxes contain; None if there are none."""
         offset = tuple(map(max, self.offset, other.offset))
         ends = (min(a + m, b + n) for a, m, b, n in zip(*self, *other, strict=True))
         shape = tuple(end - begin for begin, end in zip(offset, ends, strict=True))

@@ -99,7 +99,7 @@ def wrong_with(folder: Path, index: Index, names: list[str]) -> str | None:
         try:
             with open(folder / name, "rb", opener=no_link) as file:
                 if os.fstat(file.fileno()).st_size != size:
-                    return _of_other_save(folder / name, index) or f"{name} has not the {size} bytes that it had"
+                    return _of_other_save(folder / name, index) or f"{name} no longer has its {size} bytes"
                 if _digest(file) != digest:
                     return _of_other_save(folder / name, index) or f"the sha256 of {name} is wrong"
         except FileNotFoundError:
@@ -122,7 +122,7 @@ def _of_other_save(path: Path, index: Index) -> str | None:
         return None
     if about.get("generation", index.generation) == index.generation:
         return None
-    return f"{path.name} is of another save, of step {about.get('step')}"
+    return f"{path.name} belongs to another checkpoint, that of step {about.get('step')}"
 
 
 def _parsed(content: dict[str, Any]) -> Index:
@@ -149,14 +149,14 @@ def _check(index: Index) -> None:
             raise ValueError(f"{NAME} names a file {name!r}, which is not allowed")
     for key, (kind, pieces) in index.tensors.items():
         if kind.dtype not in ITEM_BYTES:
-            raise ValueError(f"{key} is of the kind {kind.dtype!r}, which is unknown")
+            raise ValueError(f"{key} has the unknown type {kind.dtype!r}")
         box = Box.whole(kind.shape)
         for piece in pieces:
             end = piece.begin + piece.box.numel * ITEM_BYTES[kind.dtype]
             if piece.file not in index.files or piece.begin < 0 or end > index.files[piece.file].size:
-                raise ValueError(f"a piece of {key} lies outside of its file")
+                raise ValueError(f"a piece of {key} lies outside its file")
             if len(piece.box.shape) != len(kind.shape) or (piece.box.numel and piece.box.overlap(box) != piece.box):
-                raise ValueError(f"a piece of {key} lies outside of it")
+                raise ValueError(f"a piece of {key} lies outside its tensor")
         if sum(piece.box.numel for piece in pieces) != box.numel:
             raise ValueError(f"{key} is not complete")
 

@@ -1,7 +1,7 @@
-"""Files of tensors in the format of safetensors: a header in JSON, then the tensors' bytes, nothing that runs.
+"""Files in the safetensors format: a JSON header, then the tensors' bytes, nothing executable.
 
-Source: https://huggingface.co/docs/safetensors/index#format. That library wants all tensors of a file at once and knows
-no digests, and this is all there is to the format.
+Source: https://huggingface.co/docs/safetensors/index#format. That library needs all tensors of a file at once and has
+no digests, and the format is simple enough to write here.
 """
 
 import json
@@ -61,14 +61,14 @@ def header(kinds: Mapping[str, Kind], about: Mapping[str, str]) -> tuple[bytes, 
 
 
 def about(file: IO[bytes]) -> dict[str, str]:
-    """The free text of such a file. Raises ValueError where it is none."""
+    """The free text in the header of such a file. Raises ValueError for any other file."""
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= MOST_BYTES:
-        raise ValueError("it is no safetensors file")
+        raise ValueError("it is not a safetensors file")
     found = json.loads(file.read(length))
     text = found.get("__metadata__", {}) if isinstance(found, dict) else None
     if not isinstance(text, dict):
-        raise ValueError("it is no safetensors file")
+        raise ValueError("it is not a safetensors file")
     return {str(key): str(value) for key, value in text.items()}
 
 

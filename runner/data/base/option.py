@@ -1,6 +1,6 @@
-"""What a data option provides: which samples, as plain values. How they reach the device is the rank's affair.
+"""What a data option provides: its samples, as plain values. How they reach the device is up to the rank.
 
-Neither this module nor an option's imports torch, so that the parent can check an option before any rank starts.
+Neither this module nor the options' modules import torch, so the parent can check an option before any rank starts.
 """
 
 import os
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from manyheads.runner.data.base.partition import Partition
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.base import Option
-from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, number, whole
+from manyheads.runner.option.rules import AUTO, BOOLEAN, TEXT, Rule, choice, either, number, whole
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import locate
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
@@ -34,12 +35,26 @@ class CorruptSample(Exception):
 
 
 @dataclass(frozen=True)
-class ImageArrays:
-    """Images that fit into memory, enlarged or reduced to squares of ``image_size`` pixels.
+class Augmentation:
+    """How images in memory are augmented if ``augment`` is "crop_flip".
 
-    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task takes, such as masks
-    (N, H, W). ``augment``: "none", or "crop_flip": shifted by up to
-    an eighth of a side, mirrored half the time. ``classes``: their names, where they have some.
+    ``shift``: at most this many pixels in each direction, None for an eighth of a side; ``padding``: what fills the
+    edge, "zeros" or "reflect". ``flip``: "none"; "random", half of the time; or "alternating", every other epoch, a
+    random half of the images in the first one (Jordan 2024, https://arxiv.org/abs/2404.00498).
+    """
+
+    shift: int | None = None
+    padding: str = "zeros"
+    flip: str = "random"
+
+
+@dataclass(frozen=True)
+class ImageArrays:
+    """Images that fit into memory, resized to squares of ``image_size`` pixels per side.
+
+    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task needs, such as masks
+    (N, H, W). ``augment``: "none", or "crop_flip": random shifts and horizontal flips, as ``augmentation`` says.
+    ``classes``: class names, if known.
     """
 
     images: "np.ndarray"
@@ -47,15 +62,16 @@ class ImageArrays:
     image_size: int
     augment: str = "none"
     classes: Sequence[str] | None = None
+    augmentation: Augmentation = Augmentation()
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Image files, each decoded when its turn comes and cropped to a square of ``image_size`` pixels.
+    """Image files, decoded on demand and cropped to squares of ``image_size`` pixels per side.
 
-    ``paths``: of the files, or what is in them; ``targets``: the class number of each. ``train``: crops are random, and
-    mirrored half the time. ``classes``: their names. ``train_size``: of the square where that is another one in
-    training; ``resize``: of the shorter side of which an evaluation sees the middle, None for 256/224 of the square.
+    ``paths``: of the files, or their contents; ``targets``: the class number of each. ``train``: crops are random, and
+    flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
+    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square.
     """
 
     paths: "Sequence[str | bytes]"
@@ -69,9 +85,9 @@ class ImageFiles:
 
 @dataclass(frozen=True)
 class TorchvisionFiles:
-    """A data set that torchvision reads, and downloads if need be, below ``root``.
+    """A data set that torchvision reads from ``root``, downloading it if necessary.
 
-    ``name``: its option's name, such as "mnist"; ``image_size`` and ``augment`` as in ImageArrays.
+    ``name``: of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
     """
 
     name: str
@@ -80,11 +96,12 @@ class TorchvisionFiles:
     download: bool
     image_size: int
     augment: str
+    augmentation: Augmentation = Augmentation()
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers, and what is to be predicted. features: (N, F) float32; targets: (N,)."""
+    """Rows of numbers and the values to predict. features: (N, F) float32; targets: (N,)."""
 
     features: "np.ndarray"
     targets: "np.ndarray"
@@ -94,8 +111,8 @@ class Table:
 class TokenBlocks:
     """A text, cut into samples of ``block_size`` tokens.
 
-    tokens: (N,), of any unsigned or signed kind; may be mapped into memory. ``digest``: their sha256, of all splits
-    that are read from one file.
+    tokens: (N,), of any integer dtype; may be memory-mapped. ``digest``: their sha256, over all splits that are read
+    from one file.
     """
 
     tokens: "np.ndarray"
@@ -104,15 +121,16 @@ class TokenBlocks:
 
 
 class Dataset(Protocol):
-    """Map-style samples, put together by ``collate_fn(samples)`` where the data set has one, else by torch's own.
+    """A map-style data set, collated by its own ``collate_fn(samples)`` if it has one, else by torch's default.
 
-    Of a classification item i is (image (C, H, W), class number). uint8 images are scaled and normalised on the device;
-    float images are taken as they are. A data set in memory may also offer ``batch(indices, keys)``, which returns a
-    whole batch, with a random key for each sample. One with ``image_size`` and ``resize(side)``, None for that size,
-    may be trained on images that grow.
+    For classification, item i is (image (C, H, W), class number). uint8 images are scaled and normalized on the device;
+    float images are used unchanged. A data set in memory may also offer ``batch(indices, keys)``, which returns a whole
+    batch, with a random key for each sample; if its ``alternates`` is true, the lowest bits of the keys are drawn once
+    per sample, and change from epoch to epoch. One with ``image_size`` and ``resize(side)`` (None for the full size)
+    supports progressive resizing.
 
-    What it declares goes into the run's model.json, for whoever uses the trained model: ``classes``, their names;
-    ``preprocess``, how an image becomes a sample (``serve/description.py``); of float images ``mean`` and ``std``.
+    What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
+    ``preprocess``, how an image becomes a sample (``serve/description.py``); for float images ``mean`` and ``std``.
     """
 
     def __len__(self) -> int: ...
@@ -121,9 +139,9 @@ class Dataset(Protocol):
 
 
 class DataOption(Option):
-    """What a data option declares; asked last, so that ``complete`` may look for the files, by an absolute ``root``.
+    """What a data option declares. It is asked last, so ``complete`` may look for files, using an absolute ``root``.
 
-    ``most_workers``: loader processes per rank beyond which there is nothing to gain; 0 for samples in memory.
+    ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
     """
 
     derived = ("num_workers",)
@@ -135,8 +153,12 @@ class DataOption(Option):
         "val_resize": whole(1),
         "num_classes": whole(1),
         "augment": choice("none", "crop_flip"),
+        "shift": whole(0),
+        "padding": choice("zeros", "reflect"),
+        "flip": choice("none", "random", "alternating"),
         "batch_size": whole(1),
         "num_workers": either(whole(0), AUTO),
+        "on_device": BOOLEAN,
         "on_corrupt": choice("error", "skip"),
         "fingerprint": choice("sizes", "contents", "none"),
         "val_fraction": number(above=0, below=1),
@@ -151,14 +173,35 @@ class DataOption(Option):
         if (target := self.section["_target_"]).startswith("manyheads."):
             locate("data", target)  # which imports no torch: a class that does not exist is refused at once
         Partition.of(self.section)
+        if self.section.get("on_device"):
+            self._refuse_host()
         if self.section["num_workers"] == "auto":  # a core is left for the rank itself, where there are several
             cores = hardware.cores_for_each(config["launcher"]["nproc_per_node"])
             self.section["num_workers"] = min(self.most_workers, max(cores - 1, min(cores, 2)))
+        if (shift := self.section.get("shift")) is not None and shift >= self.section["image_size"]:
+            raise ConfigurationError(
+                f"data.shift={shift} would move images of data.image_size={self.section['image_size']} out of sight. "
+                "Lower it, or set it to null, an eighth of a side."
+            )
         if self.section.get("root"):
             self.section["root"] = os.path.abspath(os.path.expanduser(self.section["root"]))
 
+    def _refuse_host(self) -> None:
+        """Raises ConfigurationError for what makes batches in the host's memory."""
+        if self.section["num_workers"] not in (0, "auto"):
+            raise ConfigurationError(
+                f"data.num_workers={self.section['num_workers']}: with data.on_device=true no loader process has the "
+                "images. Set it to 0."
+            )
+        self.section["num_workers"] = 0
+        if given := next((key for key in ("transform", "val_transform") if self.section.get(key)), None):
+            raise ConfigurationError(
+                f"data.{given} is of samples one at a time, in the host's memory. Set it to [], or set "
+                "data.on_device=false."
+            )
+
     def sources(self) -> dict[str, Path]:
-        """Files and folders that the samples are read from, by the names by which a fingerprint knows them."""
+        """Files and folders that the samples are read from, by the names used in the fingerprint."""
         return {"root": Path(self.section["root"])} if self.section.get("root") else {}
 
 
@@ -166,9 +209,9 @@ Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Da
 
 
 class Data:
-    """One data option: samples to train on, to validate on, and maybe to test on.
+    """Base class of data options: samples for training, for validation, and possibly for a test.
 
-    ``num_classes``: None where samples have no classes; ``mean`` and ``std``: of each channel, for images in 0..1.
+    ``num_classes``: None if samples have no classes; ``mean`` and ``std``: per channel, for images in 0..1.
     """
 
     num_classes: Any = None
@@ -177,13 +220,13 @@ class Data:
 
     @property
     def classes_in_words(self) -> str:
-        """How many there are, for the run's header; empty where there are none."""
+        """The number of classes in words, for the run's header; empty if there are no classes."""
         return f"{self.num_classes} classes" if self.num_classes else ""
 
     def split(self, *, train: bool) -> Samples:
-        """The samples of one split. Raises ConfigurationError."""
+        """The samples of one split. Raises ConfigurationError if they cannot be read."""
         raise NotImplementedError
 
     def test(self) -> Samples | None:
-        """Samples for trainer.test alone; None where there are no such. Raises ConfigurationError."""
+        """The samples that only trainer.test uses; None if there are none. Raises ConfigurationError."""
         return None

@@ -1,4 +1,4 @@
-"""A validation split that is drawn from the training samples, by a seed of its own."""
+"""Validation samples selected from the training samples, with a seed of their own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ KEYS = ("val_fraction", "folds", "fold", "split_seed")
 
 @dataclass(frozen=True)
 class Partition:
-    """A share of ``val_fraction``, or part ``fold`` of ``folds``; the same samples whatever the run's own seed is."""
+    """A fraction ``val_fraction``, or part ``fold`` of ``folds``; the same samples whatever the run's own seed is."""
 
     val_fraction: float | None
     folds: int | None
@@ -23,14 +23,14 @@ class Partition:
 
     @staticmethod
     def of(section: dict[str, Any]) -> "Partition | None":
-        """What a data section asks for; None for the option's own splits. Raises ConfigurationError."""
+        """The partition that a data section asks for; None for the option's own splits. Raises ConfigurationError."""
         fraction, folds, fold = (section.get(key) for key in ("val_fraction", "folds", "fold"))
         if "folds" not in section or (fraction is None and folds is None and fold is None):
             return None
         if fraction is not None and (folds is not None or fold is not None):
             raise ConfigurationError(
-                f"data.val_fraction={fraction} and data.fold={fold} of data.folds={folds} are two ways to draw the "
-                "validation samples. Set one of them to null."
+                f"data.val_fraction={fraction} and data.fold={fold} of data.folds={folds} are two ways to select "
+                "the validation samples. Set one of them to null."
             )
         if fraction is None and (folds is None or fold is None or fold >= folds):
             raise ConfigurationError(
@@ -40,7 +40,7 @@ class Partition:
         return Partition(fraction, folds, fold, section.get("split_seed") or 0)
 
     def indices(self, size: int, *, train: bool) -> "np.ndarray":
-        """Which of ``size`` training samples train, or validate, in their order. Raises ConfigurationError."""
+        """Indices, in order, of the samples of ``size`` to train on, or to validate on. Raises ConfigurationError."""
         import numpy as np
 
         order = np.random.RandomState(self.seed % 2**32).permutation(size)
@@ -52,13 +52,13 @@ class Partition:
         if not 0 < validates.sum() < size:
             raise ConfigurationError(
                 f"data.val_fraction={self.val_fraction} data.folds={self.folds}: of {size} training samples none is "
-                f"left to {'train on' if validates.any() else 'validate on'}. Set it to something between."
+                f"left to {'train on' if validates.any() else 'validate on'}. Choose a value in between."
             )
         return np.flatnonzero(validates != train)
 
 
 class Chosen(Sequence[Any]):
-    """Some items of a sequence, each fetched when it is asked for."""
+    """Some items of a sequence, each fetched on access."""
 
     def __init__(self, items: Sequence[Any], indices: "np.ndarray"):
         self.items, self.indices = items, indices

@@ -1,4 +1,4 @@
-"""The data files that scikit-learn brings along, found without the seconds that importing it takes."""
+"""The data files that come with scikit-learn, found without the seconds that importing it takes."""
 
 import importlib.util
 from pathlib import Path
@@ -7,7 +7,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 def data_file(name: str, *, option: str) -> Path:
-    """One of them, for the data ``option``. Raises ConfigurationError where it is missing."""
+    """The path of one of these files, for the data ``option``. Raises ConfigurationError if it is missing."""
     spec = importlib.util.find_spec("sklearn")
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     file = folder / "datasets" / "data" / name

@@ -47,7 +47,7 @@ class Contents:
         return tokens if self.classes is None else f"{kind} in {len(self.classes)} classes"
 
     def samples(self, name: str) -> Samples | None:
-        """Those of "train", "val" or "test"; None where there are none of the last."""
+        """The samples of "train", "val" or "test"; None if there are no test samples."""
         rows = self._split(name)
         if rows is None:
             return None
@@ -72,7 +72,7 @@ class Contents:
             raise ConfigurationError(
                 f"data.{name}_split={wanted}: the data set has {', '.join(self.splits)}. Set it to one of them"
                 + (
-                    ", or data.val_fraction, to draw validation samples from the training samples." * (name == "val")
+                    ", or set data.val_fraction to take validation samples from the training samples." * (name == "val")
                     or "."
                 )
             )
@@ -158,7 +158,7 @@ def _numbers(rows: Any, column: str, classes: Sequence[str]) -> Any:
         return np.asarray(values, np.int64)
     places = {name: number for number, name in enumerate(classes)}
     if unknown := sorted({str(value) for value in values} - places.keys()):
-        raise ConfigurationError(f"data.label_column={column}: {unknown[0]} is no class of the training samples.")
+        raise ConfigurationError(f"data.label_column={column}: {unknown[0]} is not a class of the training samples.")
     return np.array([places[str(value)] for value in values], np.int64)
 
 

@@ -14,7 +14,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class HuggingFaceDataOption(DataOption):
-    """Files that are there, or may be fetched."""
+    """Declares data that exists, or may be downloaded."""
 
     steering = ("hub", "revision", "download")
     rules: ClassVar = {"hub": TEXT, "subset": TEXT, "revision": TEXT}
@@ -29,11 +29,11 @@ class HuggingFaceDataOption(DataOption):
         root, hub = self.section["root"], self.section["hub"]
         if (root is None) == (hub is None):
             raise ConfigurationError(
-                f"data.root={root} and data.hub={hub}: data=hf wants one of them. Set data.root to a local folder, or "
-                "data.hub to the name of a data set on the hub, such as ylecun/mnist."
+                f"data.root={root} and data.hub={hub}: data=hf needs exactly one of them. Set data.root to a local "
+                "folder, or data.hub to the name of a data set on the hub, such as ylecun/mnist."
             )
         if root is not None and not Path(root).is_dir():
-            raise ConfigurationError(f"data.root={root}: there is no such folder. Set it to that of a data set.")
+            raise ConfigurationError(f"data.root={root}: there is no such folder. Set it to the folder of a data set.")
 
 
 class HuggingFaceData(Data):

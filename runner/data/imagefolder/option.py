@@ -23,8 +23,8 @@ class ImageFolderOption(DataOption):
         super().complete(config)
         if (resize := self.section.get("val_resize")) is not None and resize < self.section["image_size"]:
             raise ConfigurationError(
-                f"data.val_resize={resize} is less than data.image_size={self.section['image_size']}, which is cut "
-                "from its middle. Raise it, or set it to null."
+                f"data.val_resize={resize} is less than data.image_size={self.section['image_size']}, the size of "
+                "the center crop. Raise it, or set it to null."
             )
         root = Path(self.section["root"])
         train = class_names(root / "train")
@@ -41,8 +41,9 @@ class ImageFolderOption(DataOption):
             counts = listed(root / split, train).counts  # the ranks will find it in the cache
             if empty := [name for name, count in zip(train, counts, strict=True) if not count]:
                 raise ConfigurationError(
-                    f"data.root={root}: the class folder {root / split / empty[0]} holds no image. Fill it, or "
-                    f"remove it from {' and '.join(f'{each}/' for each in splits)}. Allowed: {', '.join(EXTENSIONS)}."
+                    f"data.root={root}: the class folder {root / split / empty[0]} holds no images. Fill it, or "
+                    f"remove it from {' and '.join(f'{each}/' for each in splits)}. Allowed: "
+                    f"{', '.join(EXTENSIONS)}."
                 )
 
     def sources(self) -> dict[str, Path]:
@@ -87,5 +88,5 @@ def class_names(folder: Path) -> list[str]:
         )
     names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     if not names:
-        raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folder.")
+        raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folders.")
     return names

@@ -13,7 +13,7 @@ from manyheads.runner.data.base.option import CorruptSample, Dataset
 from manyheads.runner.data.rank.mixing import Mix, Partners
 from manyheads.runner.data.rank.sampler import Request
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
-from manyheads.runner.random.rank.rng import copy_keys, get_state, sample_keys, seed_sample, set_state
+from manyheads.runner.random.rank.rng import alternating_keys, copy_keys, get_state, sample_keys, seed_sample, set_state
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -63,6 +63,7 @@ class Batches:
     ):
         self.dataset, self.seed, self.resizes = dataset, seed, resizes
         self.on_corrupt, self.replace_corrupt, self.fill = on_corrupt, replace_corrupt, fill
+        self.alternates = getattr(dataset, "alternates", False)
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
 
     def __getitem__(self, request: Request) -> Batch | ConfigurationError:
@@ -72,6 +73,8 @@ class Batches:
         keys = sample_keys(self.seed, request.epoch, request.indices)
         if request.copies is not None:
             keys = copy_keys(keys, request.copies)
+        if self.alternates:
+            keys = alternating_keys(keys, seed=self.seed, epoch=request.epoch, indices=request.indices)
         if hasattr(self.dataset, "batch"):
             content = self.dataset.batch(request.indices, keys)
             return Batch(content, request.count, request.weight, ids=request.indices.tolist(), mix=request.mix)
@@ -131,4 +134,4 @@ class Batches:
             key = int(sample_keys(self.seed, epoch, np.array([after]))[0])
             if (sample := self._read(after, key, [])) is not None:
                 return sample
-        raise ConfigurationError(f"{corrupt[-1]} cannot be read, and no other sample either. Check data.root.")
+        raise ConfigurationError(f"{corrupt[-1]} cannot be read, and neither can any other sample. Check data.root.")

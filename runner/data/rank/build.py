@@ -18,7 +18,7 @@ from manyheads.runner.run.locate import arguments_of, call, locate
 from manyheads.runner.task.base.rank import Task
 
 # Every option's keys, not its class's.
-LOADING = ("batch_size", "num_workers", "drop_last", "on_corrupt", "fingerprint")
+LOADING = ("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint")
 
 
 class Loaders(NamedTuple):
@@ -56,6 +56,9 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     train, *evaluated = (build_split(data, split, section) for split in ("train", "val"))
     if config["trainer"].get("test") and not config["trainer"]["evaluate_only"]:
         evaluated.append(build_split(data, "test", section))
+    if section.get("on_device"):
+        for each in (train, *evaluated):
+            each.to(parallel.device)  # type: ignore[attr-defined]
     share: dict[str, Any] = {
         "batch_size": section["batch_size"],
         "rank": parallel.data_rank,
@@ -77,7 +80,7 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     if not order.updates:
         raise ConfigurationError(
             f"data.batch_size={section['batch_size']} is more than the {len(train)} training samples, and "
-            "data.drop_last=true leaves out an incomplete batch. Lower data.batch_size, or set data.drop_last=false."
+            "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false."
         )
     # Images in memory are never corrupt, so that their options have no such key.
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
@@ -98,8 +101,8 @@ def _mixing(config: dict[str, Any], task: Task) -> Mixing | None:
     mixing = build_mixing(config)
     if mixing is not None and not task.counts_samples:
         raise ConfigurationError(
-            "trainer.mixup_alpha, trainer.cutmix_alpha: the loss leaves out or weights classes, so that a mixed sample "
-            "would count for something between. Set them to 0, or the loss without loss.ignore_index and loss.weight."
+            "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "
+            "would have no single weight. Set them to 0, or leave out loss.ignore_index and loss.weight."
         )
     return mixing
 

@@ -8,14 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from manyheads.runner.data.base.option import Augmentation
+
+PLAIN = Augmentation()
 AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch, or 10,000 images of 224 pixels would take 1.5 GB
 
 
 class InMemory:
     """``images``: (N, C, H, W) uint8, C = 1 or 3; ``targets``: (N,) int64. Batches are (B, 3, size, size) uint8.
 
-    ``augment`` "crop_flip": shifted by up to an eighth of a side, mirrored half the time. ``classes``: their names.
+    ``augment``, ``augmentation``: as in ImageArrays. ``classes``: their names.
     """
+
+    is_on_device = False
 
     def __init__(
         self,
@@ -25,8 +30,9 @@ class InMemory:
         image_size: int,
         augment: str = "none",
         classes: Sequence[str] | None = None,
+        augmentation: Augmentation = PLAIN,
     ):
-        self.classes = classes
+        self.classes, self.augmentation = classes, augmentation
         if images.shape[-1] != image_size and images.shape[0] * images.shape[1] * image_size**2 <= AT_ONCE:
             images = resize(images, image_size)
         self.images, self.targets = images, targets
@@ -37,9 +43,19 @@ class InMemory:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def alternates(self) -> bool:
+        """Whether the lowest bits of keys are to change from epoch to epoch."""
+        return self.augment == "crop_flip" and self.augmentation.flip == "alternating"
+
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        images, targets = self.batch(np.array([index]), np.zeros(1, np.uint64))
-        return images[0], targets[0]
+        key = torch.initial_seed() % 2**64  # as ``Batches`` has seeded this sample
+        images, targets = self.batch(np.array([index]), np.array([key], np.uint64))
+        return images[0].cpu(), targets[0].cpu()
+
+    def to(self, device: torch.device) -> None:
+        """Keep all images on the device, where batches are made from now on."""
+        self.images, self.targets, self.is_on_device = self.images.to(device), self.targets.to(device), True
 
     def _resize(self, side: int | None) -> None:
         """Samples are so large from now on; None for ``image_size``."""
@@ -52,13 +68,18 @@ class InMemory:
 
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
         """indices, keys: (B,); returns images (B, 3, size, size) uint8 and targets (B,)."""
-        chosen = torch.from_numpy(indices.astype(np.int64))
+        chosen = sent(indices.astype(np.int64), self.images.device)
         images = self.images[chosen]
         if images.shape[-1] != self.side:
             images = resize(images, self.side)
         if self.augment == "crop_flip":
-            images = crop_flip(images, keys)
+            images = crop_flip(images, keys, self.augmentation)
         return images.expand(-1, 3, -1, -1), self.targets[chosen]
+
+
+def sent(values: np.ndarray, device: torch.device) -> Tensor:
+    """On the device, without waiting for what that is busy with."""
+    return torch.from_numpy(values).to(device, non_blocking=True)
 
 
 def resize(images: Tensor, size: int) -> Tensor:
@@ -67,16 +88,32 @@ def resize(images: Tensor, size: int) -> Tensor:
     return larger.round_().clamp_(0, 255).to(torch.uint8)
 
 
-def crop_flip(images: Tensor, keys: np.ndarray) -> Tensor:
-    """Pad by an eighth of a side, crop back at a place, and mirror or not, as each sample's key says."""
+def crop_flip(images: Tensor, keys: np.ndarray, how: Augmentation = PLAIN) -> Tensor:
+    """Shift each image, and mirror it or not, as its key says."""
     count, _, height, width = images.shape
-    reach = height // 8
-    bits = torch.from_numpy((keys >> np.uint64(1)).astype(np.int64))
+    reach = height // 8 if how.shift is None else min(how.shift, height - 1, width - 1)
+    device, bits = images.device, sent((keys >> np.uint64(1)).astype(np.int64), images.device)
     span = 2 * reach + 1
-    top, left, mirrored = bits % span, bits // span % span, (bits // span**2 % 2).bool()
-    rows = top[:, None] + torch.arange(height)
-    columns = left[:, None] + torch.arange(width)
-    columns = torch.where(mirrored[:, None], columns.flip(1), columns)
-    padded = pad(images, (reach, reach, reach, reach)).permute(0, 2, 3, 1)
-    picked = padded[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    top, left = bits % span, bits // span % span
+    rows = top[:, None] + torch.arange(height, device=device)
+    columns = left[:, None] + torch.arange(width, device=device)
+    columns = torch.where(_mirrored(keys, bits // span**2, how.flip)[:, None], columns.flip(1), columns)
+    if how.padding == "reflect":
+        rows, columns = _reflected(rows - reach, height), _reflected(columns - reach, width)
+    else:
+        images = pad(images, (reach, reach, reach, reach))
+    numbers = torch.arange(count, device=device)[:, None, None]
+    picked = images.permute(0, 2, 3, 1)[numbers, rows[:, :, None], columns[:, None, :]]
     return picked.permute(0, 3, 1, 2).contiguous()
+
+
+def _mirrored(keys: np.ndarray, bits: Tensor, flip: str) -> Tensor:
+    """Which images are mirrored, (N,). ``bits``: what is left of the keys."""
+    if flip == "alternating":
+        return sent((keys & np.uint64(1)).astype(bool), bits.device)
+    return (bits % 2).bool() if flip == "random" else torch.zeros_like(bits, dtype=torch.bool)
+
+
+def _reflected(places: Tensor, side: int) -> Tensor:
+    """Places before 0 and from ``side`` on, mirrored at the pixels of the edge."""
+    return side - 1 - (side - 1 - places.abs()).abs()

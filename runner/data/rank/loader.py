@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -43,7 +44,7 @@ class Entrance:
         """One of the model's inputs; uint8 images are (C, H, W), or any number of these."""
         if self.channels_last and tensor.ndim == 4:  # first, while pixels have eight bits
             tensor = tensor.contiguous(memory_format=torch.channels_last)
-        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalised where it is fast
+        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalized where it is fast
             return tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
@@ -93,6 +94,12 @@ class Loader:
         """A micro-batch of the first epoch, taken without moving anything on; images that grow have grown."""
         return self.take(next(self.sampler.epoch(0))._replace(side=None))
 
+    def first(self, count: int) -> Any:
+        """The model's inputs of the data set's first samples, on the CPU, as the first epoch shows each of them."""
+        indices = np.arange(min(count, self.samples))
+        batch = self.take(Request(0, indices, len(indices), 1.0))
+        return map_tensors(Tensor.cpu, batch.inputs)
+
     def drawn(self, batches: list[Batch], update: int, *, share: int, of: int) -> list[Batch]:
         """The micro-batches of an update of the epoch begun last that are this share of ``of``: these, if they are.
 
@@ -116,7 +123,7 @@ class Loader:
             self._workers._iterator = None
 
     def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        if self.entrance.device.type == "cuda":
+        if self.entrance.device.type == "cuda" and not getattr(self.batches.dataset, "is_on_device", False):
             return ahead(batches, self._enter, self.entrance.device)
         return map(self._enter, batches)
 

@@ -45,8 +45,8 @@ def build_resizing(config: dict[str, Any], dataset: Dataset) -> Resizing | None:
         return None
     if not callable(getattr(dataset, "resize", None)):
         raise ConfigurationError(
-            f"trainer.resize_from={first}: the samples of data={name} have no size that could change. Set it to null, "
-            "or give the data set image_size and resize(side)."
+            f"trainer.resize_from={first}: the samples of data={name} have no size that could be changed. Set it to "
+            "null, or give the data set image_size and resize(side)."
         )
     last: int = dataset.image_size  # type: ignore[attr-defined]
     if first > last:

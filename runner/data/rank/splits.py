@@ -50,7 +50,12 @@ def as_dataset(samples: Samples) -> Dataset:
     if isinstance(samples, ImageArrays):
         images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
         return InMemory(
-            images, targets, image_size=samples.image_size, augment=samples.augment, classes=samples.classes
+            images,
+            targets,
+            image_size=samples.image_size,
+            augment=samples.augment,
+            classes=samples.classes,
+            augmentation=samples.augmentation,
         )
     if isinstance(samples, ImageFiles):
         from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which takes its time
@@ -74,8 +79,9 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
         found = data.split(train=split == "train") if split != "test" or partition else data.test()
         if found is None:
             raise ConfigurationError(
-                f"trainer.test=true: data={name} has no samples to test on. Set data.val_fraction, say to 0.1: "
-                "validation samples are drawn from the training samples then, and its own ones test."
+                f"trainer.test=true: data={name} has no samples to test on. Set data.val_fraction, for example to "
+                "0.1: validation samples are then taken from the training samples, and the data set's own "
+                "validation samples are used for the test."
             )
         return found
     samples = data.split(train=True)
@@ -99,8 +105,8 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
         return Table(samples.features[chosen], samples.targets[chosen])
     if isinstance(samples, TokenBlocks):
         raise ConfigurationError(
-            "data.val_fraction, data.folds: blocks of a text are not drawn to validate on. Set them to null, and give "
-            "the data set a split of its own."
+            "data.val_fraction, data.folds: blocks of text can't be selected at random for validation. Set them to "
+            "null, and give the data set a validation split of its own."
         )
     assert not isinstance(samples, TorchvisionFiles)
     return Subset(samples, partition.indices(len(samples), train=train))

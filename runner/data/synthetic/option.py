@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
+from manyheads.runner.data.base.option import Augmentation, Data, DataOption, ImageArrays
 from manyheads.runner.option.rules import whole
 
 
@@ -16,8 +16,20 @@ class SyntheticOption(DataOption):
 class Synthetic(Data):
     """(3, image_size, image_size) uint8 images; the same ones in every run, on every machine."""
 
-    def __init__(self, *, image_size: int, num_classes: int, train_samples: int, val_samples: int):
-        self.image_size, self.num_classes = image_size, num_classes
+    def __init__(
+        self,
+        *,
+        image_size: int,
+        num_classes: int,
+        train_samples: int,
+        val_samples: int,
+        augment: str = "none",
+        shift: int | None = None,
+        padding: str = "zeros",
+        flip: str = "random",
+    ):
+        self.image_size, self.num_classes, self.augment = image_size, num_classes, augment
+        self.augmentation = Augmentation(shift, padding, flip)
         self.samples = {True: train_samples, False: val_samples}
 
     def split(self, *, train: bool) -> ImageArrays:
@@ -28,4 +40,5 @@ class Synthetic(Data):
         noise = np.random.RandomState(1 if train else 2).randint(-64, 65, (count, 3, 4, 4))
         targets = np.arange(count) % self.num_classes
         images = np.clip(patterns[targets] + noise, 0, 255).astype(np.uint8)
-        return ImageArrays(images, targets, self.image_size)
+        augment = self.augment if train else "none"
+        return ImageArrays(images, targets, self.image_size, augment, augmentation=self.augmentation)

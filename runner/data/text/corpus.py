@@ -31,7 +31,7 @@ def standard_library() -> Files:
 
 
 def below(root: Path, pattern: str) -> Files:
-    """The files that match below ``root``, or ``root`` itself. Raises ConfigurationError where there are none."""
+    """The files that match below ``root``, or ``root`` itself. Raises ConfigurationError if there are none."""
     if root.is_file():
         return {root.name: root}
     if not root.is_dir():
@@ -39,8 +39,8 @@ def below(root: Path, pattern: str) -> Files:
     found = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
     if not found:
         raise ConfigurationError(
-            f"data.root={root}: no file there matches data.pattern={pattern}. Set data.root to a text file or a folder "
-            "of them, and data.pattern to what their names look like, such as **/*.md."
+            f"data.root={root}: no file there matches data.pattern={pattern}. Set data.root to a text file or a "
+            "folder of them, and data.pattern to a pattern of their names, such as **/*.md."
         )
     return found
 

@@ -71,7 +71,7 @@ def digest_of(about: list[Any]) -> str:
 
 
 def known_by(tokenizer: Any) -> list[Any]:
-    """What tells a tokenizer from others: its code, its attributes and its vocabulary."""
+    """What identifies a tokenizer: its code, its attributes and its vocabulary."""
     about: list[Any] = [1, f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"]
     with suppress(OSError, TypeError):
         about.append(inspect.getsource(type(tokenizer)))
@@ -104,7 +104,7 @@ def _encoded(path: Path, tokenizer: Any, size: int) -> list[int]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(
-            f"{path} is not in UTF-8 ({error.reason} at byte {error.start}). Convert or remove it, or leave out "
+            f"{path} is not UTF-8 ({error.reason} at byte {error.start}). Convert or remove it, or leave out "
             "data.tokenizer for bytes."
         ) from None
     return encoded(text, tokenizer, size, of=str(path))
@@ -118,8 +118,8 @@ def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
         numbers.append(end)
     if numbers and not 0 <= min(numbers) <= max(numbers) < size:
         raise ConfigurationError(
-            f"data.tokenizer: {type(tokenizer).__name__} gave the token {max(numbers)} of {of}, and says that it has "
-            f"{size}. Correct its vocab_size."
+            f"data.tokenizer: {type(tokenizer).__name__} returned the token {max(numbers)} for {of}, but its "
+            f"vocab_size is {size}. Correct its vocab_size."
         )
     return numbers
 

@@ -6,7 +6,7 @@ Source: https://pytorch.org/vision/stable/datasets.html.
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyheads.runner.data.base.option import Data, DataOption, TorchvisionFiles
+from manyheads.runner.data.base.option import Augmentation, Data, DataOption, TorchvisionFiles
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -33,7 +33,7 @@ KNOWN = {
 
 
 class TorchvisionDataOption(DataOption):
-    """Files that are there, or may be downloaded."""
+    """Declares data that exists, or may be downloaded."""
 
     steering = ("download",)
     most_workers = 2
@@ -54,15 +54,27 @@ class TorchvisionDataOption(DataOption):
 class TorchvisionData(Data):
     """``name`` is one of KNOWN; the files lie below ``root`` as torchvision keeps them."""
 
-    def __init__(self, *, name: str, root: str, download: bool, image_size: int, augment: str):
+    def __init__(
+        self,
+        *,
+        name: str,
+        root: str,
+        download: bool,
+        image_size: int,
+        augment: str,
+        shift: int | None = None,
+        padding: str = "zeros",
+        flip: str = "random",
+    ):
         known = KNOWN[name]
         self.num_classes, self.mean, self.std = known.classes, known.mean, known.std
         self.name, self.root, self.download = name, Path(root), download
         self.image_size, self.augment = image_size, augment
+        self.augmentation = Augmentation(shift, padding, flip)
 
     def split(self, *, train: bool) -> TorchvisionFiles:
         augment = self.augment if train else "none"
-        return TorchvisionFiles(self.name, self.root, train, self.download, self.image_size, augment)
+        return TorchvisionFiles(self.name, self.root, train, self.download, self.image_size, augment, self.augmentation)
 
 
 def evidence(name: str, root: Path) -> Path:
@@ -76,5 +88,5 @@ def missing(name: str, root: Path, reason: str) -> ConfigurationError:
     fault = "cannot be read" if file.exists() else "does not exist and could not be downloaded"
     return ConfigurationError(
         f"data={name}: {file} {fault} ({reason}). Copy the files there from a machine that has them, set data.root "
-        "to a folder that does, or try data=digits, which needs none."
+        "to a folder that does, or try data=digits, which needs no files."
     )

@@ -24,7 +24,8 @@ def read(files: TorchvisionFiles) -> ImageArrays:
     images = np.asarray(dataset.data)
     images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
     targets = np.asarray(dataset.targets, dtype=np.int64)
-    return ImageArrays(np.ascontiguousarray(images), targets, files.image_size, files.augment, list(dataset.classes))
+    how = files.augment, list(dataset.classes), files.augmentation
+    return ImageArrays(np.ascontiguousarray(images), targets, files.image_size, *how)
 
 
 def _download(kind: Any, files: TorchvisionFiles) -> None:

@@ -12,9 +12,9 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 @contextmanager
 def hollow_parameters() -> Iterator[None]:
-    """Modules made meanwhile give up each parameter's memory as soon as they have it.
+    """A context in which new modules free each parameter's memory as soon as it is registered.
 
-    Everything else is really computed, so that a constructor may look at the values in tensors of its own.
+    Everything else is really computed, so a constructor may look at the values in its own tensors.
     """
 
     def empty(module: nn.Module, name: str, parameter: nn.Parameter) -> nn.Parameter:

@@ -34,7 +34,7 @@ class Allocated(TorchDispatchMode):
         return result
 
     def note(self, storage: torch.UntypedStorage) -> None:
-        """Count a storage as large as it is now."""
+        """Count a storage with its current size."""
         key, size = storage._cdata, storage.nbytes()
         known = self._known.get(key)
         if known is not None and known[1] == size:

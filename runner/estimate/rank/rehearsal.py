@@ -1,7 +1,7 @@
-"""A rank's update, made on tensors that hold nothing, among ranks that are not there.
+"""A rank's update, made with fake tensors in a fake process group.
 
-The strategy, the precision, the optimizer and the update are those of a run; what is counted is what they do. Source of
-the means: torch's fake tensors and its fake process group.
+The strategy, the precision, the optimizer and the update are those of a run, and what they do is counted. Built on
+torch's fake tensors and its fake process group.
 """
 
 import gc
@@ -21,7 +21,8 @@ from manyheads.runner.estimate.rank.replicated import replicated
 from manyheads.runner.estimate.rank.saved import SavedTensors
 from manyheads.runner.estimate.rank.traffic import CountedTraffic
 from manyheads.runner.estimate.rank.values import UnknownValues, silent, where_it_stops
-from manyheads.runner.loop.build import assemble, enter, set_process
+from manyheads.runner.loop.assembly import assemble
+from manyheads.runner.loop.build import enter, set_process
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build import bare_model
 from manyheads.runner.option.declared import declared
@@ -120,7 +121,7 @@ def _rehearsed(config: Config, parallel: Parallel, *, follows: bool) -> Rehearse
 
 def _refuse_nothing(model: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigurationError(f"{type(model).__name__} has no parameter to train, so that there is no update.")
+        raise ConfigurationError(f"{type(model).__name__} has no trainable parameters, so there is no update.")
 
 
 def _fake_batch(batch: Batch, mode: FakeTensorMode) -> Batch:

@@ -1,6 +1,6 @@
-"""In the place of torch's DistributedDataParallel, whose reducer needs memory behind its tensors: the same in Python.
+"""A Python replacement for torch's DistributedDataParallel, whose reducer needs memory behind its tensors.
 
-Buckets are made by torch's own rule. As there, they are made anew in the order in which the first gradients came.
+Buckets follow torch's own rule, and as there they are rebuilt in the order in which the first gradients arrived.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The collectives that this rank takes part in, counted where torch hands them to their backend."""
+"""The collectives of this rank, counted where torch passes them to their backend."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Values that nobody knows, since nothing is computed: where the program asks for one, and where a model must not."""
+"""Unknown values, since nothing is computed: supplied where the program asks for one, refused to the model."""
 
 import logging
 import sys
@@ -14,8 +14,10 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SAID = {
-    "DataDependentOutputException": "what it does depends on the values in its tensors, and here they have none",
-    "DynamicOutputShapeException": "the shape of a tensor depends on the values in another one, and here it has none",
+    "DataDependentOutputException": "what it does depends on the values in its tensors, which an estimate does not "
+    "have",
+    "DynamicOutputShapeException": "the shape of a tensor depends on the values in another one, which an estimate "
+    "does not have",
 }
 
 

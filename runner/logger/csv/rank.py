@@ -1,9 +1,10 @@
-"""The record of a run: steps.csv and epochs.csv, and the loggers that are told the same."""
+"""The record of a run, steps.csv and epochs.csv, and the loggers that get the same rows."""
 
 import csv
 import io
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,7 @@ class Table:
     """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there, and with it its columns."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
+        self._path = path
         self._file = open(path, "a+", newline="", opener=no_link)  # noqa: SIM115
         self._file.truncate(min(size, self._file.seek(0, io.SEEK_END)))
         self._columns = self._header() or columns
@@ -152,12 +154,21 @@ class Table:
         self._writer.writerow([row.get(name, "") if name == MFU else row[name] for name in self._columns])
 
     def flush(self) -> None:
-        """Everything so far is on the disk."""
-        self._file.flush()
+        """Everything so far is in the file. Raises an OSError that names it."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def size(self) -> int:
         """The file's size in bytes."""
         return self._file.seek(0, io.SEEK_END)
 
     def close(self) -> None:
-        self._file.close()
+        if self._file.closed:
+            return
+        try:
+            self.flush()
+        finally:
+            with suppress(OSError):  # which flush has raised
+                self._file.close()

@@ -7,7 +7,7 @@ from manyheads.runner.option.rules import TEXT
 
 
 class MLflowOption(TrackerOption):
-    """Whose server it is, nobody else's config may say: everything about the run would go there."""
+    """Declares steering keys: somebody else's config may not choose the server that a run is published to."""
 
     package = "mlflow"
     rules: ClassVar = {"tracking_uri": ADDRESS, "experiment": TEXT}

@@ -122,7 +122,7 @@ def image(name: str, png: bytes) -> Summary.Value:
 
 
 class Board:
-    """One event file in ``folder``. ``purge_step``: TensorBoard forgets what earlier files say from there on."""
+    """One event file in ``folder``. ``purge_step``: TensorBoard ignores earlier files' data from this step on."""
 
     def __init__(self, folder: Path, *, purge_step: int):
         folder.mkdir(parents=True, exist_ok=True)

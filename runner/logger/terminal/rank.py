@@ -17,7 +17,7 @@ class Display:
     def header(self, lines: dict[str, str]) -> None: ...
 
     def start(self, *, done: int, total: int) -> None:
-        """Training begins, or goes on, after ``done`` of ``total`` updates."""
+        """Training starts, or continues, after ``done`` of ``total`` updates."""
 
     def phase(self, text: str) -> None:
         """What begins now: an epoch of how many, or its evaluation."""
@@ -26,7 +26,7 @@ class Display:
         """An update is done; called very often."""
 
     def interval(self, row: dict[str, Any], metric: str) -> None:
-        """A row of steps.csv, and the interval's first metric in words; empty where there is none, or not yet."""
+        """A row of steps.csv, and the interval's first metric in words; empty if there is none yet."""
 
     def epoch(self, row: dict[str, Any], *, epochs: int, scores: dict[str, str]) -> None:
         """A row of epochs.csv, and what was measured of each split, in words; empty where nothing was."""

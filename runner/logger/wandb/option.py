@@ -7,7 +7,7 @@ from manyheads.runner.option.rules import choice
 
 
 class WandBOption(TrackerOption):
-    """Whose account and server it is, nobody else's config may say: everything about the run would go there."""
+    """Declares steering keys: somebody else's config may not choose the account and server to publish to."""
 
     package = "wandb"
     rules: ClassVar = {

@@ -1,6 +1,6 @@
-"""Metrics of a confusion matrix, which is added up over batches and ranks: exact, in (classes, classes) numbers.
+"""Metrics of a confusion matrix, which is summed over batches and ranks: exact, with (classes, classes) numbers.
 
-Of classes that neither occur nor are predicted there is no value, as in scikit-learn.
+Classes that neither occur nor are predicted have no value, as in scikit-learn.
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def confusion(scores: Tensor, targets: Tensor, classes: int) -> Tensor:
-    """How often each class (row) was taken for each (column): (classes, classes) int64.
+    """How often each class (row) was predicted as each class (column): (classes, classes) int64.
 
-    scores: (N, classes), of which the highest counts; targets: (N,), those below 0 are left out.
+    scores: (N, classes), of which the highest counts; targets: (N,), those below 0 are ignored.
     """
     cells = torch.where(targets >= 0, targets * classes + scores.argmax(1), classes**2)
     return torch.bincount(cells, minlength=classes**2 + 1)[: classes**2].view(classes, classes)
 
 
 class OfConfusion(Metric):
-    """Base of those here: a number for each class, and their mean, in percent."""
+    """Base class of these metrics: a number for each class, and their mean, in percent."""
 
     def __init__(self, name: str, *, num_classes: int | None, task: "Task | None" = None, **names: str):
         super().__init__(name, unit="%", **names)
         if num_classes is None:
             raise ConfigurationError(
-                f"metrics.{name}: the number of classes is not known. Set metrics.{name}.num_classes."
+                f"metrics.{name}: the number of classes is unknown. Set metrics.{name}.num_classes."
             )
         self.classes, self.task = num_classes, task
         self.shapes = {"confusion": (num_classes, num_classes)}
@@ -43,7 +43,7 @@ class OfConfusion(Metric):
         if targets.ndim != 1 or scores.ndim != 2 or scores.shape[1] != self.classes:
             raise ConfigurationError(
                 f"metrics.{self.name} needs scores (N, {self.classes}) and class numbers (N,); the task gives "
-                f"{tuple(scores.shape)} and {tuple(targets.shape)}. Leave it out, or take a metric that fits."
+                f"{tuple(scores.shape)} and {tuple(targets.shape)}. Leave it out, or choose a metric that fits."
             )
         return {"confusion": confusion(scores, targets, self.classes)}
 
@@ -55,26 +55,26 @@ class OfConfusion(Metric):
         return 100 * float(self.of(hits, rows, columns))
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """The metric, (). hits: right ones of each class; rows: of it; columns: taken for it; all (classes,)."""
+        """The metric of each class. hits: correct predictions; rows: samples; columns: predictions; all (classes,)."""
         raise NotImplementedError
 
 
 class IoU(OfConfusion):
-    """Intersection over union, mean over classes; also called Jaccard index."""
+    """Intersection over union, mean over classes; also called the Jaccard index."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return _mean(hits, rows + columns - hits)
 
 
 class F1(OfConfusion):
-    """Mean over classes (macro)."""
+    """F1 score, mean over classes (macro)."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return _mean(2 * hits, rows + columns)
 
 
 class Precision(OfConfusion):
-    """Mean over classes that occur or are predicted (macro); 0 for one that is never predicted."""
+    """Precision, mean over classes that occur or are predicted (macro); 0 for a class that is never predicted."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         known = (rows + columns) > 0
@@ -82,7 +82,7 @@ class Precision(OfConfusion):
 
 
 class Recall(OfConfusion):
-    """Mean over classes that occur or are predicted (macro); 0 for one that never occurs."""
+    """Recall, mean over classes that occur or are predicted (macro); 0 for a class that never occurs."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         known = (rows + columns) > 0
@@ -90,14 +90,14 @@ class Recall(OfConfusion):
 
 
 class BalancedAccuracy(OfConfusion):
-    """Mean over the classes that occur of the share that was found."""
+    """Recall, mean over the classes that occur."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return _mean(hits, rows)
 
 
 class PixelAccuracy(OfConfusion):
-    """The share of all that was right."""
+    """The fraction of all pixels that were predicted correctly."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return hits.sum() / rows.sum()

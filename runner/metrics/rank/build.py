@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def build_metrics(section: dict[str, dict[str, Any]], task: "Task", num_classes: int | None) -> list[Metric]:
-    """Each is given its name, and the task and the number of classes where its class takes them.
+    """Build the metrics, passing each its name, and the task and the number of classes if it accepts them.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError for a class that is not a Metric.
     """
     found = []
     for name, entry in section.items():
@@ -25,7 +25,7 @@ def build_metrics(section: dict[str, dict[str, Any]], task: "Task", num_classes:
         made = call(group, target, kind, **{"name": name, **given, **arguments_of(group, entry, without=())})
         if not isinstance(made, Metric):
             raise ConfigurationError(
-                f"{group}._target_={target} makes no Metric. Derive the class from {Metric.__module__}.Metric."
+                f"{group}._target_={target} is not a Metric. Derive the class from {Metric.__module__}.Metric."
             )
         found.append(made)
     return found

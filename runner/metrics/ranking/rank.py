@@ -1,4 +1,4 @@
-"""Metrics of how samples are ranked by a class's score: exact, from each sample's scores."""
+"""Metrics of how samples are ranked by their scores for a class: exact, from every sample's scores."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from manyheads.runner.metrics.base import Collected
 class AUROC(Collected):
     """Area under the ROC curve of each class against the rest, mean over classes, in percent.
 
-    That is the chance that a sample of the class scores higher than another one; equal scores count half.
+    This is the probability that a sample of the class scores higher than another sample; ties count half.
     """
 
     def __init__(self, name: str = "auroc", *, at_most: float = 1024, **names: str):
@@ -27,7 +27,7 @@ class AUROC(Collected):
 class AveragePrecision(Collected):
     """Average precision of each class against the rest, mean over classes, in percent: mAP.
 
-    The sum over thresholds of the precision times the gain in recall, without interpolation, as in scikit-learn.
+    The sum over thresholds of precision times the increase in recall, without interpolation, as in scikit-learn.
     """
 
     def __init__(self, name: str = "average_precision", *, at_most: float = 1024, **names: str):

@@ -20,6 +20,6 @@ class GPTOption(ModelOption):
         if width % (2 * heads):
             fitting = [count for count in range(1, width + 1) if width % (2 * count) == 0]
             raise ConfigurationError(
-                f"model.heads={heads} can't share model.width={width}: each head needs an even number of it. Set "
-                f"model.heads to one of {', '.join(map(str, fitting)) or 'an even width'}."
+                f"model.width={width} can't be divided among model.heads={heads}: each head needs an even width. "
+                f"Set model.heads to one of {', '.join(map(str, fitting)) or 'an even width'}."
             )

@@ -15,7 +15,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import arguments_of, call, locate, signature
 
 DEFAULT = "DEFAULT"  # the entry of every weights enum of torchvision's that it recommends
-FIT = "Set model= to the one it was trained with, or checkpoint.strict=false to load those weights that fit."
+FIT = "Set model= to the one it was trained with, or checkpoint.strict=false to load only the weights that fit."
 
 
 class Built(NamedTuple):
@@ -75,8 +75,8 @@ def _pretrained(config: dict[str, Any], data: Data, dtype: torch.dtype) -> Built
         given = {"weights": DEFAULT if name is True else name}
     else:
         raise ConfigurationError(
-            f"model.pretrained={name}: there is no such file, and model._target_={config['model']['_target_']} takes "
-            "no weights by name. Set it to a .pt file, or null."
+            f"model.pretrained={name}: there is no such file, and model._target_={config['model']['_target_']} does "
+            "not accept the names of weights. Set it to a .pt file, or null."
         )
     model = _made(config, data, dtype, given=given)
     return Built(model, str(getattr(model, "began_with", name)))
@@ -103,8 +103,8 @@ def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict
         if "num_classes" in config["data"]:
             raise ConfigurationError("data.num_classes is not set, and the data set has no num_classes. Set it.")
         raise ConfigurationError(
-            f"data={config['data']['name']} has no classes, and model={name} wants to know how many outputs to give. "
-            "Set model.num_classes, to 1 for a single number, or choose another model, such as model=mlp."
+            f"data={config['data']['name']} has no classes, and model={name} needs its number of outputs. Set "
+            "model.num_classes (1 for a single value), or choose another model, such as model=mlp."
         )
     if ("num_classes" in accepts or takes_any or classes is not None) and count is not None:
         section["num_classes"] = count
@@ -115,7 +115,7 @@ def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict
         section["num_inputs"] = _features(data)
     model = call("model", target, kind, **section, **(given or {}))
     if not isinstance(model, nn.Module):
-        raise ConfigurationError(f"model._target_={target} makes no torch.nn.Module. Choose a model class.")
+        raise ConfigurationError(f"model._target_={target} is not a torch.nn.Module. Choose a model class.")
     return model.to(dtype)  # before loading, or weights in double precision would lose half their digits
 
 
@@ -125,4 +125,4 @@ def _features(data: Data) -> int:
         return found
     if (side := getattr(data, "image_size", None)) is not None:
         return 3 * side**2
-    raise ConfigurationError("model.num_inputs is not set, and the data set does not say it. Set it.")
+    raise ConfigurationError("model.num_inputs is not set, and the data set does not define it. Set it.")

@@ -1,4 +1,4 @@
-"""model=small_cnn: a small convolutional net without normalisation layers, the same on any number of ranks."""
+"""model=small_cnn: a small convolutional net without normalization layers, the same on any number of ranks."""
 
 import itertools
 

@@ -21,4 +21,4 @@ class TimmOption(ModelOption):
         return "the package timm is not installed: pip install 'manyheads[timm]'"
 
     def note(self) -> str:
-        return "any of its image models by model.name"
+        return "any of its image models, by model.name"

@@ -60,6 +60,6 @@ def timm_model(
 def _not_fetched(name: str, pretrained: bool | str, error: Exception) -> str:
     reason = str(error).strip().partition("\n")[0].rstrip(".")
     return (
-        f"model.pretrained={str(pretrained).lower()}: timm's weights of {name} cannot be had ({reason}). Fetch them "
-        "where there is a network and set model.pretrained=<that file>, or model.pretrained=null."
+        f"model.pretrained={str(pretrained).lower()}: timm's weights for {name} cannot be loaded ({reason}). "
+        "Download them on a machine with a network and set model.pretrained=<that file>, or model.pretrained=null."
     )

@@ -64,7 +64,7 @@ def torchvision_model(
     given = {} if stochastic_depth_prob is None else {"stochastic_depth_prob": stochastic_depth_prob}
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
-    if options and entry is not None:  # these two's weights were trained on images normalised in another way
+    if options and entry is not None:  # these two's weights were trained on images normalized in another way
         options["transform_input"] = True
     if image_size is not None:
         options |= _size_options(name, image_size)
@@ -110,7 +110,7 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     smallest = own[0] if own else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
     if image_size < smallest:
         raise ConfigurationError(
-            f"model.name={name} takes images from {smallest}x{smallest} pixels up; the data has "
+            f"model.name={name} needs images of at least {smallest}x{smallest} pixels; the data has "
             f"{image_size}x{image_size}. Set data.image_size={smallest} or more, or choose another model."
         )
     return {}
@@ -125,8 +125,8 @@ def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> A
             return None
         allowed = ", ".join(known.__members__)
         raise ConfigurationError(
-            f"model.pretrained={weights} is neither a local file nor weights of {name}. Allowed: {allowed}, "
-            "or a .pt file."
+            f"model.pretrained={weights} is neither a local file nor a set of weights for {name}. Allowed: "
+            f"{allowed}, or a .pt file."
         )
     return known[entry]
 
@@ -137,6 +137,6 @@ def _state(entry: Any, weights: str | None) -> dict[str, torch.Tensor]:
         return entry.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError) as error:
         raise ConfigurationError(
-            f"model.pretrained={weights}: {entry.url} can't be downloaded ({error}). Fetch it on a machine "
-            f"with a network and set model.pretrained=<that file>, or model.pretrained=null."
+            f"model.pretrained={weights}: {entry.url} can't be downloaded ({error}). Download it on a machine with "
+            "a network and set model.pretrained=<that file>, or model.pretrained=null."
         ) from None

@@ -25,8 +25,8 @@ class FusedOption(OptimizerOption):
         apex.refuse_cpu(config, "optimizer", "optimizers")
         if declared("precision", config["precision"]).dtype == "float64":
             raise ConfigurationError(
-                f"optimizer={self.section['name']}: Apex's kernels know no fp64; FusedSGD would leave such weights as "
-                f"they are. Use {NATIVE['optimizers']}, or precision=fp32."
+                f"optimizer={self.section['name']}: Apex's kernels do not support fp64; FusedSGD would leave such "
+                f"weights unchanged. Use {NATIVE['optimizers']}, or precision=fp32."
             )
 
 
@@ -39,6 +39,6 @@ class FusedNovoGradOption(FusedOption):
         super().complete(config)
         if declared("precision", config["precision"]).reloads_optimizer():  # amp.initialize does
             raise ConfigurationError(
-                f"precision.opt_level={config['precision']['opt_level']}: FusedNovoGrad fails in amp.initialize at all "
-                "levels but O1. Set precision.opt_level=O1, or optimizer=fused_lamb."
+                f"precision.opt_level={config['precision']['opt_level']}: FusedNovoGrad fails in amp.initialize at "
+                "every level except O1. Set precision.opt_level=O1, or optimizer=fused_lamb."
             )

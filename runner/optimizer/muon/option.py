@@ -7,10 +7,11 @@ from manyheads.runner.option.rules import choice, number, whole
 
 
 class MuonOption(OptimizerOption):
-    """Keys of the iteration, besides AdamW's."""
+    """Keys of the iteration and of SGD, besides AdamW's."""
 
     rules: ClassVar = {
         "momentum": number(at_least=0, below=1),
         "ns_steps": whole(1),
-        "method": choice("muon", "adamw"),
+        "method": choice("muon", "adamw", "sgd"),
+        "step_size": choice("adamw", "orthogonal"),
     }

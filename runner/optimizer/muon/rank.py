@@ -1,7 +1,8 @@
-"""optimizer=muon: a momentum made orthogonal, for matrices and filters; AdamW for all else.
+"""optimizer=muon: a momentum made orthogonal, for matrices and filters; AdamW or SGD for all else.
 
 Sources: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon); for steps as long as AdamW's, so that one
-learning rate and weight decay do for both, Liu et al. 2025 (https://arxiv.org/abs/2502.16982).
+learning rate and weight decay do for both, Liu et al. 2025 (https://arxiv.org/abs/2502.16982); for weights of a fixed
+norm and steps that are orthogonal matrices, https://github.com/KellerJordan/cifar10-airbench.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,17 @@ import torch
 from torch import Tensor
 from torch.optim import AdamW
 
+CHOICES = {"method": ("muon", "adamw", "sgd"), "step_size": ("adamw", "orthogonal")}
 QUINTIC = (3.4445, -4.7750, 2.0315)  # steep at 0; brings singular values to between 0.7 and 1.2 in five steps
 
 
 class Muon(AdamW):
-    """``method``: "muon", or "adamw" for groups of embeddings and heads, say; what has one dimension always gets AdamW.
+    """``method``: "muon", or "adamw" or "sgd" for groups of embeddings and heads, say.
 
-    ``momentum``: of the matrices, after Nesterov; ``ns_steps``: of the Newton-Schulz iteration. On GPUs it computes in
-    bfloat16, else as the weights.
+    What has one dimension gets AdamW under "muon". ``momentum``: of the matrices and of SGD, after Nesterov;
+    ``ns_steps``: of the Newton-Schulz iteration. ``step_size``: "adamw" for the usual root mean square of its steps,
+    "orthogonal" for singular values of 1. ``normalize``: before its step a matrix of n rows is brought to the norm
+    sqrt(n). On GPUs the iteration is in bfloat16, else in the weights' own dtype.
     """
 
     def __init__(
@@ -32,23 +36,28 @@ class Muon(AdamW):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         method: str = "muon",
+        step_size: str = "adamw",
+        normalize: bool = False,
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
         own = {"momentum": momentum, "ns_steps": ns_steps, "method": method}
+        own |= {"step_size": step_size, "normalize": normalize}
         self.defaults |= own
         for group in self.param_groups:
             for key, value in own.items():
                 group.setdefault(key, value)
-            if group["method"] not in ("muon", "adamw"):
-                raise ValueError(f"method={group['method']}; allowed are muon and adamw")
+            for key, allowed in CHOICES.items():
+                if group[key] not in allowed:
+                    raise ValueError(f"{key}={group[key]}; allowed are {', '.join(allowed)}")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         aside: list[tuple[Tensor, Tensor]] = []
         for group in self.param_groups:
             for parameter in group["params"]:
-                if group["method"] == "muon" and parameter.ndim > 1 and parameter.grad is not None:
-                    self._step(parameter, parameter.grad, group)
+                step = self._own_step(parameter, group["method"])
+                if step is not None and parameter.grad is not None:
+                    step(parameter, parameter.grad, group)
                     aside.append((parameter, parameter.grad))
                     parameter.grad = None  # AdamW passes over it
         found = super().step(closure)
@@ -56,16 +65,34 @@ class Muon(AdamW):
             parameter.grad = gradient
         return found
 
-    def _step(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+    def _own_step(self, parameter: Tensor, method: str) -> Callable[..., None] | None:
+        """What updates the parameter; None for AdamW."""
+        if method == "muon":
+            return self._muon if parameter.ndim > 1 else None
+        return self._sgd if method == "sgd" else None
+
+    def _muon(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        buffer = self._momentum(parameter).lerp_(gradient, 1 - group["momentum"])
+        direction = gradient.lerp(buffer, group["momentum"])
+        step = orthogonal(direction.flatten(1), steps=group["ns_steps"]).view_as(parameter)
+        if group["normalize"]:
+            parameter.mul_(parameter.shape[0] ** 0.5 / parameter.norm().clamp(min=1e-7))
+        scale = 1.0
+        if group["step_size"] == "adamw":  # its usual root mean square
+            scale = 0.2 * max(parameter.shape[0], parameter[0].numel()) ** 0.5
+        parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(step, alpha=-group["lr"] * scale)
+
+    def _sgd(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        gradient = gradient.add(parameter, alpha=group["weight_decay"])
+        buffer = self._momentum(parameter).mul_(group["momentum"]).add_(gradient)
+        parameter.add_(gradient.add(buffer, alpha=group["momentum"]), alpha=-group["lr"])
+
+    def _momentum(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
         if not state:
             state |= {"step": torch.tensor(0.0), "momentum_buffer": torch.zeros_like(parameter)}  # AdamW counts too
         state["step"] += 1
-        buffer = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
-        direction = gradient.lerp(buffer, group["momentum"])
-        step = orthogonal(direction.flatten(1), steps=group["ns_steps"]).view_as(parameter)
-        scale = 0.2 * max(parameter.shape[0], parameter[0].numel()) ** 0.5  # AdamW's usual root mean square
-        parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(step, alpha=-group["lr"] * scale)
+        return state["momentum_buffer"]
 
 
 def orthogonal(matrix: Tensor, *, steps: int) -> Tensor:

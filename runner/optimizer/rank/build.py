@@ -44,7 +44,7 @@ def build_optimizer(
             raise ConfigurationError(
                 f"optimizer.fused=true: {section['_target_']} can't be fused here ({error}). Set it to false."
             ) from None
-        raise ConfigurationError(f"optimizer._target_={section['_target_']} refuses its arguments: {error}.") from None
+        raise ConfigurationError(f"optimizer._target_={section['_target_']} rejects its arguments: {error}.") from None
     refuse_unknown(groups, optimizer.defaults, section["_target_"])
     return optimizer
 

@@ -25,6 +25,6 @@ class ApexDistributedDataParallelOption(ParallelOption):
         apex.refuse_cpu(config, "parallel", "parallel")
         if (compiled := config["trainer"]["compile"]) != "none":
             raise ConfigurationError(
-                f"trainer.compile={compiled}: parallel=apex fills its buckets by hooks that torch.compile does not "
-                "see. Set trainer.compile=none, or use parallel=ddp."
+                f"trainer.compile={compiled}: parallel=apex fills its buckets with hooks that torch.compile does "
+                "not see. Set trainer.compile=none, or use parallel=ddp."
             )

@@ -1,4 +1,4 @@
-"""What a strategy declares: how many processes it has, which GPUs, and what else of the run it needs or refuses."""
+"""What a strategy declares: how many processes it has, which GPUs it uses, and what it needs or refuses."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -11,14 +11,14 @@ from manyheads.runner.run.layout import ranks
 
 
 class ParallelOption(Option):
-    """A rank for each device, which is what most strategies have.
+    """Declarations of a strategy; by default, one rank per device.
 
-    ``one_process``: all devices belong to one rank. ``is_baseline``: the others are compared with it. ``replicates``:
-    it copies the model anew for each forward pass. ``outlives_ranks``: it goes on when one dies. ``color``: of its
-    bars and lines, such as "#0072b2"; None for any. ``is_exact``: it computes what one process does, to rounding.
-    ``mixes_communication``: its ranks communicate within their passes, so that this counts as computing where an
-    epoch's time is told. ``changes_gradients``: keys that are made to change what is computed, each with the value
-    that does not.
+    ``one_process``: all devices belong to one rank. ``is_baseline``: other strategies are compared with it.
+    ``replicates``: it copies the model anew for each forward pass. ``outlives_ranks``: it continues when a rank dies.
+    ``color``: of its bars and lines in charts, such as "#0072b2"; None for any. ``is_exact``: it computes the same
+    result as one process, up to rounding. ``mixes_communication``: its ranks communicate within their passes, so this
+    time counts as computing in a time breakdown. ``changes_gradients``: keys that are meant to change the result, each
+    with the value that does not.
     """
 
     rules: ClassVar = {
@@ -41,7 +41,7 @@ class ParallelOption(Option):
         gpus = len(hardware.gpu_names())
         if self.one_process:
             return "one rank" + (" on the first GPU" if gpus else " on the CPU")
-        return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo, unless launcher.nproc_per_node says more"
+        return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo by default"
 
     def complete(self, config: dict[str, Any]) -> None:
         if config["trainer"]["device"] != "cpu":
@@ -55,27 +55,27 @@ class ParallelOption(Option):
             )
 
     def gpus_used(self, config: dict[str, Any]) -> int:
-        """How many of this machine's GPUs a completed run config makes use of: the first ones. With GPUs only."""
+        """How many of this machine's GPUs a completed run config uses: the first ones. Called only with GPUs."""
         return config["launcher"]["nproc_per_node"]
 
     def data_shares(self, config: dict[str, Any]) -> int:
-        """Into how many shares a batch is cut: fewer than there are ranks where some work on one together."""
+        """Into how many shares a batch is divided: fewer than the ranks if some ranks work on one share together."""
         return ranks(config)
 
     def devices(self, *, ranks: int | None, gpus: int) -> int | None:
-        """How many devices worked in a run that is over. ``gpus``: those that it saw, 0 for a run on CPUs."""
+        """The number of devices used by a finished run. ``gpus``: those that it saw, 0 for a run on CPUs."""
         return ranks
 
     def cause_of(self, error: str, *, unused: str) -> str:
-        """Why a run failed, as far as its error tells, and what to do; may be nothing.
+        """Why a run failed, as far as its error tells, and what to do; may be empty.
 
-        ``unused``: that some parameters get no gradient, as in "fc.bias gets no gradient"; else empty.
+        ``unused``: a statement that some parameters get no gradient, such as "fc.bias gets no gradient"; else empty.
         """
         return ""
 
     def stand_in(self) -> dict[str, Any] | None:
-        """The section of a strategy that holds and sends as much, where this one's needs its library; else None."""
+        """The section of a strategy that holds and sends the same amount, if this one needs its library; else None."""
         return None
 
     def accumulation_changed(self, config: dict[str, Any]) -> None:
-        """Follow trainer.grad_accumulation of a completed config, in which it has been set anew."""
+        """Adapt a completed config after trainer.grad_accumulation has been changed in it."""

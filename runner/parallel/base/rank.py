@@ -1,4 +1,4 @@
-"""The plain case, one rank on one device: every hook that a strategy may need, doing nothing."""
+"""The plain case, one rank on one device: every hook that a strategy may override, doing nothing."""
 
 import math
 from collections.abc import Callable
@@ -22,10 +22,10 @@ Reduction = Literal["sum", "max"]
 class Parallel:
     """One rank's view of all ranks. The loop calls these hooks and knows no backend; all ranks call them in step.
 
-    ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that each rank must
-    call it equally often, for a sample that does not count where it has none. ``backward_steps``: whether the backward
-    pass already changes weights, so that there can be no throw-away one. ``shares_model``: whether no rank but the
-    first is given the whole by ``gather_tensors``.
+    ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that every rank must
+    call it equally often, with a sample that does not count if it has none left. ``backward_steps``: whether the
+    backward pass already changes weights, which rules out throw-away passes. ``shares_model``: whether
+    ``gather_tensors`` returns the whole model only on the first rank.
     """
 
     evaluates_together = False
@@ -38,31 +38,31 @@ class Parallel:
         self._nothing = nullcontext()
 
     def join(self) -> None:
-        """Meet the other ranks."""
+        """Connect to the other ranks."""
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
 
     def leave(self) -> None:
-        """Part from the other ranks; called after failures too."""
+        """Disconnect from the other ranks; also called after failures."""
 
     @property
     def name(self) -> str:
-        """The option's, which its module has too."""
+        """The name of the option, which is also that of its module."""
         return type(self).__module__.split(".")[-2]
 
     @property
     def summary(self) -> str:
-        """What the run's header says of this strategy."""
+        """The description of this strategy in the run's header."""
         return "one process"
 
     @property
     def ranks(self) -> str:
-        """Their number, in words."""
+        """The number of ranks, in words."""
         return "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
 
     @property
     def records(self) -> bool:
-        """Whether this rank writes what the run leaves."""
+        """Whether this rank writes the run's files."""
         return self.rank == 0
 
     # -- ranks that come and go ----------------------------------------------------------------------
@@ -70,28 +70,28 @@ class Parallel:
     keeps_rows = False  # whether a rank keeps the tables' last rows, for one that writes them and was away
 
     def catch_up(self, course: Course, *, step: int) -> dict[str, Any] | None:
-        """Where the other ranks are by now, if they are further than ``step`` updates; before the first update."""
+        """The state of the other ranks if they are ahead of update ``step``; called before the first update."""
         return None
 
     def finish(self, course: Course) -> bool:
-        """Training is complete; returns whether this rank concludes the run."""
+        """Called when training is complete; returns whether this rank concludes the run."""
         return True
 
     # -- the data ------------------------------------------------------------------------------------
 
     @property
     def data_rank(self) -> int:
-        """Which share of each batch this rank takes, counted from 0; the same for ranks that work on it together."""
+        """Which share of each batch this rank gets, counted from 0; the same for ranks that work on it together."""
         return self.rank
 
     @property
     def data_size(self) -> int:
-        """Into how many shares a batch is cut; gradients are averaged over them."""
+        """Into how many shares a batch is divided; gradients are averaged over them."""
         return self.world_size
 
     @property
     def counts_samples(self) -> bool:
-        """Whether this rank's losses and statistics count: those of exactly one of the ranks that share their data."""
+        """Whether this rank's losses and statistics count; true for exactly one of the ranks that share their data."""
         return True
 
     # -- assembly, in this order ---------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Parallel:
     example: Callable[[], "Batch"]  # makes a micro-batch of this rank's, for who must see one to take a model apart
 
     def place(self, model: nn.Module) -> nn.Module:
-        """Bring the model to the device, with any change that must come before the optimizer."""
+        """Move the model to the device, with any change that must happen before the optimizer is built."""
         return model.to(self.device)
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
@@ -109,13 +109,13 @@ class Parallel:
         return model
 
     def prime(self, step: Callable[[], None]) -> None:
-        """Bring what a wrapper learns from its first steps into its final state, by throw-away steps."""
+        """Run throw-away steps so that what a wrapper learns from its first steps reaches its final state."""
 
     def restored(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Make the ranks agree after each has loaded a checkpoint."""
+        """Make the ranks agree after each of them has loaded a checkpoint."""
 
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
-        """The fp16 gradient scaler that goes with this strategy."""
+        """The fp16 gradient scaler that works with this strategy."""
         return torch.amp.GradScaler(self.device.type, **options)
 
     # -- one update ----------------------------------------------------------------------------------
@@ -123,28 +123,28 @@ class Parallel:
     def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
         """Forward and backward of an update's micro-batches, after which each rank has its gradients, exchanged.
 
-        A strategy that orders forward and backward passes itself, as a pipeline does, builds on ``step.objective``.
+        A strategy that orders forward and backward passes itself, such as a pipeline, builds on ``step.objective``.
         """
         return [step(batch, last=batch is batches[-1]) for batch in batches]
 
     def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
-        """Around one micro-batch; gradients need only be exchanged in the last one."""
+        """Context for one micro-batch; gradients need to be exchanged only in the last one."""
         return self._nothing
 
     def synchronize(self, optimizer: Optimizer) -> None:
-        """Finish the exchange of gradients after the last backward."""
+        """Finish the exchange of gradients after the last backward pass."""
 
     def gradient_norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
-        """The norm over the gradients of the whole model, (); they are scaled down to ``limit`` if it is more.
+        """The norm of the whole model's gradients, (), which are scaled down to ``limit`` if it is larger.
 
-        ``parameters``: those of this rank; ``limit``: inf for none.
+        ``parameters``: those of this rank; ``limit``: inf for no clipping.
         """
         if math.isfinite(limit):
             return clip_grad_norm_(parameters, limit)
         return total_norm([p.grad for p in parameters if p.grad is not None])
 
     def stepping(self, optimizer: Optimizer) -> AbstractContextManager:
-        """Around the optimizer's step."""
+        """Context for the optimizer's step."""
         return self._nothing
 
     # -- evaluation, metrics, checkpoints ------------------------------------------------------------
@@ -154,22 +154,22 @@ class Parallel:
         return model
 
     def evaluated(self, model: nn.Module) -> nn.Module:
-        """What evaluation calls; it must not communicate unless ``evaluates_together``."""
+        """The model that evaluation calls; it must not communicate unless ``evaluates_together``."""
         return self.unwrap(model)
 
     def evaluate(self, model: nn.Module, inputs: Any) -> Any:
-        """Outputs for one batch, without gradients; anything on ranks where ``counts_samples`` is false.
+        """The outputs for one batch, without gradients; arbitrary on ranks where ``counts_samples`` is false.
 
-        ``model``: what ``evaluated`` gave, in evaluation mode.
+        ``model``: the result of ``evaluated``, in evaluation mode.
         """
         return call(model, inputs)
 
     # -- state of the whole model, for checkpoints, digests and comparisons --------------------------
 
     def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The whole model's tensors from each rank's part of each, by the user's own names; all ranks call it.
+        """The whole model's tensors, gathered from each rank's parts, by the user's own names; all ranks call it.
 
-        Complete on rank 0; ranks that share a model need not have any elsewhere. Tensors are weights, or gradients
+        Complete on rank 0; ranks that share a model need not return any elsewhere. Tensors are weights, or gradients
         under their weights' names.
         """
         return tensors
@@ -179,11 +179,11 @@ class Parallel:
         return tensors
 
     def own_part(self, tensor: Tensor) -> Tensor:
-        """What this rank holds of a weight of its model, as a plain tensor in the same memory."""
+        """This rank's part of a weight of its model, as a plain tensor in the same memory."""
         return tensor
 
     def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The state_dict of an optimizer of the whole model, from that of each rank's; complete on rank 0."""
+        """The state_dict of an optimizer of the whole model, from each rank's own; complete on rank 0."""
         return state
 
     def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -191,66 +191,66 @@ class Parallel:
         return state
 
     def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
-        """What this rank has of the whole model's tensors, each as it is where that is all of it, else as a Share.
+        """This rank's parts of the whole model's tensors: whole tensors unchanged, parts as a Share.
 
-        All ranks call it, and between them have all; what ``gather_tensors`` puts together.
+        All ranks call it; together they return what ``gather_tensors`` gathers.
         """
         return tensors
 
     def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
-        """The same of the state_dict of an optimizer of the whole model."""
+        """This rank's parts of the state_dict of an optimizer of the whole model, as in ``share_tensors``."""
         return optimizer.state_dict()
 
     has_own_state: bool = False  # whether a checkpoint must hold the ``own_state`` of each rank
 
     def own_state(self) -> dict[str, Any]:
-        """What this rank alone has besides model and optimizer, as plain data, in a checkpoint."""
+        """State of this rank besides model and optimizer that a checkpoint must store, as plain data."""
         return {}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Bring back what ``own_state`` gave, on as many ranks; of another strategy it may be empty."""
+        """Restore the result of ``own_state``, on the same number of ranks; empty if another strategy wrote it."""
 
     # -- what this rank holds ------------------------------------------------------------------------
 
     def model_tensors(self, model: nn.Module) -> list[Tensor]:
-        """The parameters that lie in this rank's memory between two updates."""
+        """The parameters in this rank's memory between two updates."""
         return list(model.parameters())
 
     def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
-        """The optimizer's state that lies in this rank's memory."""
+        """The optimizer state in this rank's memory."""
         return [value for own in optimizer.state.values() for value in own.values() if isinstance(value, Tensor)]
 
     def gradient_tensors(self, model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
-        """The gradients that lie in this rank's memory once they are exchanged."""
+        """The gradients in this rank's memory once they have been exchanged."""
         owned = [p for group in optimizer.param_groups for p in group["params"]]
         return [p.grad for p in dict.fromkeys([*model.parameters(), *owned]) if p.grad is not None]
 
     def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
-        """Ranks among which are those that hold the most and the least, and whether one computes what no other does."""
+        """Ranks that include those holding the most and the least, and whether one computes what no other does."""
         return {0: True}
 
     # -- talking to the other ranks ------------------------------------------------------------------
 
     def share_buffers(self, model: nn.Module) -> None:
-        """Give every rank the buffers of rank 0 (BatchNorm statistics), as the checkpoint will hold them."""
+        """Give every rank the buffers of rank 0 (BatchNorm statistics), as the checkpoint will store them."""
 
     def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
         """Combine ``values`` of all ranks in place, on every rank."""
         return values
 
     def collectives(self) -> int:
-        """How many collective operations of all ranks this one has come to since it joined; 0 where nobody counts."""
+        """The number of collective operations that this rank has reached since it joined; 0 if not counted."""
         return 0
 
     def devices(self) -> list[torch.device]:
-        """Those that this rank computes on."""
+        """The devices that this rank computes on."""
         return [self.device]
 
     def gather(self, value: Any) -> list[Any]:
-        """A small picklable value of each rank, in rank order, on every rank."""
+        """Gather a small picklable value from each rank, in rank order, on every rank."""
         return [value]
 
 
 def total_norm(gradients: list[Tensor]) -> Tensor:
-    """The norm over all of them, (); as torch.nn.utils.get_total_norm, without sorting them by device and dtype."""
+    """The norm of all these tensors, (), as torch.nn.utils.get_total_norm, without sorting by device and dtype."""
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) if gradients else torch.tensor(0.0)

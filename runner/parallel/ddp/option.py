@@ -26,7 +26,7 @@ class DistributedDataParallelOption(ReplicasOption):
             on_gpus=config["trainer"]["device"] != "cpu"
         ):
             raise ConfigurationError(
-                f"precision={config['precision']['name']} scales fp16 gradients, by other factors from time to time, "
-                "and what parallel.compression=powersgd still owes from earlier updates would be of another size. Set "
-                "precision=bf16 or fp32, or parallel.compression=fp16."
+                f"precision={config['precision']['name']} scales fp16 gradients by a factor that changes, so the "
+                "residual that parallel.compression=powersgd carries over from earlier updates would have the "
+                "wrong scale. Set precision=bf16 or fp32, or parallel.compression=fp16."
             )

@@ -19,7 +19,7 @@ class DataParallelOption(ParallelOption):
 
     def note(self) -> str:
         gpus = len(hardware.gpu_names())
-        return f"{gpus} replicas" if gpus > 1 else "one replica only: without several GPUs the same as single"
+        return f"{gpus} replicas" if gpus > 1 else "a single replica: without several GPUs the same as single"
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
@@ -40,8 +40,9 @@ class DataParallelOption(ParallelOption):
         if gpus and precision.autocast(on_gpus=True) == "bfloat16" and len(ids or range(gpus)) > 1:
             # Its threads don't inherit autocast's dtype: torch/nn/parallel/parallel_apply.py.
             raise ConfigurationError(
-                f"precision={config['precision']['name']}: torch's DataParallel computes in float16 on its replicas, "
-                "whatever autocast is asked for. Set precision=amp precision.dtype=float16, or parallel=ddp."
+                f"precision={config['precision']['name']}: torch's DataParallel computes in float16 on its "
+                "replicas, whatever dtype autocast is set to. Set precision=amp precision.dtype=float16, or "
+                "parallel=ddp."
             )
 
     def gpus_used(self, config: dict[str, Any]) -> int:

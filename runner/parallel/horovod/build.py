@@ -71,7 +71,7 @@ def missing_for_mpi() -> str | None:
         return None
     lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
     said = next((line.rpartition("error: ")[2] for line in lines if "error: " in line), lines[0])
-    return f"mpicxx cannot compile a program that uses MPI, {said} (Debian: libopenmpi-dev)"
+    return f"mpicxx cannot compile a program that uses MPI: {said} (Debian: libopenmpi-dev)"
 
 
 def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, str]:

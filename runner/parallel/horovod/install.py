@@ -44,7 +44,7 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
     if mpi is None:
         missing = None if is_installed(Features(mpi=True, nccl=nccl)) else missing_for_mpi()
         if missing:
-            console.print(f"without MPI, over Gloo alone: {missing}. Install that for launcher=mpirun.", soft_wrap=True)
+            console.print(f"without MPI, with Gloo only: {missing}. Install that for launcher=mpirun.", soft_wrap=True)
         mpi = missing is None
     features = Features(mpi, nccl)
     if not rebuild and is_installed(features):
@@ -143,5 +143,5 @@ def failed(log: Path) -> RunFailed:
     """The error with the first complaints in the log, of which all further ones are consequences."""
     lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line)][:8] or lines[-8:]
-    message = f"Horovod could not be built or installed; all that was said stands in {log}"
+    message = f"Horovod could not be built or installed; the complete output is in {log}"
     return RunFailed(Failure(type="BuildFailed", message=message, traceback="\n".join(complaints)))

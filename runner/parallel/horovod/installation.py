@@ -37,8 +37,8 @@ def unavailable() -> str | None:
     """Why parallel=horovod can't run here, and how to get it; None when it can."""
     if _folder() is None:
         return (
-            f"Horovod is not installed. Build it with `{BUILD}`, and with its --mpi for mpirun. Or use parallel=ddp "
-            "with launcher=spawn or torchrun"
+            f"Horovod is not installed. Build it with `{BUILD}`, adding --mpi for mpirun. Or use parallel=ddp with "
+            "launcher=spawn or torchrun"
         )
     if not controllers():
         return f"Horovod is installed without its library for PyTorch. Build it with `{BUILD} --rebuild`"

@@ -42,7 +42,7 @@ class HorovodOption(ParallelOption):
                 f"on CPUs only, with trainer.device=cpu; `{horovod.build_with('nccl')}` builds it for the {gpus} GPUs"
             )
         if gpus and not horovod.has("nccl"):
-            return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` builds it in"
+            return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` adds it"
         return f"{gpus} ranks over NCCL" if gpus else f"2 CPU ranks over {horovod.NAMES[horovod.controllers()[0]]}"
 
     def stand_in(self) -> dict[str, Any]:
@@ -70,8 +70,8 @@ class HorovodOption(ParallelOption):
             )
         if config["trainer"]["device"] != "cpu" and not horovod.has("cuda"):
             raise Unavailable(
-                "parallel=horovod: the installed Horovod was built without CUDA, and knows no tensors on GPUs. Build it"
-                f" with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
+                "parallel=horovod: the installed Horovod was built without CUDA, and does not support tensors on "
+                f"GPUs. Build it with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher['name']}", controller)
@@ -88,16 +88,16 @@ class HorovodOption(ParallelOption):
     def _wrong(self, config: dict[str, Any]) -> Iterator[str]:
         parallel, accumulation = self.section, config["trainer"]["grad_accumulation"]
         if parallel["compression"] not in ("none", "fp16"):
-            yield f"parallel.compression={parallel['compression']}: Horovod knows none and fp16. Set it to one of them."
+            yield f"parallel.compression={parallel['compression']}: Horovod has none and fp16 only. Set one of them."
         if parallel["backward_passes_per_step"] != accumulation:
             yield (
-                f"parallel.backward_passes_per_step={parallel['backward_passes_per_step']} must be "
-                f"trainer.grad_accumulation, which is {accumulation}. Set that, and this one to auto."
+                f"parallel.backward_passes_per_step={parallel['backward_passes_per_step']} must equal "
+                f"trainer.grad_accumulation, which is {accumulation}. Set that key, and this one to auto."
             )
         if config["trainer"]["channels_last"]:
             yield (
-                "trainer.channels_last=true: Horovod exchanges contiguous tensors only, which weights and gradients of "
-                "convolutions then are not. Set it to false, or parallel=ddp."
+                "trainer.channels_last=true: Horovod exchanges contiguous tensors only, and the weights and "
+                "gradients of convolutions then are not contiguous. Set it to false, or parallel=ddp."
             )
         factor = parallel["gradient_predivide_factor"]
         if factor != 1 and (parallel["op"] != "average" or parallel["num_groups"] not in ("auto", 0)):
@@ -130,20 +130,20 @@ class HorovodOption(ParallelOption):
         trainer, groups = config["trainer"], self.section["num_groups"]
         if (count := ranks(config)) & (count - 1):
             yield (
-                f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Set launcher.nproc_per_node="
-                f"{config['launcher']['nproc_per_node']}{', or the number of hosts,' * bool(machines(config))} so "
-                "that they are."
+                f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Change "
+                f"launcher.nproc_per_node={config['launcher']['nproc_per_node']}"
+                f"{' or the number of hosts' * bool(machines(config))}."
             )
         if controller == "gloo":
             yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."
         if groups not in ("auto", 0):
-            yield f"parallel.num_groups={groups}: parallel.op=adasum has no groups. Set it to 0."
+            yield f"parallel.num_groups={groups}: parallel.op=adasum does not support groups. Set it to 0."
         if math.isfinite(trainer["clip_norm"]):
             yield f"trainer.clip_norm={trainer['clip_norm']:g}: parallel.op=adasum can't clip. Set it to inf."
         if math.isfinite(trainer["clip_value"]):
             yield f"trainer.clip_value={trainer['clip_value']:g}: parallel.op=adasum can't clip. Set it to inf."
         if trainer["on_nan"] == "skip":
-            yield "trainer.on_nan=skip: parallel.op=adasum can't tell. Set trainer.on_nan=error."
+            yield "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error."
         precision = config["precision"]
         if declared("precision", precision).scales_gradients(on_gpus=trainer["device"] != "cpu"):
             yield (

@@ -91,7 +91,7 @@ class Horovod(Parallel):
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if not named:
-            raise ConfigurationError("parallel=horovod: the model has no parameter to train. Use parallel=single.")
+            raise ConfigurationError("parallel=horovod: the model has no trainable parameters. Use parallel=single.")
         return hvd.DistributedOptimizer(
             optimizer,
             named_parameters=named,

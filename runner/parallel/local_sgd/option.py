@@ -21,6 +21,6 @@ class LocalSGDOption(ReplicasOption):
         if precision.half_weights(on_gpus=on_gpus) or precision.reloads_optimizer():
             raise ConfigurationError(
                 f"precision={config['precision']['name']}: parallel=local_sgd averages the weights that the model "
-                "computes with, and does not know their fp32 copies. Set precision=bf16, or precision=amp with "
+                "computes with, but not their fp32 copies. Set precision=bf16, or precision=amp with "
                 "precision.level=O1."
             )

@@ -78,7 +78,7 @@ REFUSALS = [
         "any",
         "trainer.compile",
         lambda c: c["trainer"]["compile"] != "none",
-        "the hooks that put the model together are not seen by torch.compile",
+        "torch.compile does not see the hooks that gather the model",
         "Set trainer.compile=none, or parallel=ddp.",
     ),
     Refusal(
@@ -90,9 +90,9 @@ REFUSALS = [
     ),
     Refusal(
         "pipeline",
-        "a schedule of one stage per rank with several (or the other way round)",
+        "a schedule for one stage per rank, with several stages (or the reverse)",
         lambda c: c["parallel"]["schedule"] != "auto" and SCHEDULES[c["parallel"]["schedule"]] != _several(c),
-        "gpipe and 1f1b take one stage of each rank, interleaved and looped_bfs two or more",
+        "gpipe and 1f1b need one stage per rank, interleaved and looped_bfs two or more",
         "Set parallel.stages_per_rank=2 with parallel.schedule=interleaved, or 1 with 1f1b.",
     ),
     Refusal(
@@ -100,20 +100,20 @@ REFUSALS = [
         "trainer.grad_accumulation below the number of stages",
         _too_few,
         "the schedules 1f1b and interleaved keep every stage busy with a micro-batch of its own",
-        "Set trainer.grad_accumulation to at least the ranks of a pipeline, or parallel.schedule=gpipe.",
+        "Set trainer.grad_accumulation to at least the number of ranks in a pipeline, or parallel.schedule=gpipe.",
     ),
     Refusal(
         "shard",
         "several stages per rank",
         lambda c: "stages_per_rank" in c["parallel"] and _several(c),
-        "a unit's shards would be put together for stages that do not run it",
+        "a unit's shards would be gathered for stages that do not run it",
         "Set parallel.stages_per_rank=1, or parallel.shard=1.",
     ),
     Refusal(
         "shard",
         "a backend other than the device's own",
         lambda c: c["parallel"]["backend"] == "gloo" and _on_gpus(c),
-        "shards are put together by NCCL where the weights are on GPUs",
+        "NCCL gathers the shards if the weights are on GPUs",
         "Set parallel.backend=auto.",
     ),
 ]
@@ -181,8 +181,9 @@ class ModelParallelOption(ParallelOption):
         for refusal in REFUSALS:
             if (refusal.way == "any" or getattr(layout, refusal.way) > 1) and refusal.applies(config):
                 raise ConfigurationError(
-                    f"{refusal.key} does not go with parallel={self.section['name']}"
-                    f"{'' if refusal.way == 'any' else f' ({layout})'}: {refusal.reason}. {refusal.remedy}"
+                    f"{refusal.key} does not work with "
+                    f"parallel={self.section['name']}{'' if refusal.way == 'any' else f' ({layout})'}: "
+                    f"{refusal.reason}. {refusal.remedy}"
                 )
 
     def data_shares(self, config: dict[str, Any]) -> int:

@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 
 class Passed(NamedTuple):
-    """What the forward pass of a micro-batch leaves behind, without gradients.
+    """The results of a micro-batch's forward pass, without gradients.
 
-    ``loss``: () as the task gave it; ``scale``: by which it becomes a sum; ``samples``: their number; ``counted``: the
-    number of what the loss is over; ``observed``: what the task and the metrics keep of it for their statistics.
+    ``loss``: () as returned by the task; ``scale``: the factor that turns it into a sum; ``samples``: their number;
+    ``counted``: the number of elements that the loss averages over; ``observed``: what the task and the metrics keep
+    for their statistics.
     """
 
     loss: Tensor
@@ -24,38 +25,38 @@ class Passed(NamedTuple):
 
 
 class MicroSteps(Protocol):
-    """The plain way through one micro-batch, and its parts, for strategies that go another way."""
+    """The plain way through a micro-batch, and its parts for strategies that do it differently."""
 
     def __call__(self, batch: "Batch", *, last: bool) -> Passed:
         """Forward and backward of one micro-batch; ``last``: the exchange of gradients follows."""
 
     def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
-        """What to differentiate, so that gradients add up to the update's, and what the pass leaves behind."""
+        """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
 
     def of(self, batches: "list[Batch]") -> "MicroSteps":
-        """The same for other micro-batches of the update."""
+        """These steps for other micro-batches of the update."""
 
     def flattened(self, passes: list[Passed]) -> Tensor:
-        """What these passes come to, (n,) float64 on the CPU; of several ranks they can be added up."""
+        """The results of these passes as one vector, (n,) float64 on the CPU, which can be summed over ranks."""
 
     def unflattened(self, row: Tensor) -> Passed:
-        """As one pass, which ``flattened`` rows were of."""
+        """Turn a vector from ``flattened``, possibly summed over ranks, back into the results of one pass."""
 
     def autocast(self) -> AbstractContextManager:
-        """Around forward passes and ``objective``."""
+        """Context for forward passes and ``objective``."""
 
     def scaled(self, objective: Tensor) -> Tensor:
-        """What to call ``backward`` on."""
+        """The tensor to call ``backward`` on."""
 
 
 class Course(Protocol):
-    """The run of a rank, for strategies whose ranks come and go."""
+    """The state of a rank's run, for strategies whose ranks may leave and rejoin."""
 
     def standing(self) -> dict[str, Any]:
-        """All that another rank needs to be where this one is, between two updates; plain data."""
+        """Everything that another rank needs to reach this rank's state, between two updates; plain data."""
 
     def drawn(self, batches: "list[Batch]", *, share: int, of: int) -> "list[Batch]":
-        """The next update's micro-batches as this share of ``of``: these where they are it, else fetched anew."""
+        """The next update's micro-batches for this share of ``of``: the current ones if they match, else fetched."""
 
     def idle(self) -> bool:
-        """Say that this rank lives though it makes no update; whether it was asked to stop."""
+        """Report that this rank is alive although it makes no update; returns whether it was asked to stop."""

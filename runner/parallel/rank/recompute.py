@@ -20,7 +20,7 @@ def recompute(units: Mapping[str, nn.Module], *, key: str) -> None:
     for name, unit in units.items():
         if any(isinstance(module, _BatchNorm) for module in unit.modules()):
             raise ConfigurationError(
-                f"{key}: {name} has BatchNorm, whose statistics would count each batch twice. Leave it out, or name "
-                "modules without it."
+                f"{key}: {name} has BatchNorm, whose running statistics would count each batch twice. Leave it out, "
+                "or name modules without it."
             )
         checkpoint(unit)

@@ -54,12 +54,12 @@ def unrepeated(function: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
 
 
 def call(model: nn.Module, inputs: Any) -> Any:
-    """The model's outputs: a dict of inputs is given as keywords, a tuple or list as several arguments."""
+    """Call the model: a dict of inputs is passed as keywords, a tuple or list as several arguments."""
     if isinstance(inputs, (tuple, list)):
         return model(*inputs)
     return model(**inputs) if not isinstance(inputs, Tensor) and isinstance(inputs, Mapping) else model(inputs)
 
 
 def held_bytes(tensors: Iterable[Tensor]) -> int:
-    """The memory of all of them; on torch's device "meta" there is none."""
+    """The memory of all these tensors, in bytes; tensors on torch's meta device take none."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)

@@ -65,7 +65,7 @@ def _named(model: nn.Module, pattern: str, key: str) -> dict[str, nn.Module]:
         )
     if containers := [name for name, module in found.items() if isinstance(module, (nn.ModuleList, nn.ModuleDict))]:
         raise ConfigurationError(
-            f"{key}: {containers[0]} is a mere list of modules. Name what is in it: {containers[0]}.*"
+            f"{key}: {containers[0]} is only a container of modules. Name its contents: {containers[0]}.*"
         )
     return found
 
@@ -77,6 +77,6 @@ def _refuse_shared_weights(units: dict[str, nn.Module], key: str) -> None:
             other = owners.setdefault(id(parameter), unit)
             if other != unit and not unit.startswith(f"{other}.") and not other.startswith(f"{unit}."):
                 raise ConfigurationError(
-                    f"{key}: {other} and {unit} share a weight, so that they can't be two units. Name a "
-                    "module that has both in it, or leave one of them out."
+                    f"{key}: {other} and {unit} share a weight, so that they can't be two units. Name a module that "
+                    "contains both, or leave one of them out."
                 )

@@ -18,10 +18,10 @@ class ReplicasOption(ParallelOption):
             return ""
         if unused:
             return (
-                f"{unused}, and DistributedDataParallel waits for one. Leave out what is unused, or set "
+                f"{unused}, and DistributedDataParallel waits for one. Remove what is unused, or set "
                 "parallel.find_unused_parameters=true."
             )
         return (
-            "Some parameter gets no gradient on some rank, though the baseline uses all. If the model leaves out parts "
-            "of itself for some samples, set parallel.find_unused_parameters=true."
+            "A parameter gets no gradient on some rank, though the baseline uses all of them. If the model skips "
+            "parts of itself for some samples, set parallel.find_unused_parameters=true."
         )

@@ -11,9 +11,9 @@ from manyheads.runner.run.errors import ConfigurationError
 VERSION = "0.2.0"  # whose programming interface changes with each version
 INSTALL = "pip install 'manyheads[replicated]'"
 TRUST = (
-    "torchft's services have no authentication: whoever reaches their ports can stop the replicas or join the "
-    "training. All but one per replica listen on the loopback interface only. If the network is isolated, or everybody "
-    "on it may do that, set parallel.trusted_network=true. Use parallel=ddp otherwise"
+    "torchft's services have no authentication: anyone who can reach their ports can stop the replicas or join the "
+    "training. All but one per replica listen only on the loopback interface. If the network is isolated, or you "
+    "trust everybody on it, set parallel.trusted_network=true. Use parallel=ddp otherwise"
 )
 
 
@@ -23,7 +23,7 @@ def missing() -> str | None:
         found = metadata.version("torchft")
     except metadata.PackageNotFoundError:
         return f"torchft is not installed: {INSTALL}"
-    return None if found == VERSION else f"torchft {found} is installed, and {VERSION} is needed: {INSTALL}"
+    return None if found == VERSION else f"torchft {found} is installed, but {VERSION} is needed: {INSTALL}"
 
 
 class ReplicatedOption(ParallelOption):
@@ -38,7 +38,7 @@ class ReplicatedOption(ParallelOption):
         return missing() or (None if self.section["trusted_network"] else TRUST)
 
     def note(self) -> str:
-        return "replicas that may die and come back, over gloo"
+        return "replicas that may die and rejoin, over gloo"
 
     def data_shares(self, config: dict[str, Any]) -> int:
         return 1  # of whatever size, for as many as there are
@@ -48,18 +48,18 @@ class ReplicatedOption(ParallelOption):
         launcher, precision = config["launcher"], declared("precision", config["precision"])
         if not declared("launcher", launcher).restarts_ranks:
             raise ConfigurationError(
-                f"launcher={launcher['name']} ends all ranks when one dies, which parallel=replicated is there to "
+                f"launcher={launcher['name']} stops all ranks when one dies, which parallel=replicated is meant to "
                 "prevent. Set launcher=torchft."
             )
         if precision.half_weights(on_gpus=config["trainer"]["device"] != "cpu") or precision.reloads_optimizer():
             raise ConfigurationError(
-                f"precision={config['precision']['name']} takes gradients out of their scale before replicas exchange "
-                "them. Set precision=bf16 or amp."
+                f"precision={config['precision']['name']} unscales gradients before replicas exchange them. Set "
+                "precision=bf16 or amp."
             )
         if config["trainer"].get("sam_rho") is not None:
             raise ConfigurationError(
-                "trainer.sam_rho: its second pass would be another exchange within an update, which "
-                "parallel=replicated cannot repeat by itself. Set it to null."
+                "trainer.sam_rho: its second pass would be a second exchange within an update, which "
+                "parallel=replicated cannot repeat on its own. Set it to null."
             )
         if config["checkpoint"]["format"] == "sharded":
             raise ConfigurationError(

@@ -17,7 +17,7 @@ class Zero1Option(ReplicasOption):
         precision = declared("precision", config["precision"])
         if precision.half_weights(on_gpus=config["trainer"]["device"] != "cpu") or precision.reloads_optimizer():
             raise ConfigurationError(
-                f"precision={config['precision']['name']}: parallel=zero1 shares out the weights that the model "
-                "computes with, and does not know their fp32 copies. Set precision=bf16, or precision=amp with "
+                f"precision={config['precision']['name']}: parallel=zero1 shards the state of the weights that the "
+                "model computes with, but not of their fp32 copies. Set precision=bf16, or precision=amp with "
                 "precision.level=O1."
             )

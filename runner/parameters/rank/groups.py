@@ -50,7 +50,7 @@ def find_groups(model: nn.Module, section: Mapping[str, Any], *, lr: float) -> l
 
 
 def _of_norms(model: nn.Module) -> set[str]:
-    """The parameters that a normalisation owns itself."""
+    """The parameters that a normalization owns itself."""
     found = ((path, module) for path, module in model.named_modules() if _is_norm(module))
     return {
         f"{path}.{name}".lstrip(".") for path, module in found for name, _ in module.named_parameters(recurse=False)

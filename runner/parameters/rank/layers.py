@@ -20,7 +20,7 @@ def heights(model: nn.Module) -> dict[str, int]:
     if not inside:
         raise ConfigurationError(
             f"parameters.layer_decay: {type(model).__name__} has no repeated blocks to count as layers. Set it to "
-            "null, and learning rates by parameters.groups."
+            "null, and set learning rates with parameters.groups."
         )
     begun: list[str | None] = []
     depth = {}

@@ -46,8 +46,8 @@ def find_rests(model: nn.Module, entries: Sequence[Mapping[str, Any]], *, epochs
     for epoch in range(epochs):
         if rests and not set(trained) - resting(rests, epoch):
             raise ConfigurationError(
-                f"parameters.freeze_epochs: nothing is trained in epoch {epoch + 1}. Leave some part of the model out "
-                "of its patterns."
+                f"parameters.freeze_epochs: nothing is trained in epoch {epoch + 1}. Exclude some part of the model "
+                "from its patterns."
             )
     return rests
 
@@ -105,7 +105,7 @@ def build_phases(
         return None
     if any(group.get("momentum") and group.get("dampening") and group.get("fused") for group in optimizer.param_groups):
         raise ConfigurationError(
-            "parameters.freeze_epochs: fused SGD with dampening cannot begin with some parameters. Set "
+            "parameters.freeze_epochs: fused SGD with dampening cannot start with only some of its parameters. Set "
             "optimizer.dampening=0."
         )
     begin_momentum(getattr(optimizer, "optim", optimizer))  # zero1 has one of its own in it

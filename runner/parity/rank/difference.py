@@ -40,9 +40,9 @@ def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
 
 
 def factor(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None], tolerance: float) -> float | None:
-    """The one number by which all of the baseline's tensors are to be multiplied to get the own; None if there is none.
+    """The number by which all of the baseline's tensors are multiplied in this rank's own; None if there is none.
 
-    Least squares, then looked at tensor by tensor.
+    Least squares, then checked tensor by tensor.
     """
     pairs = [(a.double().flatten(), b.double().flatten()) for a, b in _both(baseline, own) if a.shape == b.shape]
     square = sum(float(a @ a) for a, _ in pairs)

@@ -97,7 +97,7 @@ class Compared:
             self._session.state.load({**load(path)["state"], "source": path})
         except ConfigurationError:
             names = ", ".join(self._seen["initial"]["parameter"][:4])
-            raise RuntimeError(f"the model is not made as the baseline's is: {names} and others differ") from None
+            raise RuntimeError(f"the model is not built like the baseline's: {names} and others differ") from None
 
     def after(self, step: int, taken: Taken) -> None:
         kept = load(self._files.step(step))

@@ -100,5 +100,5 @@ def check_autocast(device: torch.device, dtype: torch.dtype) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ConfigurationError(
-            f"precision.dtype={name}: this {device.type} device can't train in it ({reason}). Use precision=fp32."
+            f"precision.dtype={name}: this {device.type} device can't train with it ({reason}). Use precision=fp32."
         ) from None

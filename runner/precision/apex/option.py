@@ -35,8 +35,8 @@ class ApexOption(PrecisionOption):
             )
         if compiled != "none":
             raise ConfigurationError(
-                f"trainer.compile={compiled}: precision=apex patches functions that torch.compile looks through. "
-                f"Set trainer.compile=none, or use {apex.NATIVE['amp']}."
+                f"trainer.compile={compiled}: precision=apex patches functions that torch.compile traces. Set "
+                f"trainer.compile=none, or use {apex.NATIVE['amp']}."
             )
         for key in ("keep_batchnorm_fp32", "master_weights"):
             if self.section["opt_level"] == "O1" and self.section[key] is not None:

@@ -1,4 +1,4 @@
-"""What a precision declares, for the strategies and optimizers that must know, and for comparisons."""
+"""What a precision declares, for strategies and optimizers that depend on it, and for comparisons."""
 
 from typing import ClassVar, NamedTuple
 
@@ -6,10 +6,10 @@ from manyheads.runner.option.base import Option
 
 
 class HalfWeights(NamedTuple):
-    """Weights, and so gradients, in half precision, in the words of the config.
+    """Half-precision weights, and therefore gradients, in terms of the config.
 
-    ``dtype``: "float16" or "bfloat16"; ``dtype_key``, ``key``: the settings that make the weights so; ``other_dtype``,
-    ``other``: those to choose for the other half precision, and for weights in fp32.
+    ``dtype``: "float16" or "bfloat16"; ``dtype_key``, ``key``: the settings that cause it; ``other_dtype``, ``other``:
+    those to choose for the other half precision, and for weights in fp32.
     """
 
     dtype: str
@@ -20,10 +20,10 @@ class HalfWeights(NamedTuple):
 
 
 class PrecisionOption(Option):
-    """Mixed precision, of which most is unknown.
+    """Declarations of a precision, with cautious defaults.
 
-    ``tolerance``: how far apart two values of the same computation may be, relative to their size. ``dtype``: of the
-    weights as a checkpoint holds them.
+    ``tolerance``: the largest relative difference between two values of the same computation. ``dtype``: of the weights
+    in a checkpoint.
     """
 
     has_own_class = True
@@ -31,15 +31,15 @@ class PrecisionOption(Option):
     dtype: ClassVar[str] = "float32"
 
     def autocast(self, *, on_gpus: bool) -> str | None:
-        """The dtype that operations are cast to, such as "bfloat16"; None where nothing is cast."""
+        """The dtype that operations are cast to, such as "bfloat16"; None without autocast."""
         return None
 
     def scales_gradients(self, *, on_gpus: bool) -> bool:
-        """Whether gradients are scaled until the step, against underflow in fp16."""
+        """Whether gradients are scaled until the step, to prevent underflow in fp16."""
         return False
 
     def half_weights(self, *, on_gpus: bool) -> HalfWeights | None:
-        """What weights in half precision come from; None where they are not."""
+        """The settings that make weights half precision; None if they are not."""
         return None
 
     def reloads_optimizer(self) -> bool:

@@ -1,4 +1,4 @@
-"""Plain single precision: every hook that a precision may need, doing nothing."""
+"""Plain single precision: every hook that a precision may override, doing nothing."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -11,7 +11,7 @@ from manyheads.runner.parallel.base.rank import Parallel
 
 
 class Precision:
-    """How a step computes. ``dtype``: of weights and of images when they enter the model."""
+    """How a step computes. ``dtype``: of the weights, and of images when they enter the model."""
 
     dtype = torch.float32
     products = "fp32"  # what most of the work is computed in: fp32, tf32, fp64, or half, which is fp16 or bf16
@@ -28,11 +28,11 @@ class Precision:
 
     @property
     def summary(self) -> str:
-        """What the run's header says of this precision."""
+        """The description of this precision in the run's header."""
         return str(self.dtype).removeprefix("torch.")
 
     def convert(self, model: nn.Module) -> nn.Module:
-        """Bring the weights to the formats in which they are trained, on the CPU, before anything holds on to them."""
+        """Convert the weights to the dtypes in which they are trained, on the CPU, before anything refers to them."""
         return model.to(dtype=self.dtype)
 
     def prepare(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
@@ -40,18 +40,18 @@ class Precision:
         return model, optimizer
 
     def autocast(self) -> AbstractContextManager:
-        """Around forward pass and loss."""
+        """Context for the forward pass and the loss."""
         return self._nothing
 
     def scaling(self, loss: Tensor, optimizer: Optimizer, *, last: bool) -> AbstractContextManager[Tensor]:
-        """Around the backward pass and the exchange of gradients: the loss to differentiate.
+        """Context for the backward pass and the exchange of gradients; yields the loss to differentiate.
 
         ``last``: an update follows.
         """
         return nullcontext(loss)
 
     def unscale(self, optimizer: Optimizer) -> None:
-        """Bring the gradients to their true size, before clipping."""
+        """Remove the scale from the gradients, before clipping."""
 
     def parameters(self, optimizer: Optimizer) -> list[nn.Parameter]:
         """The parameters that the optimizer owns, whose gradients are clipped."""
@@ -61,7 +61,7 @@ class Precision:
         optimizer.step()
 
     def zero_grad(self, optimizer: Optimizer) -> None:
-        """Forget the gradients of the last update."""
+        """Clear the gradients of the last update."""
         if getattr(optimizer.zero_grad, "__func__", None) is not Optimizer.zero_grad:  # a library's own
             optimizer.zero_grad()
             return
@@ -70,17 +70,17 @@ class Precision:
                 parameter.grad = None
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
-        """The user's own model's state as checkpoints hold it, which any precision can go on from."""
+        """The state of the user's own model as checkpoints store it, from which any precision can resume."""
         return model.state_dict()
 
     def weights_loaded(self, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Follow the user's own model, which has just been loaded from ``weights``."""
+        """Update internal copies after the user's own model was loaded from ``weights``."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint must hold of this precision besides the weights."""
+        """What a checkpoint must store for this precision besides the weights."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
     def close(self) -> None:
-        """The run is over: take back what this precision has changed of torch itself."""
+        """Undo this precision's changes to torch itself, at the end of the run."""

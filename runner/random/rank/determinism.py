@@ -32,10 +32,10 @@ def operations_named() -> Iterator[None]:
         yield
     except RuntimeError as error:
         if found := _HAS_NO_FORM.search(str(error)):
-            cause = f"torch {torch.__version__} has no deterministic form of {found[1]} on this device"
+            cause = f"torch {torch.__version__} has no deterministic implementation of {found[1]} on this device"
         elif WORKSPACE in str(error):
-            cause = f"cuBLAS wants {WORKSPACE}=:4096:8 or :16:8, and it is {os.environ.get(WORKSPACE)!r}"
+            cause = f"cuBLAS needs {WORKSPACE}=:4096:8 or :16:8, but it is {os.environ.get(WORKSPACE)!r}"
         else:
             raise
-        remedy = "Set trainer.deterministic=false, or choose a model and a loss without it."
+        remedy = "Set trainer.deterministic=false, or choose a model and a loss that do not use it."
         raise ConfigurationError(f"trainer.deterministic=true: {cause}. {remedy}") from error

@@ -28,6 +28,12 @@ def copy_keys(keys: np.ndarray, copies: np.ndarray) -> np.ndarray:
         return np.where(copies == 0, keys, _splitmix(keys ^ copies.astype(np.uint64)))
 
 
+def alternating_keys(keys: np.ndarray, *, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
+    """The keys with lowest bits that are drawn once for each sample, and change from epoch to epoch; (N,) uint64."""
+    first = sample_keys(seed, 0, indices)
+    return keys & ~np.uint64(1) | (first ^ np.uint64(epoch)) & np.uint64(1)
+
+
 def _splitmix(value: Any) -> Any:
     value = value + _GOLDEN
     value = (value ^ (value >> np.uint64(30))) * _MIX_1

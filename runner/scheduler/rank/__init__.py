@@ -10,10 +10,10 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class Schedule:
-    """The constant case with warm-up; ``factor`` is what the kinds differ in.
+    """Base class of schedules: constant with warm-up; subclasses override ``factor``.
 
-    updates_per_epoch, total_updates: of this run. warmup_epochs, which may be a fraction, or warmup_steps in updates:
-    linear rise from zero. Raises ConfigurationError where both are given.
+    updates_per_epoch, total_updates: of this run. warmup_epochs (may be a fraction) or warmup_steps (in updates):
+    length of the linear rise from zero. Raises ConfigurationError if both are given.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class Schedule:
     ):
         if warmup_epochs and warmup_steps:
             raise ConfigurationError(
-                f"scheduler.warmup_epochs={warmup_epochs:g} and scheduler.warmup_steps={warmup_steps} are the same in "
-                "other units. Set one of them."
+                f"scheduler.warmup_epochs={warmup_epochs:g} and scheduler.warmup_steps={warmup_steps} are the same "
+                "setting in different units. Set only one of them."
             )
         self._optimizer = optimizer  # not its param_groups, which load_state_dict replaces
         self._base = [group["lr"] for group in optimizer.param_groups]
@@ -42,28 +42,28 @@ class Schedule:
             group["lr"] = base * factor
 
     def factor(self, update: int) -> float:
-        """Share of the learning rate at update ``update``, warm-up aside."""
+        """The fraction of the learning rate at update ``update``, apart from warm-up."""
         return 1.0
 
     def evaluated(self, score: float | None, direction: str) -> None:
-        """Take note of an epoch's monitored metric, None where it was not measured.
+        """Record the monitored metric of an epoch, None if it was not measured.
 
         score: the same on every rank; direction: "max" or "min", whichever is better.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What the update's number alone does not tell, for the checkpoint."""
+        """State that does not follow from the update's number, for the checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Bring back what ``state_dict`` gave; of another kind's schedule nothing."""
+        """Restore the result of ``state_dict``; ignored if another kind of schedule wrote it."""
 
     def rise(self, update: int) -> float:
-        """Share of the learning rate that the warm-up has reached."""
+        """The fraction of the learning rate that the warm-up has reached."""
         return min(1.0, (update + 1) / self._warmup) if self._warmup else 1.0
 
     def done(self, update: int) -> float:
-        """How much of what follows the warm-up has passed, from 0 to 1."""
+        """The fraction of the updates after the warm-up that are done, from 0 to 1."""
         length = max(1, self.total_updates - self._warmup)
         return min(1.0, max(0.0, (update - self._warmup) / length))
 
@@ -125,9 +125,9 @@ class Polynomial(Schedule):
 
 
 class OneCycle(Schedule):
-    """A cosine up to the learning rate in a share ``pct_start`` of the updates, then one down.
+    """A cosine up to the learning rate in the fraction ``pct_start`` of the updates, then one down.
 
-    It begins at 1 / ``div_factor`` of it and ends at 1 / (``div_factor`` * ``final_div_factor``), as
+    It starts at 1 / ``div_factor`` of the learning rate and ends at 1 / (``div_factor`` * ``final_div_factor``), as in
     torch's OneCycleLR. Source: Smith and Topin 2017 (https://arxiv.org/abs/1708.07120).
     """
 
@@ -147,7 +147,7 @@ class OneCycle(Schedule):
 
 
 class WarmupStableDecay(Schedule):
-    """Constant, and in the last ``decay_share`` of all updates down to ``final_factor``.
+    """Constant, then decaying to ``final_factor`` over the last ``decay_share`` of all updates.
 
     decay: linear, or sqrt, which is 1 - sqrt(t). Sources: Hu et al. 2024 (https://arxiv.org/abs/2404.06395), and for
     the shapes Hägele et al. 2024 (https://arxiv.org/abs/2405.18392).

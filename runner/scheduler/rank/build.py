@@ -1,4 +1,4 @@
-"""The schedule of a run: one of ours, one of the user's own, or one of torch's."""
+"""Builds the schedule of a run: one of ours, one of the user's own, or one of torch's."""
 
 from typing import Any
 
@@ -16,12 +16,14 @@ WARMUP = {"warmup_epochs", "warmup_steps"}
 def build_schedule(section: dict[str, Any], optimizer: Optimizer, **updates: int) -> Schedule:
     """The schedule that the config's section describes. ``updates``: updates_per_epoch and total_updates.
 
-    Raises ConfigurationError for a class that is no schedule, and for arguments that it refuses.
+    Raises ConfigurationError for a class that is not a schedule, and for arguments that it rejects.
     """
     target = section["_target_"]
     kind, options = locate("scheduler", target), arguments_of("scheduler", section)
     if isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau):
-        raise ConfigurationError(f"scheduler._target_={target} needs a metric. Set scheduler=plateau, the same.")
+        raise ConfigurationError(
+            f"scheduler._target_={target} needs a metric. Set scheduler=plateau, which is the same schedule."
+        )
     interval = options.pop("interval", "update")
     if isinstance(kind, type) and issubclass(kind, LRScheduler):
         warmup = {name: options.pop(name) for name in WARMUP & options.keys()}
@@ -31,7 +33,7 @@ def build_schedule(section: dict[str, Any], optimizer: Optimizer, **updates: int
     made = call("scheduler", target, kind, optimizer, **options, **updates)
     if not isinstance(made, Schedule):
         raise ConfigurationError(
-            f"scheduler._target_={target} makes no schedule. Derive the class from {Schedule.__module__}.Schedule, or "
-            "name one of torch.optim.lr_scheduler."
+            f"scheduler._target_={target} is not a schedule. Derive the class from {Schedule.__module__}.Schedule, "
+            "or name one of torch.optim.lr_scheduler."
         )
     return made

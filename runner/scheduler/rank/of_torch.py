@@ -14,10 +14,10 @@ PARTS = ("lr", "momentum", "betas")  # of an optimizer's settings: those that to
 
 
 class OfTorch(Schedule):
-    """A scheduler of class ``kind`` with these ``options``, stepped once for each ``interval``: "update" or "epoch".
+    """A scheduler of class ``kind`` with these ``options``, stepped once per ``interval``: "update" or "epoch".
 
-    It works on a stand-in for the optimizer, from the first update on, so that a resumed run needs no state of it.
-    Raises ConfigurationError where the class refuses its arguments.
+    It works on a stand-in for the optimizer, from the first update on, so a resumed run needs no state. Raises
+    ConfigurationError if the class rejects its arguments.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class OfTorch(Schedule):
             self._scheduler = self._kind(optimizer, **self._options)
         except (TypeError, ValueError, KeyError) as error:
             raise ConfigurationError(
-                f"scheduler._target_={self._kind.__module__}.{self._kind.__name__} refuses its arguments: {error}. Set "
-                "them as scheduler.<argument>=..., with a + before the first one of a kind."
+                f"scheduler._target_={self._kind.__module__}.{self._kind.__name__} rejects its arguments: {error}. "
+                "Set them with scheduler.<argument>=..., adding a + for a new key."
             ) from None
         optimizer.step()  # schedulers warn where none was made before their own
 

@@ -11,8 +11,8 @@ from manyheads.runner.scheduler.rank import Schedule
 class Plateau(Schedule):
     """Multiplied by ``gamma`` after more than ``patience`` evaluations in a row without an improvement.
 
-    threshold: the relative change that counts as one. min_factor: what is left of the learning rate at least. As
-    torch's ReduceLROnPlateau with relative thresholds.
+    threshold: the relative change that counts as an improvement. min_factor: lower bound, as a fraction of the learning
+    rate. As torch's ReduceLROnPlateau with relative thresholds.
     """
 
     def __init__(

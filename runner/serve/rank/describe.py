@@ -26,7 +26,7 @@ def describe(
     std: tuple[float, ...] | None
     if dtype is None or dtype == "uint8":
         mean, std = (tuple(map(float, value)) for value in (entrance.mean, entrance.std))
-    else:  # normalised by the data set itself
+    else:  # normalized by the data set itself
         mean, std = (numbers(getattr(dataset, name, None)) for name in ("mean", "std"))
     return Description(
         num_classes=None if num_classes is None else int(num_classes),
@@ -43,13 +43,13 @@ def describe(
 
 
 def other_classes(weights: str, evaluation: Loader) -> str | None:
-    """A warning where a checkpoint's run had other classes than these samples, in words; None where nobody knows."""
+    """A warning if a checkpoint's run had different classes from these samples; None if that is unknown."""
     found, trained = _classes(evaluation.batches.dataset), _trained(weights)
     if found is None or trained is None or trained.classes in (None, found):
         return None
     return (
-        f"warning: the weights were trained for other classes: {_listed(trained.classes)}, where this data has "
-        f"{_listed(found)}. Classes are compared by their numbers."
+        f"warning: the weights were trained for different classes: {_listed(trained.classes)}, where this data has "
+        f"{_listed(found)}. Classes are matched by their numbers."
     )
 
 

@@ -24,8 +24,8 @@ def description_of(folder: RunFolder, config: dict[str, Any]) -> Description:
         return _from_data(config)
     except ConfigurationError as error:
         raise ConfigurationError(
-            f"{folder} has no {folder.description.name}, as all runs of earlier versions, and its data, which says the "
-            f"same, cannot be read: {error}"
+            f"{folder} has no {folder.description.name}, like all runs of earlier versions, and its data, which "
+            f"would describe the same, cannot be read: {error}"
         ) from None
 
 

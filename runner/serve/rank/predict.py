@@ -29,7 +29,9 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
     """
     files = images_in(paths)
     if not out.parent.is_dir():
-        raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist. Make it, or name another file.")
+        raise ConfigurationError(
+            f"--out {out}: the folder {out.parent} does not exist. Create it, or name another file."
+        )
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     trained.model.to(device)
@@ -69,7 +71,7 @@ def images_in(paths: Sequence[str]) -> list[str]:
         else:
             raise ConfigurationError(f"{path} does not exist. Name image files, or folders of them.")
     if not found:
-        raise ConfigurationError(f"there is no image in {', '.join(paths)}. Allowed: {', '.join(EXTENSIONS)}.")
+        raise ConfigurationError(f"there are no images in {', '.join(paths)}. Allowed: {', '.join(EXTENSIONS)}.")
     return found
 
 

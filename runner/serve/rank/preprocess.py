@@ -50,12 +50,13 @@ class Preprocess:
         return sample.expand(shape[0], -1, -1) if shape and len(shape) == 3 and len(sample) == 1 else sample
 
     def normalised(self, images: Tensor) -> Tensor:
-        """uint8 images, (..., C, H, W), as the model wants them, in float32. Raises ConfigurationError."""
+        """Normalize uint8 images, (..., C, H, W), to the float32 that the model expects. Raises ConfigurationError."""
         about = self._about
         if about.dtype not in (None, "uint8") and (about.mean is None or about.std is None):
             raise ConfigurationError(
-                "this run's data set makes floats of its images, and says by no mean and std how. Give what it would "
-                "give, as a float tensor, or train with a data set that declares them (docs/using-a-trained-model.md)."
+                "this run's data set turns images into floats without declaring mean and std. Pass what it would "
+                "return, as a float tensor, or train with a data set that declares them "
+                "(docs/using-a-trained-model.md)."
             )
         return self._entrance.prepare(images)
 
@@ -64,7 +65,7 @@ class Preprocess:
         inputs = [self(image) for image in images]
         if len({each.shape for each in inputs}) > 1:
             sizes = ", ".join(sorted({"x".join(map(str, each.shape)) for each in inputs}))
-            raise ConfigurationError(f"these images come out in different sizes ({sizes}). Give them one by one.")
+            raise ConfigurationError(f"these images end up with different sizes ({sizes}). Pass them one by one.")
         return torch.stack(inputs)
 
     def _as_it_is(self, image: Any) -> Tensor:
@@ -73,8 +74,8 @@ class Preprocess:
             return sample
         shape = "x".join(map(str, self._about.shape or ())) or "of any shape"
         raise ConfigurationError(
-            f"this run's data set does not say how an image becomes a sample. Give tensors as it gives them ({shape}), "
-            "or train with a data set that declares preprocess (docs/using-a-trained-model.md)."
+            "this run's data set does not declare how an image becomes a sample. Pass tensors as it returns them "
+            f"({shape}), or train with a data set that declares preprocess (docs/using-a-trained-model.md)."
         )
 
 

@@ -32,7 +32,7 @@ AT_ONCE = 64  # images in a batch
 
 @dataclass(frozen=True)
 class Prediction:
-    """``probability`` of ``label``, the likeliest class, whose number is ``index``; ``top``: the five likeliest."""
+    """The likeliest class ``label`` with number ``index`` and its ``probability``; ``top``: the five likeliest."""
 
     label: str
     probability: float
@@ -42,11 +42,11 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model with what has to be known to use it.
+    """A trained model with everything needed to use it.
 
-    model: in evaluation mode, float32, on the CPU; preprocess: from an image to its input, (C, H, W) float32; classes:
-    their names, None where the run did not know them; config: run.yaml; metrics: of these weights, as far as they were
-    measured; which: "best" or "last".
+    model: in evaluation mode, float32, on the CPU; preprocess: from an image to the model's input, (C, H, W) float32;
+    classes: their names, None if the run did not know them; config: run.yaml; metrics: of these weights, as far as they
+    were measured; which: "best" or "last".
     """
 
     model: nn.Module
@@ -62,12 +62,12 @@ class Trained:
         return f"<{type(self.model).__name__} with the {self.which} weights of {self.folder}>"
 
     def predict(self, images: Any) -> Any:
-        """A Prediction for an image, or a list of them for a list, or for a batch (N, C, H, W).
+        """A Prediction for an image; a list of them for a list of images or a batch (N, C, H, W).
 
         images: PIL images, paths, uint8 arrays (H, W[, C]) and uint8 tensors (C, H, W), which are preprocessed. A batch
-        in floats is taken as preprocessed, one of uint8 is only normalised. Works where ``model`` has been moved to.
+        of floats is taken as preprocessed; a uint8 batch is only normalized. Runs on the device of ``model``.
 
-        Raises ConfigurationError for a model that gives no class, and for what is not an image.
+        Raises ConfigurationError if the model does not predict classes, and for inputs that are not images.
         """
         if _is_batch(images):
             batch = torch.as_tensor(images)
@@ -79,7 +79,7 @@ class Trained:
 
     @torch.inference_mode()
     def outputs(self, inputs: Tensor) -> Any:
-        """What the model returns for preprocessed inputs, (N, ...), wherever these are."""
+        """What the model returns for preprocessed inputs (N, ...), on any device."""
         tensor = next(chain(self.model.parameters(), self.model.buffers()), None)
         inputs = inputs if tensor is None else inputs.to(tensor.device)
         return self.model(inputs.float() if inputs.is_floating_point() else inputs)
@@ -88,7 +88,7 @@ class Trained:
         outputs = self.outputs(inputs) if self.description.outputs == "logits" else None
         if not isinstance(outputs, Tensor) or outputs.ndim != 2:
             raise ConfigurationError(
-                f"{self.folder}: its model gives no logits of classes, so that there is no class to predict. Use "
+                f"{self.folder}: its model returns no class logits, so there is no class to predict. Use "
                 ".outputs(inputs), or .model itself."
             )
         shares = outputs.to("cpu", torch.float64).softmax(1)
@@ -101,12 +101,12 @@ class Trained:
 
 
 def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()) -> Trained:
-    """The trained model of a run's folder. Its data need not be there.
+    """The trained model of a run folder. The run's data is not needed.
 
-    which: "best" or "last" weights; the best are the default, where there are some. trust: packages whose code may run,
-    for a run of somebody else's (docs/security.md). Weights are read as data.
+    which: "best" or "last" weights; by default the best, if there are any. trust: packages whose code may run, for
+    somebody else's run (docs/security.md). Weights are read as data.
 
-    Raises ConfigurationError for a folder without a run or weights, untrusted code, or a missing class.
+    Raises ConfigurationError for a folder without a run or weights, for untrusted code, and for a missing class.
     """
     folder = RunFolder(run)
     packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")

@@ -26,6 +26,6 @@ class HuggingFaceOption(TaskOption):
         strategy = config["parallel"]
         if declared("parallel", strategy).replicates and config["trainer"]["device"] == "cuda":
             raise ConfigurationError(
-                f"task=hugging_face: parallel={strategy['name']} has a model on each GPU, each with a mean of its own, "
-                "and does not say over how much. Set parallel=ddp."
+                f"task=hugging_face: parallel={strategy['name']} has a replica on each GPU, each with its own mean "
+                "loss over an unknown number of elements. Set parallel=ddp."
             )

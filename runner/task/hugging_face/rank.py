@@ -46,7 +46,7 @@ class HuggingFace(Task):
         if loss is None:
             raise ConfigurationError(
                 f"the model returns {type(outputs).__name__} without a loss. task=hugging_face needs a batch with "
-                "labels, and a model that takes them."
+                "labels, and a model that accepts them."
             )
         return loss
 

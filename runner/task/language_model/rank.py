@@ -49,8 +49,9 @@ class LanguageModel(Task):
         super().__init__()
         if not isinstance(loss, nn.CrossEntropyLoss):
             raise ConfigurationError(
-                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is none of task=language_model's. "
-                "Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a task of your own."
+                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is not supported by "
+                "task=language_model. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a "
+                "task of your own."
             )
         loss.reduction = "sum"  # a mean of nothing, where a micro-batch is all padding, would be no number
         self.criterion, self.ignored, self.class_weights = loss, loss.ignore_index, weights_of(loss)
@@ -70,13 +71,14 @@ class LanguageModel(Task):
         logits, labels = logits_of(outputs), _labels(batch)
         if logits.ndim != 3 or logits.shape[:2] != labels.shape:
             raise ConfigurationError(
-                f"the model gives outputs of shape {tuple(logits.shape)} for labels of shape {tuple(labels.shape)}. "
-                "task=language_model needs (samples, tokens, vocabulary). Set model= to a language model."
+                f"the model returns outputs of shape {tuple(logits.shape)} for labels of shape "
+                f"{tuple(labels.shape)}. task=language_model needs (samples, tokens, vocabulary). Set model= to a "
+                "language model."
             )
         if self.vocabulary is not None and logits.shape[2] < self.vocabulary:
             raise ConfigurationError(
-                f"the model knows {logits.shape[2]} tokens, where the data has {self.vocabulary}. Let its class take "
-                "num_classes, which is the size of the vocabulary, or set its own key for that."
+                f"the model has {logits.shape[2]} tokens, where the data has {self.vocabulary}. Let its class "
+                "accept num_classes, which is the vocabulary size, or set its own key for that."
             )
         return self.criterion(logits.flatten(0, 1), labels.flatten())
 

@@ -27,7 +27,7 @@ def build_task(config: dict[str, Any], data: "Data") -> Task:
         section["data"] = data
     task = call("task", target, kind, **section)
     if not isinstance(task, Task):
-        raise ConfigurationError(f"task._target_={target} makes no manyheads Task. Derive the class from it.")
+        raise ConfigurationError(f"task._target_={target} is not a manyheads Task. Derive the class from it.")
     if task.reduction not in REDUCTIONS:
         raise ConfigurationError(f"task._target_={target}: its reduction is {task.reduction!r}. Allowed: sum, mean.")
     return task
@@ -48,7 +48,7 @@ def build_loss(config: dict[str, Any]) -> nn.Module:
     section = {key: _as_tensor(value, parameters.get(key)) for key, value in section.items()}
     loss = call("loss", target, kind, **section)
     if not isinstance(loss, nn.Module):
-        raise ConfigurationError(f"loss._target_={target} makes no torch.nn.Module. Choose a loss class.")
+        raise ConfigurationError(f"loss._target_={target} is not a torch.nn.Module. Choose a loss class.")
     return loss
 
 

@@ -10,7 +10,7 @@ class SegmentationOption(TaskOption):
     """Cross-entropy of pixels, and mean IoU."""
 
     rules: ClassVar = {
-        "ignore_index": Rule("a whole number", is_whole),
+        "ignore_index": Rule("an integer", is_whole),
         "aux_weight": number(at_least=0),
     }
     measures = ("loss", "acc", "miou")

@@ -28,8 +28,9 @@ class Segmentation(Task):
         super().__init__()
         if not isinstance(loss, nn.CrossEntropyLoss):
             raise ConfigurationError(
-                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is none of task=segmentation's. "
-                "Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a task of your own."
+                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is not supported by "
+                "task=segmentation. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a task "
+                "of your own."
             )
         if data is None or data.num_classes is None:
             raise ConfigurationError("data.num_classes is not set, and the data set has no num_classes. Set it.")
@@ -66,9 +67,9 @@ class Segmentation(Task):
         logits = outputs["out"] if isinstance(outputs, Mapping) and "out" in outputs else logits_of(outputs)
         if logits.ndim != 4 or masks.ndim != 3 or logits.shape[1] != self.classes:
             raise ConfigurationError(
-                f"the model gives outputs of shape {tuple(logits.shape)} for masks of shape {tuple(masks.shape)}. "
+                f"the model returns outputs of shape {tuple(logits.shape)} for masks of shape {tuple(masks.shape)}. "
                 f"task=segmentation needs (samples, {self.classes} classes, height, width) and (samples, height, "
-                "width). Set model= to one for segmentation, such as fcn_resnet50."
+                "width). Set model= to a segmentation model, such as fcn_resnet50."
             )
         return _sized(logits, masks)
 

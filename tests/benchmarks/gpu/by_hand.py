@@ -1,6 +1,6 @@
 """A row by a hand-written loop with the very settings of ours: what ours takes longer, the project itself costs.
 
-torchvision's model, batches from loader processes that are pinned, sent on a stream of their own and normalised on the
+torchvision's model, batches from loader processes that are pinned, sent on a stream of their own and normalized on the
 device, autocast, fused SGD, cuDNN's search for algorithms; no metrics, no log, no look at the loss.
 """
 

@@ -43,7 +43,7 @@ class Ready:
 
 
 class ReadyFloats(torch.utils.data.Dataset):
-    """For the tutorial's loop: normalised images, one by one, as its transforms leave them."""
+    """For the tutorial's loop: normalized images, one by one, as its transforms leave them."""
 
     def __init__(self, *, samples: int, size: int):
         self.samples, self.image = samples, torch.randn(3, size, size)

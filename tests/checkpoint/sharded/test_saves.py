@@ -185,7 +185,7 @@ def test_a_disk_that_takes_no_more_on_one_rank_fails_them_all_and_leaves_the_one
     assert 1 in save(tmp_path, 2, 2, asynchronous=asynchronous, rank_1={"write_file": full})
     said = [path.read_text() for path in (tmp_path / "meeting" / "2").glob("error.*")]
     assert said
-    assert all("No space left on device, so that a checkpoint was not written; the one before" in text for text in said)
+    assert all("No space left on device, so a checkpoint was not written; the previous one" in text for text in said)
     assert all("step_00000002" in text for text in said)
     assert RunFolder(tmp_path).last_checkpoint.name == "step_00000001"
     remove_leftovers(tmp_path)
@@ -201,7 +201,7 @@ def test_a_limit_on_the_size_of_files_is_told(tmp_path):
     (code,) = together(1, work, tmp_path / "meeting")
     assert code == 1
     said = (tmp_path / "meeting" / "error.0").read_text()
-    assert "File too large, so that a checkpoint was not written; the one before it is whole" in said
+    assert "File too large, so a checkpoint was not written; the previous one is intact" in said
     assert names(tmp_path) == []
 
 
@@ -214,7 +214,7 @@ def copied(saved: Path, tmp_path: Path) -> Path:
     return tmp_path / "checkpoints" / "step_00000002"
 
 
-OFFER = r"The one before it is whole: set checkpoint\.resume=.*step_00000001, or remove this one to resume\."
+OFFER = r"The previous one is intact: set checkpoint\.resume=.*step_00000001, or remove this one to resume\."
 
 
 def test_a_missing_file_is_told_with_the_one_before(copied):
@@ -230,7 +230,9 @@ def test_a_missing_file_is_told_with_the_one_before(copied):
 
 def test_a_file_of_another_save_is_told(copied):
     shutil.copy(copied.parent / "step_00000001" / "model-00001.safetensors", copied)
-    with pytest.raises(ConfigurationError, match="model-00001.safetensors is of another save, of step 1"):
+    with pytest.raises(
+        ConfigurationError, match="model-00001.safetensors belongs to another checkpoint, that of step 1"
+    ):
         load(copied)
 
 
@@ -293,9 +295,9 @@ def test_what_an_index_of_somebody_else_says_is_checked(copied):
 
     refused(lambda c: c["files"].update({"../x.safetensors": {"bytes": 1, "sha256": ""}}), "names a file")
     refused(lambda c: c["files"].update({"run.yaml": {"bytes": 1, "sha256": ""}}), "names a file")
-    refused(lambda c: piece(c).__setitem__(1, 10**12), "lies outside of its file")
-    refused(lambda c: piece(c).__setitem__(1, -8), "not the index|lies outside of its file")
-    refused(lambda c: piece(c).__setitem__(2, [7, 0]), "lies outside of it|is not complete")
+    refused(lambda c: piece(c).__setitem__(1, 10**12), "lies outside its file")
+    refused(lambda c: piece(c).__setitem__(1, -8), "not the index|lies outside its file")
+    refused(lambda c: piece(c).__setitem__(2, [7, 0]), "lies outside its tensor|is not complete")
     refused(lambda c: piece(c).__setitem__(3, [1, 3]), "is not complete")
     refused(lambda c: c["tensors"]["model/weight"].update(shape=[10**9, 3]), "is not complete")
     refused(lambda c: c["tensors"]["model/weight"].update(dtype="OBJ"), "unknown|not the index")

@@ -109,7 +109,7 @@ def test_a_tokenizer_of_ones_own(texts):
         (["data.pattern=*.md"], r"no file there matches data.pattern=\*.md"),
         (["data.val_fraction=0.6", "data.test_fraction=0.4"], "leave nothing to train on"),
         (["data.block_size=5000"], "the train split has .* tokens"),
-        ([f"+data.tokenizer._target_={__name__}.Strange"], "says that it has 3"),
+        ([f"+data.tokenizer._target_={__name__}.Strange"], "its vocab_size is 3"),
         (["+data.tokenizer._target_=fractions.Fraction"], "neither vocab_size nor get_vocab_size"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_text_that_is_no_utf_8_is_named(texts):
     for path in texts.iterdir():
         path.write_bytes(b"\xff\xfe")
     assert len(dataset(*section(texts)))
-    with pytest.raises(ConfigurationError, match=r"\d\.txt is not in UTF-8 .* at byte 0"):
+    with pytest.raises(ConfigurationError, match=r"\d\.txt is not UTF-8 .* at byte 0"):
         dataset(*section(texts, f"+data.tokenizer._target_={__name__}.Words"))
 
 

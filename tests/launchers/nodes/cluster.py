@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -24,11 +25,23 @@ _NAMED = re.compile(r"mh([0-9a-f]+)x\d+[sn]\d*")
 class Cluster:
     """``size`` nodes, numbered from 1, with addresses 10.77.0.1, ... or fd77::1, ...; ``shell``: runs a command.
 
-    ``named``: the nodes' names can be resolved on each.
+    ``named``: the nodes' names can be resolved on each. ``first``: what each command's shell does first, as root, in a
+    mount namespace of its own. ``user``: who then runs the command, an ordinary user in place of root; he cannot
+    enter another node, and so has no remote shell.
     """
 
-    def __init__(self, folder: Path, size: int, *, ipv6: bool = False, named: bool = False):
+    def __init__(
+        self,
+        folder: Path,
+        size: int,
+        *,
+        ipv6: bool = False,
+        named: bool = False,
+        first: str = "",
+        user: int | None = None,
+    ):
         self.folder, self.size, self.ipv6, self.named = folder, size, ipv6, named
+        self._first, self._user = first, user
         self.prefix = f"mh{os.getpid():x}x{next(_number)}"
         self.switch = f"{self.prefix}s"
         self.shell = folder / "remote_shell"
@@ -49,9 +62,9 @@ class Cluster:
         # The last number of an address is the node's; as ssh does it, what follows is a command line for a shell.
         self.shell.write_text(
             "#!/bin/sh\n"
-            "node=${1##*[.:]}; name=node$node; command=$2; shift 2\n"
+            "node=${1##*[.:]}; shift\n"
             f"exec ip netns exec {self.prefix}n$node unshare --uts --mount --fork "
-            f'sh -c "hostname $name; {self._names()}$command" "$@"\n'
+            f'sh -c \'hostname node$0; {self._names()}{self._first} exec {self._as_user()} sh -c "$@"\' $node "$@"\n'
         )
         self.shell.chmod(0o700)
 
@@ -61,6 +74,9 @@ class Cluster:
         hosts = self.folder / "hosts"
         hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{self.address(n)} node{n}\n" for n in self.nodes))
         return f"mount --bind {hosts} /etc/hosts; "
+
+    def _as_user(self) -> str:
+        return "" if self._user is None else f"unshare --user --map-user={self._user} --map-group={self._user}"
 
     @property
     def nodes(self) -> range:
@@ -83,11 +99,34 @@ class Cluster:
         """The command as one that runs on this node."""
         return [str(self.shell), self.address(node), 'exec "$0" "$@"', *command]
 
+    def add_dead_end(self, node: int) -> None:
+        """A second interface, eth1, with an address 10.78.0.<node>, that leads to no other node."""
+        name, nowhere = self.namespace(node), f"nowhere{node}"
+        _ip("-n", self.switch, "link", "add", nowhere, "type", "veth", "peer", "name", "eth1", "netns", name)
+        _ip("-n", self.switch, "link", "set", nowhere, "up")
+        _ip("-n", name, "addr", "add", f"10.78.0.{node}/24", "dev", "eth1")
+        _ip("-n", name, "link", "set", "eth1", "up")
+
     def cut(self, node: int) -> None:
         _ip("-n", self.switch, "link", "set", f"port{node}", "down")
 
     def mend(self, node: int) -> None:
         _ip("-n", self.switch, "link", "set", f"port{node}", "up")
+
+    def narrow(self, node: int, *, rate: str, queue: int) -> None:
+        """Both ways no more than this rate, such as 8mbit; what does not fit into so many bytes of queue is lost."""
+        for namespace, link in ((self.switch, f"port{node}"), (self.namespace(node), "eth0")):
+            shape = ("rate", rate, "burst", "4kb", "limit", str(queue))
+            _run("tc", "-n", namespace, "qdisc", "replace", "dev", link, "root", "tbf", *shape)
+
+    def widen(self, node: int) -> int:
+        """Take that away; returns how many packets it has lost."""
+        lost = 0
+        for namespace, link in ((self.switch, f"port{node}"), (self.namespace(node), "eth0")):
+            said = _run("tc", "-s", "-n", namespace, "qdisc", "show", "dev", link).stdout
+            lost += sum(map(int, re.findall(r"dropped (\d+)", said)))
+            _run("tc", "-n", namespace, "qdisc", "del", "dev", link, "root")
+        return lost
 
     def processes(self, *nodes: int) -> list[psutil.Process]:
         """Those on these nodes, or on all."""
@@ -114,7 +153,11 @@ class Cluster:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 def why_none() -> str | None:
@@ -141,12 +184,12 @@ def sweep() -> None:
 
 
 @contextmanager
-def started(folder: Path, size: int, *, ipv6: bool = False, named: bool = False) -> Iterator[Cluster]:
+def started(folder: Path, size: int, **options: Any) -> Iterator[Cluster]:
     """A cluster that is gone afterwards, whatever happens. The test is skipped where there can be none."""
     if (reason := why_none()) is not None:
         pytest.skip(reason)
     sweep()
-    cluster = Cluster(folder, size, ipv6=ipv6, named=named)
+    cluster = Cluster(folder, size, **options)
     try:
         cluster.start()
         yield cluster

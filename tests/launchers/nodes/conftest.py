@@ -25,7 +25,8 @@ class Run:
 
     def __init__(self, cluster: Cluster, folder: Path, *overrides: str, node: int = 1, command: tuple[str, ...] = ()):
         self.cluster, self.folder = cluster, RunFolder(folder)
-        self.output = folder.parent / f"{folder.name}.{node}.{time.monotonic_ns()}.txt"
+        # Beside the run's folder's disk, which may fail.
+        self.output = cluster.folder / f"{folder.name}.{node}.{time.monotonic_ns()}.txt"
         shell = f"launcher.remote_shell='{cluster.shell} {{host}}'"
         self.parent = "resume" if command else "run.py"  # a word of its command line
         given = command or ("run.py", *COMMON, shell, f"hydra.run.dir={folder}", *overrides)

@@ -40,12 +40,12 @@ def stop_agent(running) -> None:
 
 
 HOW = {
-    cut: LOST + "it and the run's parent at 10.77.0.1 have not heard each other for ",
+    cut: LOST + "it and the run's parent at 10.77.0.1 have not heard from each other for ",
     kill_node: LOST + CLOSED,
     kill_agent: LOST + CLOSED,
     kill_rank: "rank 1 on machine 10.77.0.2 (node2) failed first",
     kill_torchrun: "on machine 10.77.0.2 (node2) failed first",
-    stop_agent: LOST + "it and the run's parent at 10.77.0.1 have not heard each other for ",
+    stop_agent: LOST + "it and the run's parent at 10.77.0.1 have not heard from each other for ",
 }
 
 
@@ -108,6 +108,6 @@ def test_the_rank_that_did_not_come_is_named(cluster, run_on) -> None:
     hurt = time.monotonic()
     assert running.end(60) == 1
     assert time.monotonic() - hurt < 8 + 10
-    assert "Rank 3 on 10.77.0.2 (node2) had not come to collective operation " in running.text()
+    assert "Rank 3 on 10.77.0.2 (node2) had not reached collective operation " in running.text()
     assert "at which ranks 0, 1 and 2 waited." in running.text()
     gone(cluster, 1, 2, seconds=10)

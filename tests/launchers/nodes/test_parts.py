@@ -1,23 +1,30 @@
 """The small parts of a run on several machines, each without a network."""
 
+import json
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from manyheads.launchers.base import Job
+from manyheads.launchers.causes import first_failure
 from manyheads.launchers.nodes import scratch
+from manyheads.launchers.nodes.part import shortened
 from manyheads.launchers.nodes.ranks import NodeRanks
 from manyheads.launchers.nodes.run import share_out
 from manyheads.launchers.nodes.settings import DEFAULT_SHELL, Settings
 from manyheads.launchers.nodes.shell import parse
 from manyheads.launchers.nodes.signature import other_config, signature
+from manyheads.launchers.nodes.storage import clear_attempt, storage_token
+from manyheads.launchers.nodes.wire import MOST_BYTES
 from manyheads.launchers.processes import gone_silently
 from manyheads.runner.config.complete import fits
 from manyheads.runner.machine import addresses
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
 from manyheads.runner.run.rank_env import Place
@@ -65,7 +72,7 @@ def test_as_many_ranks_as_can_share_the_batch(
     shares = share_out(nodes, found, job)  # type: ignore[arg-type]
     assert [len(share.ranks) for share in shares] == ranks
     assert [rank for share in shares for rank in share.ranks] == list(range(sum(ranks)))
-    said = f"{sum(ranks)} ranks of {2 * machines}" if sum(ranks) < 2 * machines else ""
+    said = f"{sum(ranks)} of {2 * machines} ranks" if sum(ranks) < 2 * machines else ""
     assert capsys.readouterr().out.startswith(said)
 
 
@@ -75,7 +82,7 @@ def test_configs_are_compared_by_key():
     assert other_config(Machine("node2", signature=own), own) is None  # type: ignore[arg-type]
     assert other_config(Machine("node2", signature=None), own) is None  # type: ignore[arg-type]
     said = other_config(Machine("node2", signature=theirs), own)  # type: ignore[arg-type]
-    assert said == "node2 was given another config than the run's parent: optimizer.lr, seed. " + (
+    assert said == "node2 was given a different config from the run's parent: optimizer.lr, seed. " + (
         "Type the same command on all machines."
     )
 
@@ -114,7 +121,9 @@ def test_where_none_can_meet(text):
 
 
 def test_names_and_interfaces_that_are_not_there():
-    with pytest.raises(ConfigurationError, match=r"^launcher\.hosts: no\.such\.machine\.invalid has no address here"):
+    with pytest.raises(
+        ConfigurationError, match=r"^launcher\.hosts: no\.such\.machine\.invalid cannot be resolved here"
+    ):
         addresses.resolved("launcher.hosts", "no.such.machine.invalid")
     with pytest.raises(ConfigurationError, match=r"^launcher\.network_interface=eth99: .* Its interfaces: .*lo"):
         addresses.own_address("eth99")
@@ -163,13 +172,61 @@ def test_ranks_of_a_node_share_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
     assert (parents.state(5), parents.pid(5)) == (heartbeat.state(5), 0)
 
 
+def told(reports: list[dict], rank: int) -> dict:
+    return {"is": "status", "words": {str(rank): [5, FAILED, 4242, 7]}, "gone": [], "reports": reports}
+
+
+def test_how_ranks_failed_is_told_by_their_machines(tmp_path: Path) -> None:
+    """And needs no disk that they share: a machine speaks of its own ranks only, and the first word counts."""
+    job = Job(RunFolder(tmp_path / "gone"), 2, {}, Heartbeat(None, ranks=2), [])
+    first, second = (Machine(name) for name in ("node1", "node2"))
+    shares = {first: range(1), second: range(1, 2)}
+    ranks = NodeRanks(SimpleNamespace(), job, shares, attempt=0, silence=5)  # type: ignore[arg-type]
+    job = replace(job, reports=ranks.reports)
+    began = Failure(rank=0, exit_code=1, type="OSError", message="[Errno 30] Read-only file system")
+    went = Failure(rank=1, exit_code=1, type="RuntimeError", message="Connection closed by peer")
+    consequence, cause = {**went.to_json(), "time": 2.0}, {**began.to_json(), "time": 1.0}
+    forged = {**cause, "time": 0.0, "message": "not its own"}
+    ranks._take(second, told([consequence, forged], 1))  # type: ignore[arg-type]
+    assert job.failures() == [went]
+    ranks._take(first, told([cause], 0))  # type: ignore[arg-type]
+    ranks._take(first, told([forged], 0))  # type: ignore[arg-type]
+    assert job.failures() == [began, went]
+    assert first_failure(job, {}, silent=[]) == began
+
+
+def test_a_message_holds_what_all_ranks_of_a_machine_said():
+    long = {
+        **Failure(rank=0, type="OSError", message="x" * 10**6, traceback="a" * 10**6 + "end").to_json(),
+        "time": 1.0,
+    }
+    reports = shortened([{**long, "rank": rank} for rank in range(8)])
+    assert len(json.dumps(reports)) < MOST_BYTES / 4
+    assert all(report["traceback"].endswith("end") for report in reports)
+
+
+def test_a_parent_whose_disk_is_gone_says_so(tmp_path: Path) -> None:
+    """A restart waits for it, and makes no folder in its place."""
+    job = Job(RunFolder(tmp_path / "run"), 1, {}, Heartbeat(None, ranks=1), [])
+    with pytest.raises(RunFailed, match=r"the run's parent cannot write to .*run: No such file or directory"):
+        clear_attempt(job, 0.0)
+    with pytest.raises(RunFailed, match=r"cannot write to .*run: No such file or directory"), storage_token(job):
+        pytest.fail("it went on")
+    assert not job.folder.path.exists()
+    waiting = threading.Thread(target=clear_attempt, args=(job, 10.0))
+    waiting.start()
+    job.folder.write_config({})
+    waiting.join(5)
+    assert job.folder.logs.is_dir()
+
+
 def test_a_rank_that_went_with_what_had_started_it_is_named(tmp_path: Path) -> None:
     """Its agent knows it when all there is over; the ranks elsewhere that miss it have reported by then."""
     job = Job(RunFolder(tmp_path), 2, {}, Heartbeat(None, ranks=2), [])
     first, second = (Machine(name) for name in ("node1", "node2"))
     shares = {first: range(1), second: range(1, 2)}
     ranks = NodeRanks(SimpleNamespace(), job, shares, attempt=0, silence=5)  # type: ignore[arg-type]
-    died = Failure(rank=1, type="ProcessDied", message="its process vanished without a word")
+    died = Failure(rank=1, type="ProcessDied", message="its process disappeared without reporting an error")
     ended = {"is": "ended", "attempt": 0, "port": 1, "codes": {}, "mistake": None, "failure": died.to_json()}
     ranks._take(first, {"is": "status", "words": {"0": [5, FAILED, 4242, 7]}, "gone": []})  # type: ignore[arg-type]
     ranks._take(second, {**ended, "words": {"1": [5, RUNNING, 4243, 7]}})  # type: ignore[arg-type]

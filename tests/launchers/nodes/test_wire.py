@@ -135,7 +135,7 @@ def test_a_message_that_nobody_sent(channels, how):
 
 
 def test_the_longest_message(channels):
-    with pytest.raises(ValueError, match="the most is"):
+    with pytest.raises(ValueError, match="the limit is"):
         channels[0].send({"text": "a" * wire.MOST_BYTES})
 
 

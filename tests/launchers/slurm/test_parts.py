@@ -69,7 +69,7 @@ def test_inside_an_allocation_its_nodes_are_taken(monkeypatch):
     for name, value in found.items():
         monkeypatch.setenv(name, value)
     assert decided("parallel=ddp", "data.batch_size=60", "launcher.nproc_per_node=1")[1] == 3
-    with pytest.raises(ConfigurationError, match=r"launcher.nodes=4: this is job 7 of Slurm, which has 3"):
+    with pytest.raises(ConfigurationError, match=r"launcher.nodes=4: this is Slurm job 7, which has 3"):
         decided("parallel=ddp", "launcher.nodes=4")
 
 
@@ -142,8 +142,8 @@ def test_states_as_scontrol_shows_them(state, reason, nodes, said):
         ("CANCELLED", True, "JobCancelled", "was cancelled."),
         ("TIMEOUT", True, "JobTimedOut", "launcher.time_limit"),
         ("NODE_FAIL", True, "NodeLost", "lost a node"),
-        ("FAILED", False, "JobNotStarted", "before the run began: last words"),
-        ("GONE", False, "JobNotStarted", "before the run began"),
+        ("FAILED", False, "JobNotStarted", "before the run started: last words"),
+        ("GONE", False, "JobNotStarted", "before the run started"),
     ],
 )
 def test_what_slurm_did_to_a_job_in_a_sentence(state, has_run, kind, said):

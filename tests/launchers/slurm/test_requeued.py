@@ -60,7 +60,7 @@ def test_before_its_time_limit_a_run_stops_and_is_queued_again_by_itself(cluster
     endless = ("launcher.nproc_per_node=1", "trainer.epochs=4000", "trainer.log_every=2")
     run = submit("run", "launcher.nodes=2", *endless, "launcher.time_limit=2m", "launcher.stop_before=30")
     log = run.folder.logs / "slurm.log"
-    run.wait_until(lambda: log.exists() and "is queued again" in log.read_text(), 200)
+    run.wait_until(lambda: log.exists() and "is requeued and will resume" in log.read_text(), 200)
     stopped = run.folder.read_result()
     assert stopped["status"] == "interrupted"
     run.wait_until(lambda: last_step(run.folder) > stopped["steps"], 250)  # it goes on by itself
@@ -68,7 +68,7 @@ def test_before_its_time_limit_a_run_stops_and_is_queued_again_by_itself(cluster
     cluster.client("scancel", job)
     code, text = run.end(60)
     assert code == 1
-    assert f"job {job} of Slurm was cancelled." in text
+    assert f"Slurm job {job} was cancelled." in text
     assert run.folder.read_result()["error"]["type"] == "JobCancelled"
     assert not survivors(run.folder)
     steps = [int(row["step"]) for row in rows(run.folder.steps)]

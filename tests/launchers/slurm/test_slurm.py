@@ -53,7 +53,7 @@ def test_what_slurm_refuses_is_said_in_its_own_words(cluster, tmp_path):
 def test_a_job_that_is_cancelled_while_it_waits_says_so(cluster, tmp_path):
     folder = freeze(tmp_path / "run", *COMMON, HELD)
     in_background(lambda: (cluster.wait(lambda: cluster.jobs(), "no job"), cluster.client("scancel", *cluster.jobs())))
-    with pytest.raises(RunFailed, match=r"job \d+ of Slurm was cancelled before it started"):
+    with pytest.raises(RunFailed, match=r"Slurm job \d+ was cancelled before it started"):
         launch(folder)
     result = folder.read_result()
     assert (result["status"], result["error"]["type"], result["steps"]) == ("failed", "JobCancelled", 0)
@@ -65,8 +65,8 @@ def test_a_run_that_is_left_in_the_queue_is_not_submitted_twice(cluster, tmp_pat
     assert launch(folder)["status"] == "queued"
     job = noted_job(folder)
     assert cluster.jobs() == [job]
-    assert f"submitted as job {job}" in capfd.readouterr().out
-    with pytest.raises(ConfigurationError, match=rf"is in the queue already: job {job} waits in the queue"):
+    assert f"submitted as Slurm job {job}" in capfd.readouterr().out
+    with pytest.raises(ConfigurationError, match=rf"is already in the queue: job {job} waits in the queue"):
         launch(folder)
     assert cluster.jobs() == [job]
 
@@ -87,7 +87,7 @@ def test_a_script_that_ends_before_the_run_begins_is_said_with_its_last_line(clu
     template = tmp_path / "site.sh.j2"
     template.write_text("#!/bin/bash\n#SBATCH --output={{ output }}\necho no python on $SLURMD_NODENAME\nexit 1\n")
     folder = freeze(tmp_path / "run", *COMMON, f"launcher.template={template}")
-    with pytest.raises(RunFailed, match="ended before the run began: no python on n1"):
+    with pytest.raises(RunFailed, match="ended before the run started: no python on n1"):
         launch(folder)
     assert folder.read_result()["error"]["type"] == "JobNotStarted"
 
@@ -98,7 +98,7 @@ def test_a_folder_whose_name_has_spaces_and_more(cluster, tmp_path):
     text = (PROJECT_TEMPLATE.read_text()).replace("exec {{ command }}", "echo {{ command }}")
     template.write_text(text)
     folder = freeze(path, *COMMON, f"launcher.template={template}")
-    with pytest.raises(RunFailed, match="ended before the run began"):
+    with pytest.raises(RunFailed, match="ended before the run started"):
         launch(folder)
     assert (folder.logs / "slurm.log").read_text().split(" resume ")[1] == f"{folder.path}\n"
 

@@ -143,7 +143,7 @@ def test_trials_of_several_ranks_are_ended_by_the_usual_stop(tmp_path, more):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("trainer.evaluate_every=0",), "trainer.evaluate_every=0 measures nothing that a search could go by"),
+        (("trainer.evaluate_every=0",), "trainer.evaluate_every=0 measures nothing that a search could optimize"),
         (
             ("hydra.sweeper.direction=up",),
             "direction=up is not allowed. Allowed: auto, minimize, maximize",

@@ -149,7 +149,7 @@ class TestGoingOn:
     def test_without_a_ledger(self, tmp_path):
         (tmp_path / "multirun.yaml").touch()
         done = resume(tmp_path)
-        assert (done.code, "a sweep without a ledger" in done.err) == (2, True)
+        assert (done.code, "this sweep has no ledger" in done.err) == (2, True)
 
     @pytest.mark.tail
     def test_a_job_whose_folder_is_gone_stops_no_other(self, tmp_path):
@@ -236,7 +236,7 @@ class TestTheWholeSweep:
         assert done.code == 0, done.err
         assert "5 of 12 jobs would run." in done.out
         assert "excluded by parallel=ddp,seed=2" in done.out
-        assert "The nearest values that can: data.batch_size=32 or 34" in done.out
+        assert "The nearest values that work: data.batch_size=32 or 34" in done.out
         assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
     def test_excluded_jobs_are_no_part_of_it(self, tmp_path):
@@ -273,14 +273,14 @@ class TestTheWholeSweep:
     @pytest.mark.parametrize(
         ("option", "text"),
         [
-            ("jobs=0", "hydra.launcher.jobs=0 is not allowed. Allowed: auto or a whole number from 1"),
+            ("jobs=0", "hydra.launcher.jobs=0 is not allowed. Allowed: auto or an integer of at least 1"),
             ("repaet=2", "hydra.launcher.repaet: there is no such key"),
             ('exclude="parallel=dpp"', "hydra.launcher.exclude=parallel=dpp: no job of this sweep has that"),
             ("exclude=parallel=dp", "Write combinations in quotes"),
             ("on_failure=go", "hydra.launcher.on_failure=go is not allowed. Allowed: continue, stop"),
             ("timeout=-1", "hydra.launcher.timeout=-1"),
             ('exclude="nonsense"', "hydra.launcher.exclude=nonsense: 'nonsense' is not key=value"),
-            ("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: a whole number from 1"),
+            ("repeat=two", "hydra.launcher.repeat=two is not allowed. Allowed: an integer of at least 1"),
         ],
     )
     def test_a_wrong_option_is_refused_before_anything_runs(self, run_here, tmp_path, option, text):
@@ -337,7 +337,7 @@ class TestOthersOfHydra:
         done = sweep(path, *search, *FAST, "trainer.evaluate_every=0")
         assert done.code == 2
         assert (
-            "trainer.evaluate_every=0 measures nothing that a search could go by. Set trainer.evaluate_every=1"
+            "trainer.evaluate_every=0 measures nothing that a search could optimize. Set trainer.evaluate_every=1"
             in done.err
         )
         assert not (path / "0").exists()  # it was refused before its first trial

@@ -171,7 +171,7 @@ def test_a_compiler_without_mpi_s_headers_is_found_before_the_build(path, tmp_pa
     (path / "mpicxx").write_text(
         f"#!/bin/sh\nread line < $1\necho \"$line\" > {tmp_path}/read\necho '{says}' >&2\nexit 1"
     )
-    message = f"--mpi: mpicxx cannot compile a program that uses MPI, {quoted} (Debian: libopenmpi-dev). Install that"
+    message = f"--mpi: mpicxx cannot compile a program that uses MPI: {quoted} (Debian: libopenmpi-dev). Install that"
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         check_tools(MPI)
     assert (tmp_path / "read").read_text() == "#include <mpi.h>\n"

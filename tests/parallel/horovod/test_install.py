@@ -185,8 +185,8 @@ def test_mpi_if_possible(pip, tmp_path, monkeypatch, capsys, compiles, has_mpi):
     assert call["HOROVOD_WITH_MPI" if has_mpi else "HOROVOD_WITHOUT_MPI"] == "1"
     assert kept(Features(mpi=has_mpi, nccl=False)) != []
     lines = [line for line in capsys.readouterr().out.splitlines() if "MPI" in line]
-    why = "mpicxx cannot compile a program that uses MPI, no mpi.h (Debian: libopenmpi-dev)"
-    assert lines == ([] if compiles else [f"without MPI, over Gloo alone: {why}. Install that for launcher=mpirun."])
+    why = "mpicxx cannot compile a program that uses MPI: no mpi.h (Debian: libopenmpi-dev)"
+    assert lines == ([] if compiles else [f"without MPI, with Gloo only: {why}. Install that for launcher=mpirun."])
 
 
 def test_mpi_that_is_installed_is_left_alone(pip, tmp_path, monkeypatch, capsys):
@@ -214,7 +214,7 @@ def test_a_failed_compilation_names_the_log_and_the_compilers_complaint(pip, tmp
     with pytest.raises(RunFailed) as caught:
         build()
     log = cache_folder() / PLAIN.key / "build.log"
-    assert caught.value.failure.message.endswith(f"stands in {log}")
+    assert caught.value.failure.message.endswith(f"is in {log}")
     assert caught.value.failure.type == "BuildFailed"
     assert caught.value.failure.traceback.splitlines()[0] == COMPLAINT
     assert len(caught.value.failure.traceback.splitlines()) <= 8

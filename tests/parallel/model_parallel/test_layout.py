@@ -53,13 +53,13 @@ def test_auto_is_what_is_left(overrides, layout):
         (("parallel=fsdp", "parallel.replicate=3"), r"replicate 3 is 3, which does not fit 4 ranks"),
         (
             ("parallel=fsdp", "precision=amp", "precision.level=O2"),
-            r"half-precision weights.* does not go with parallel=f",
+            r"half-precision weights.* does not work with parallel=f",
         ),
         (
             ("parallel=zero1", "precision=amp", "precision.level=O2"),
-            r"parallel=zero1 .*does not know their fp32 copies",
+            r"parallel=zero1 .*but not of their fp32 copies",
         ),
-        (("parallel=tensor", "trainer.compile=default"), r"trainer\.compile does not go with parallel=tensor"),
+        (("parallel=tensor", "trainer.compile=default"), r"trainer\.compile does not work with parallel=tensor"),
         (("parallel=pipeline", "parallel.schedule=interleaved"), r"\(4 pipeline\).* Set parallel\.stages_per_rank=2"),
         (("parallel=pipeline", "parallel.schedule=1f1b"), r"Set trainer\.grad_accumulation to at least"),
     ],

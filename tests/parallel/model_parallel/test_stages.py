@@ -113,13 +113,13 @@ class Gate(nn.Linear):
 def test_a_model_that_cannot_be_cut_says_which_module_stands_in_the_way():
     model = Skipping()
     flow = follow(twin_of(model), torch.randn(2, 4))
-    words = r"Skipping can be cut in 0 places, too few for 2 stages\. None can begin at .*; nor at last, because 1 more"
+    words = r"Skipping can be cut at 0 points, too few for 2 stages\. None can begin at .*; nor at last, because 1 more"
     with pytest.raises(ConfigurationError, match=words):
         choose_windows(flow, model, 2, "auto")
     model = gpt()
     flow = follow(twin_of(model), TOKENS)
     words = (
-        r"no stage can begin at blocks\.1\.feed_forward: 1 more tensor goes past it, .* It can at blocks\.0, blocks\.1"
+        r"no stage can begin at blocks\.1\.feed_forward: 1 more tensor bypasses it, .* It can at blocks\.0, blocks\.1"
     )
     with pytest.raises(ConfigurationError, match=words):
         choose_windows(flow, model, 2, ["blocks.1.feed_forward"])

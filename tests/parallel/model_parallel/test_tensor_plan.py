@@ -68,7 +68,7 @@ def test_a_plan_that_cannot_be_is_refused(model, wanted, words):
 @pytest.mark.parametrize(
     ("model", "size", "words"),
     [
-        (gpt(), 2, r"query has 3 heads, which 2 ranks can't share\. Ranks that can: 3\."),
+        (gpt(), 2, r"query has 3 heads, which can't be divided among 2 ranks\. Numbers of ranks that work: 3\."),
         (nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 4)), 2, r"0\.weight has 9 parts for 2 ranks"),
         (Tied(), 2, r"(up|other)\.weight is also (up|other)\.weight"),
     ],

@@ -69,7 +69,7 @@ def test_it_is_started_only_by_who_says_so():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("launcher=spawn", "launcher=spawn ends all ranks when one dies"),
+        ("launcher=spawn", "launcher=spawn stops all ranks when one dies"),
         ("trainer.sam_rho=0.05", "trainer.sam_rho"),
         ("checkpoint.format=sharded", "checkpoint.format=sharded"),
     ],
@@ -82,5 +82,5 @@ def test_what_it_does_not_go_with_is_refused(override, message):
 
 def test_its_launcher_is_for_it_alone():
     pytest.importorskip("torchft")
-    with pytest.raises(ConfigurationError, match="parallel=ddp knows"):
+    with pytest.raises(ConfigurationError, match="parallel=ddp can't handle"):
         config("parallel=ddp", "launcher=torchft")

@@ -59,7 +59,7 @@ def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple
 
 
 def open_entry_of(path: str, flags: int) -> int:
-    """An opener for ``open()`` of a file that is not there yet, in a folder that is no link."""
+    """An opener for ``open()`` that creates a new file, in a folder that is not a link."""
     return open_entry(Path(path), flags)
 
 

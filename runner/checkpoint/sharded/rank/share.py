@@ -42,7 +42,7 @@ class Lazy:
     dtype: torch.dtype
 
     def read(self) -> Tensor:
-        """It, on the CPU; each time anew."""
+        """The tensor, read to the CPU; each call reads it again."""
         raise NotImplementedError
 
 
@@ -117,7 +117,7 @@ def held(key: str, share: Share) -> Held:
     """Raises ConfigurationError for numbers of a kind that the files cannot hold."""
     if share.dtype not in NAMES:
         raise ConfigurationError(
-            f"checkpoint.format=sharded: {key} is of {share.dtype}, which its files can't hold. Set it to single."
+            f"checkpoint.format=sharded: {key} is {share.dtype}, which its files can't hold. Set it to single."
         )
     boxes = tuple(box for box, _ in share.pieces)
     return Held(Kind(NAMES[share.dtype], tuple(map(int, share.shape))), boxes, share.is_agreed)

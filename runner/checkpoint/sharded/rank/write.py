@@ -1,6 +1,6 @@
-"""Sharded checkpoints to the disk: each rank writes its own files into a folder beside, which then gets its name.
+"""Writing sharded checkpoints: each rank writes its own files into a temporary folder, which is then renamed.
 
-Until then nothing that is there is touched: whoever is killed leaves the checkpoint before as it was.
+Until then no existing file is touched, so a killed process leaves the previous checkpoint intact.
 """
 
 import json

@@ -63,8 +63,9 @@ def refuse_what_wants_whole_weights(optimizer: Optimizer, *, what: str) -> None:
         is_alike = torch.allclose(results[0], results[1], rtol=1e-4, atol=1e-6)
     if not is_alike:
         raise ConfigurationError(
-            f"optimizer._target_={kind.__module__}.{kind.__qualname__} looks at each weight as a whole, by its norm "
-            f"for one, of which {what} leaves a rank only a part. Set optimizer=adamw or sgd, or parallel=ddp or zero1."
+            f"optimizer._target_={kind.__module__}.{kind.__qualname__} uses each weight as a whole (for its norm, "
+            f"for example), but {what} leaves each rank only a part. Set optimizer=adamw or sgd, or parallel=ddp or "
+            "zero1."
         )
 
 

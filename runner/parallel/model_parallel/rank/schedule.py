@@ -64,8 +64,9 @@ class Pipeline:
         if len({shapes_of(inputs) for inputs in self._feed}) > 1:
             found = sorted({str(shapes_of(inputs)) for inputs in self._feed})
             raise ConfigurationError(
-                f"parallel=pipeline: the micro-batches of an update differ in their samples' shapes: "
-                f"{' and '.join(found)}. Let the data set's collate_fn pad them alike, or set parallel=fsdp."
+                "parallel=pipeline: the micro-batches of an update differ in their samples' shapes: "
+                f"{' and '.join(found)}. Let the data set's collate_fn pad them to the same shape, or set "
+                "parallel=fsdp."
             )
         schedule, flow = self._scheduled(len(batches), self._feed[0])
         passes: list[Passed | None] = [None] * len(batches)

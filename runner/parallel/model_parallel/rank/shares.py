@@ -59,7 +59,7 @@ def _ranges(own: Tensor) -> list[range]:
                 count = -(-own.shape[placement.dim] // size)
                 begin = min(coordinate * count, own.shape[placement.dim])
                 ranges[placement.dim] = range(begin, min(begin + count, own.shape[placement.dim]))
-        assert tuple(map(len, ranges)) == tuple(local(own).shape), "a way of sharding that is not known"
+        assert tuple(map(len, ranges)) == tuple(local(own).shape), "an unknown way of sharding"
     return ranges
 
 

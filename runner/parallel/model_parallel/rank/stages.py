@@ -40,7 +40,7 @@ def choose_windows(flow: Flow, model: nn.Module, count: int, wanted: str | Seque
     else:
         if len(names) < count - 1:
             raise ConfigurationError(
-                f"parallel=pipeline: {type(model).__name__} can be cut in {len(names)} places, too few for {count} "
+                f"parallel=pipeline: {type(model).__name__} can be cut at {len(names)} points, too few for {count} "
                 f"stages. {_obstacle(flow)}Set parallel=fsdp, or a smaller number of stages."
             )
         starts = _balanced(flow, model, places, count)
@@ -58,8 +58,8 @@ def _check_names(wanted: Sequence[str], names: list[str], flow: Flow, count: int
             )
     if len(set(wanted)) != count - 1:
         raise ConfigurationError(
-            f"parallel.stages names {len(set(wanted))} modules, where the {count} stages need {count - 1}: the first "
-            "one begins with the model. Name as many, or set it to auto."
+            f"parallel.stages names {len(set(wanted))} modules, where the {count} stages need {count - 1}: the "
+            "first stage begins with the model. Name that many, or set it to auto."
         )
 
 
@@ -72,8 +72,8 @@ def _why_not(name: str, flow: Flow) -> str:
     if len(calls[0].given) != 1:
         return f"it takes {len(calls[0].given)} tensors"
     others = flow.beside(calls[0])
-    kinds = "tensor goes past it" if others == 1 else "tensors go past it"
-    return f"{others} more {kinds}, to be used later" if others else "it is where the model begins"
+    kinds = "tensor bypasses it" if others == 1 else "tensors bypass it"
+    return f"{others} more {kinds}, for later use" if others else "it is the model's first module"
 
 
 def _obstacle(flow: Flow) -> str:

@@ -32,10 +32,10 @@ def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
             {type(module).__name__ for module in model.modules() if any(True for _ in module.parameters(False))}
         )
         raise ConfigurationError(
-            f"{type(model).__name__} has no layers that parallel=tensor can split: it looks for nn.MultiheadAttention, "
-            f"nn.Linear layers whose outputs feed another one, and neighbours in an nn.Sequential; "
-            f"it found {', '.join(kinds)}. Name "
-            "them in parallel.plan={name: colwise, other: rowwise}, or set parallel=fsdp."
+            f"{type(model).__name__} has no layers that parallel=tensor can split: it looks for "
+            "nn.MultiheadAttention, nn.Linear layers whose outputs feed another one, and neighbours in an "
+            f"nn.Sequential; it found only {', '.join(kinds)}. Name layers in parallel.plan={{name: colwise, other: "
+            f"rowwise}}, or set parallel=fsdp."
         )
     return plan
 

@@ -44,7 +44,7 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
                 continue
             if (other := owners[id(parameter)]) != full or _count(model, parameter) > 1:
                 raise ConfigurationError(
-                    f"parallel=tensor: {full} is also {other}, and can be split in one place only. Leave {name} out of "
+                    f"parallel=tensor: {full} is also {other}, and can be split only once. Leave {name} out of "
                     "parallel.plan."
                 )
             if parameter.shape[cut.dim] % (cut.blocks * size):
@@ -74,6 +74,6 @@ def _refuse_uneven_heads(name: str, modules: Mapping[str, nn.Module], size: int)
             if isinstance(heads, int) and heads % size:
                 fitting = [str(count) for count in range(2, heads + 1) if heads % count == 0]
                 raise ConfigurationError(
-                    f"parallel=tensor: {name} has {heads} {key}, which {size} ranks can't share. Ranks that can: "
-                    f"{', '.join(fitting) or 'one only'}."
+                    f"parallel=tensor: {name} has {heads} {key}, which can't be divided among {size} ranks. Numbers "
+                    f"of ranks that work: {', '.join(fitting) or 'only one'}."
                 )

@@ -99,7 +99,7 @@ class Replicated(Parallel):
         while not self._members.enter(self._course.idle):
             self._members.commit()
         if self._members.taken() is not None:
-            raise RuntimeError("the other replicas are a step ahead: this one starts again from where they are.")
+            raise RuntimeError("the other replicas are a step ahead: this one restarts from their state.")
 
     def _attempt(self, batches: "list[Batch]", step: MicroSteps) -> Passed | None:
         """This replica's share, and what comes of it with the others'; None where the update is not committed."""
@@ -118,7 +118,7 @@ class Replicated(Parallel):
         return step.unflattened(row) if self._members.commit() else None
 
     def _exchange(self, row: Tensor) -> Tensor:
-        """Average gradients and statistics of normalisation over the replicas, and add the row up."""
+        """Average gradients and statistics of normalization over the replicas, and add the row up."""
         assert self._members is not None
         trained = [p for p in self._model.parameters() if p.requires_grad]
         has_gradient = torch.tensor([float(p.grad is not None) for p in trained], dtype=torch.float64)
@@ -143,6 +143,6 @@ class Replicated(Parallel):
 
 
 def _statistics(model: nn.Module) -> list[Tensor]:
-    """What normalisation learns from the samples in a training pass, of which each replica sees its own."""
+    """What normalization learns from the samples in a training pass, of which each replica sees its own."""
     layers = [m for m in model.modules() if isinstance(m, _NormBase) and m.training and m.track_running_stats]
     return [b for layer in layers for b in layer.buffers(recurse=False) if b.is_floating_point()]

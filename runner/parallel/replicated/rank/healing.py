@@ -36,7 +36,7 @@ class FolderTransport(CheckpointTransport[dict[str, Any]]):
         path, deadline = self._path(str(int(metadata)), step), time.monotonic() + timeout.total_seconds()
         while not path.exists():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{path.name} has not come within {timeout.total_seconds():g} seconds")
+                raise TimeoutError(f"{path.name} did not arrive within {timeout.total_seconds():g} seconds")
             time.sleep(WAIT_SECONDS)
         return torch.load(path, map_location="cpu", weights_only=True)
 

@@ -1,4 +1,4 @@
-"""Who takes part in an update, and what they exchange: torchft's manager of one replica."""
+"""The members of an update, and what they exchange: torchft's manager of one replica."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ LIGHTHOUSE = "MANYHEADS_LIGHTHOUSE"
 
 
 class Membership:
-    """A replica among those that are there. ``standing``: gives its state; ``step``: how many updates it has made."""
+    """A replica among the live ones. ``standing``: returns its state; ``step``: number of updates it has made."""
 
     def __init__(self, replica: int, *, timeout: float, standing: Callable[[], dict[str, Any]], step: int):
         self._taken: dict[str, Any] | None = None
@@ -66,11 +66,11 @@ class Membership:
 
     @property
     def count(self) -> int:
-        """How many replicas take part in it."""
+        """The number of replicas in the update."""
         return self._manager.num_participants()
 
     def enter(self, idle: Callable[[], bool]) -> bool:
-        """Agree on who takes part; returns whether that went well. Raises RuntimeError where the run is to stop.
+        """Agree on the members; returns whether that succeeded. Raises RuntimeError if the run is to stop.
 
         ``idle``: called while it takes long.
         """
@@ -81,7 +81,7 @@ class Membership:
             except Exception as error:  # whatever torchft raises where the lighthouse is away
                 self._manager._quorum_future = None  # or it would be raised again for ever
                 if idle():
-                    raise RuntimeError(f"asked to stop while no quorum could be made: {error}") from error
+                    raise RuntimeError(f"asked to stop while no quorum could be formed: {error}") from error
 
     def commit(self) -> bool:
         """Whether what was exchanged since the quorum counts."""
@@ -116,7 +116,7 @@ class Membership:
 
 
 def loopback_store(timeout: timedelta) -> TCPStore:
-    """A store that nobody on other machines can reach; torch's own would listen on all interfaces."""
+    """A store that other machines cannot reach; torch's own would listen on all interfaces."""
     listener = socket.create_server((HOST, 0))
     port = listener.getsockname()[1]
     return TCPStore(

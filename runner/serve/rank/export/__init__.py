@@ -28,14 +28,16 @@ class Differs(RuntimeError):
 
 
 def export(trained: Trained, format: str, out: Path) -> float:
-    """Write the model with its normalisation to ``out``; returns the largest difference of its outputs.
+    """Write the model with its normalization to ``out``; returns the largest difference of its outputs.
 
     That is relative to the largest output. Nothing is written where it is beyond BOUND: raises Differs then, and
     ConfigurationError for a model that cannot be exported.
     """
     refuse_missing(format)
     if not out.parent.is_dir():
-        raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist. Make it, or name another file.")
+        raise ConfigurationError(
+            f"--out {out}: the folder {out.parent} does not exist. Create it, or name another file."
+        )
     served = Served(trained).eval()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"model{FORMATS[format].suffix}"

@@ -16,7 +16,7 @@ def write(served: Served, examples: Tensor, file: Path, facts: dict[str, str]) -
 
 
 def outputs(file: Path, served: Served, images: Tensor) -> Tensor:
-    """What the model computes with the weights of the file, and with none of its own."""
+    """The model's outputs, computed only with the weights in the file."""
     from safetensors.torch import load_model
 
     again = copy.deepcopy(served)

@@ -1,4 +1,4 @@
-"""The model as others call it: from images in 0..1 to its outputs, normalisation included."""
+"""The model as others call it: from images in 0..1 to its outputs, normalization included."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from manyheads.runner.serve.rank.trained import Trained
 
 
 class Served(nn.Module):
-    """Takes images (N, C, H, W) float32 in 0..1, and normalises them as the run did.
+    """Takes images (N, C, H, W) float32 in 0..1, and normalizes them as the run did.
 
     Of a data set that makes floats and does not say how, the inputs are what it makes; ``range`` is then None.
     ``shape``: of one input. Raises ConfigurationError for a model whose input is not one tensor of numbers.
@@ -22,8 +22,8 @@ class Served(nn.Module):
         about = trained.description
         if about.shape is None or about.dtype is None:
             raise ConfigurationError(
-                f"{trained.folder}: its model takes more than one tensor, or nobody knows of which shape. Export it by "
-                "hand: manyheads.load(...).model."
+                f"{trained.folder}: its model takes more than one tensor, or tensors of unknown shape. Export it "
+                "yourself: manyheads.load(...).model."
             )
         known = about.mean is not None and about.std is not None and about.is_images
         mean, std = (about.mean, about.std) if known else ((0.0,), (1.0,))

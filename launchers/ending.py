@@ -1,0 +1,58 @@
+"""Processes of a run by their ids: signals to them, and the end of all below them."""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import psutil
+
+from manyheads.runner.run.heartbeat import Heartbeat
+
+
+def tell_where(heartbeat: Heartbeat) -> None:
+    """Make each rank on this machine write its current stack to its log."""
+    for rank in range(heartbeat.ranks):
+        if pid := heartbeat.pid(rank):
+            send(pid, signal.SIGUSR1)
+
+
+def end(roots: Iterable[int], *, patience: float) -> None:
+    """End processes and all their descendants: descendants at once, the roots when their time to clean up is over."""
+    parents = list(existing(roots))
+    below = [child for parent in parents for child in _descendants(parent)]
+    for process in below:
+        send(process.pid, signal.SIGKILL)
+    alive = parents
+    if patience:
+        _, alive = psutil.wait_procs(alive, timeout=patience / 2)
+        for process in alive:
+            send(process.pid, signal.SIGTERM)
+        _, alive = psutil.wait_procs(alive, timeout=patience / 2)
+    for process in alive:
+        send(process.pid, signal.SIGKILL)
+    psutil.wait_procs([*alive, *below], timeout=5)
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:  # it has ended since it was listed
+        return []
+
+
+def existing(pids: Iterable[int]) -> Iterator[psutil.Process]:
+    """Those that have not ended."""
+    for pid in pids:
+        try:
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+        except psutil.NoSuchProcess:
+            continue
+
+
+def send(pid: int, signum: int) -> None:
+    """Signal a process, if it is still there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signum)

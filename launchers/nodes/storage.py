@@ -1,0 +1,81 @@
+"""The folder that all machines of a run share: whether each sees the same, and what follows where one does not."""
+
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from manyheads.launchers.base import Job
+from manyheads.launchers.nodes.wire import Message
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.run_folder import RunFolder
+
+TOKEN = ".nodes"
+RETRY_SECONDS = 0.5  # before a folder that has gone is tried again
+
+
+@contextmanager
+def storage_token(job: Job) -> Iterator[Message]:
+    """A word in the run folder, by which each machine sees that it is the same folder. Raises RunFailed."""
+    token = secrets.token_hex(8)
+    try:
+        (job.folder.logs / TOKEN).write_text(token)
+    except OSError as error:
+        raise RunFailed(_unwritable(job, error)) from error
+    try:
+        yield {"token": token}
+    finally:
+        with suppress(OSError):  # the disk may be what failed
+            for path in job.folder.logs.glob(".node*"):
+                path.unlink(missing_ok=True)
+
+
+def check_storage(folder: RunFolder, order: Message) -> None:
+    """Raises ConfigurationError where this node sees another folder than the parent, or cannot write there."""
+    token, name = order["token"], order["name"]
+    try:
+        seen = (folder.logs / TOKEN).read_text()
+        (folder.logs / f".node-{order['first']}").write_text(token)
+    except OSError as error:
+        seen = error.strerror or str(error)
+    if seen != token:
+        said = "holds another run's files there" if len(seen) == len(token) else f"says: {seen}"
+        raise ConfigurationError(
+            f"{name} does not share the run folder {folder.path} with the parent: {said}. Put it on storage that all "
+            "nodes see and can write: hydra.run.dir."
+        )
+
+
+def seen(path: Path) -> str:
+    """What is in a file, if this machine can write beside it too; else why not."""
+    try:
+        beside = path.with_name(f".seen-{socket.gethostname()}")
+        beside.write_text("")
+        beside.unlink()
+        return path.read_text()[:100]
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def clear_attempt(job: Job, seconds: float) -> None:
+    """Remove what the last attempt said of its end; waits for a folder that has gone. Raises RunFailed, Interrupted."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            job.folder.config.stat()  # else what is seen in its place is another disk
+            job.folder.clear_attempt()
+            return
+        except OSError as error:
+            if job.signals:
+                raise Interrupted(job.signals[0]) from error
+            if time.monotonic() > deadline:
+                raise RunFailed(_unwritable(job, error)) from error
+        time.sleep(RETRY_SECONDS)
+
+
+def _unwritable(job: Job, error: OSError) -> Failure:
+    message = f"the run's parent cannot write to {job.folder.path}: {error.strerror}."
+    return Failure(type=type(error).__name__, node=socket.gethostname(), message=message)

@@ -1,0 +1,109 @@
+"""A whole model on the CPU becomes an update: converted, placed, wrapped and compiled, with its optimizer."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from manyheads.runner.data.base.option import Data
+from manyheads.runner.data.rank.build import Loaders
+from manyheads.runner.loop.compile import compile_in_place, compile_units
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.settings import Settings
+from manyheads.runner.loop.sharpness import Sharpness
+from manyheads.runner.loop.update import Update
+from manyheads.runner.metrics.rank.build import build_metrics
+from manyheads.runner.optimizer.rank.build import build_optimizer
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.recompute import recompute
+from manyheads.runner.parallel.rank.units import listed_units
+from manyheads.runner.parameters.rank.freeze import frozen_norms
+from manyheads.runner.parameters.rank.groups import find_groups
+from manyheads.runner.parameters.rank.phases import Phases, build_phases, find_rests
+from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.run.locate import locate
+from manyheads.runner.scheduler.rank.build import build_schedule
+from manyheads.runner.task.base.rank import Task
+
+Config = dict[str, Any]
+
+
+class Wrapped(NamedTuple):
+    """A model and its optimizer as the strategy and the precision want them.
+
+    ``names``: of the parameters that the optimizer has on this rank, in its order; ``phases``: what is frozen in which
+    epoch, if anything is.
+    """
+
+    model: nn.Module
+    optimizer: Optimizer
+    names: list[str]
+    phases: Phases | None
+
+
+def assemble(
+    config: Config,
+    parallel: Parallel,
+    precision: Precision,
+    data: Data,
+    model: nn.Module,
+    *,
+    task: Task,
+    loaders: Loaders,
+) -> tuple[Update, Settings]:
+    """Build the update of a model that is complete and on the CPU, and the loop's settings."""
+    trainer, section = config["trainer"], config.get("parameters", {})
+    parallel.example = loaders.train.example
+    wrapped = wrap(config, parallel, precision, model)
+    own = parallel.unwrap(wrapped.model)
+    added = build_metrics(config["metrics"], task, config["model"]["num_classes"] or data.num_classes)
+    settings = Settings.of(trainer, loaders.train.updates)
+    updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
+    rho = trainer.get("sam_rho")
+    update = Update(
+        model=wrapped.model,
+        scores=Scores(task, added, monitor=config["checkpoint"]["monitor"]),
+        optimizer=wrapped.optimizer,
+        names=wrapped.names,
+        schedule=build_schedule(config["scheduler"], wrapped.optimizer, **updates),
+        parallel=parallel,
+        precision=precision,
+        clip_norm=trainer["clip_norm"],
+        clip_value=trainer.get("clip_value", math.inf),
+        on_nan=trainer["on_nan"],
+        sharpness=None if rho is None else Sharpness(rho, trainer["sam_every"]),
+        phases=wrapped.phases,
+        tta=trainer.get("tta", "none"),
+        at_rest=frozen_norms(own) if section.get("freeze_batchnorm") else (),
+    )
+    return update, settings
+
+
+def wrap(config: Config, parallel: Parallel, precision: Precision, model: nn.Module) -> Wrapped:
+    """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend."""
+    section = config.get("parameters", {})
+    model = precision.convert(model)
+    if config["trainer"]["channels_last"]:
+        model = model.to(memory_format=torch.channels_last)
+    groups = find_groups(model, section, lr=config["optimizer"]["lr"])  # patterns are of the whole model
+    rests = find_rests(model, section.get("freeze_epochs", ()), epochs=config["trainer"]["epochs"])
+    model = parallel.place(model)
+    if patterns := config["trainer"].get("recompute"):
+        recompute(listed_units(model, patterns, key="trainer.recompute"), key="trainer.recompute")
+    kind, batch_size = locate("optimizer", config["optimizer"]["_target_"]), config["data"]["batch_size"]
+    optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=batch_size, groups=groups)
+    by_parameter = {parameter: name for name, parameter in model.named_parameters()}
+    names = [by_parameter[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+    optimizer = parallel.wrap_optimizer(optimizer, model)
+    model, optimizer = precision.prepare(model, optimizer)
+    model = parallel.wrap_model(model)
+    own = parallel.unwrap(model)
+    if patterns := config["trainer"].get("compile_units"):
+        compile_units(own, config["trainer"]["compile"], patterns)
+    else:
+        compile_in_place(own, config["trainer"]["compile"], parallel.device)
+    updated = dict(zip(names, precision.parameters(optimizer), strict=True))
+    keeps = section.get("freeze_batchnorm", True)
+    return Wrapped(model, optimizer, names, build_phases(own, optimizer, updated, rests, keeps_statistics=keeps))

@@ -1,0 +1,47 @@
+"""Test-time augmentation: outputs are averaged over several views of each image.
+
+Source of the six views and their weights: Jordan 2024 (https://arxiv.org/abs/2404.00498).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+from manyheads.runner.run.errors import ConfigurationError
+
+Weighted = Iterator[tuple[float, Tensor]]
+
+
+def flipped(images: Tensor) -> Weighted:
+    """As they are, and mirrored."""
+    yield 0.5, images
+    yield 0.5, images.flip(-1)
+
+
+def flipped_and_shifted(images: Tensor) -> Weighted:
+    """Likewise, and for the other half one pixel down and right, and one up and left."""
+    height, width = images.shape[-2:]
+    padded = pad(images, (1, 1, 1, 1), mode="reflect")
+    shifted = (padded[..., at : at + height, at : at + width] for at in (0, 2))
+    for share, view in ((0.5, images), *((0.25, each) for each in shifted)):
+        for weight, each in flipped(view):
+            yield share * weight, each
+
+
+WAYS = {"flip": flipped, "flip_shift": flipped_and_shifted}
+
+
+def averaged(way: str, evaluate: Callable[[Any], Any], inputs: Any) -> Any:
+    """The mean of what ``evaluate`` gives for the views of ``inputs``, (N, C, H, W).
+
+    Anything where it gives no tensor, as on a rank that does not have the outputs. Raises ConfigurationError for inputs
+    that are no images.
+    """
+    if not (isinstance(inputs, Tensor) and inputs.ndim == 4):
+        raise ConfigurationError(f"trainer.tta={way}: the model's inputs are no images. Set it to none.")
+    found = [(weight, evaluate(view)) for weight, view in WAYS[way](inputs)]
+    if not all(isinstance(outputs, Tensor) for _, outputs in found):
+        return found[0][1]
+    return sum(weight * outputs for weight, outputs in found)
