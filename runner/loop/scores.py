@@ -22,6 +22,13 @@ class Observed(NamedTuple):
     by_metrics: list[Statistics]
 
 
+def _is_alike(metric: Metric, other: Metric) -> bool:
+    """Whether their statistics are the same, and need to be computed only once."""
+    return metric is other or (
+        metric.family is not None and metric.family == other.family and metric.shapes == other.shapes
+    )
+
+
 class Scores:
     """Statistics of batches, and the columns that follow from them.
 
@@ -30,12 +37,14 @@ class Scores:
     """
 
     def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
-        self.task, self.added = task, [metric for metric in added if not metric.is_collected]
+        self.task = task
         self.metrics = [*task.metrics, *added]
         self.collected = [metric for metric in self.metrics if isinstance(metric, Collected)]
-        # Each metric's statistics by its own names for them: a task's share theirs, of others each has its own.
+        # Each metric's statistics by its own names for them: a task's share theirs, others have their first one's.
+        first = [next(other for other in added if _is_alike(metric, other)) for metric in added]
+        self.added = [metric for metric in dict.fromkeys(first) if not metric.is_collected]
         self._named = [{name: name for name in metric.shapes} for metric in task.metrics]
-        self._named += [{name: f"{metric.name}.{name}" for name in metric.shapes} for metric in added]
+        self._named += [{name: f"{metric.name}.{name}" for name in metric.shapes} for metric in first]
         pairs = list(zip(self.metrics, self._named, strict=True))
         self._of_evaluation = pairs
         self._of_training = [pair for pair in pairs if not pair[0].is_collected]

@@ -14,12 +14,14 @@ class Metric:
     """A named number, with the direction that is better. Tables call it ``train_<name>`` and ``val_<name>``.
 
     ``label``: its name in words; ``short``: an abbreviation for the live line; ``unit``: "%" or none. ``shapes``: the
-    shape of each statistic that it needs, by name; () for a single number.
+    shape of each statistic that it needs, by name; () for a single number. ``family``: metrics of the same family and
+    the same shapes have the same statistics, which are then computed once for all of them; None for none.
     """
 
     direction: Direction = "max"
     shapes: Mapping[str, tuple[int, ...]] = {}
     is_collected = False
+    family: str | None = None
 
     def __init__(self, name: str, *, label: str = "", short: str = "", unit: str = ""):
         self.name, self.label, self.unit = name, label or name, unit

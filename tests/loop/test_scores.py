@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.metrics.base import Metric
+from manyheads.runner.metrics.confusion.rank import F1, IoU
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.base.rank import Task
 from manyheads.runner.task.classification.rank import Classification
@@ -58,6 +59,20 @@ def test_statistics_are_added_up_before_they_are_divided(scores):
     assert found["val_loss"] == 1.5
     for name in found.keys() - {"val_loss"}:
         assert found[name] == pytest.approx(float(outputs.var(correction=0)))
+
+
+def test_metrics_of_one_family_have_their_statistics_computed_once():
+    metrics = [kind(kind.__name__, num_classes=3, task=CLASSES) for kind in (F1, IoU)]
+    together, apart = Scores(CLASSES, metrics), [Scores(CLASSES, [metric]) for metric in metrics]
+    outputs, targets = torch.eye(3)[[0, 1, 2, 2]], torch.tensor([0, 1, 2, 1])
+
+    def columns(scores: Scores) -> dict[str, float | None]:
+        observed = scores.observe(outputs, (None, targets))
+        assert len(observed.by_metrics) == 1
+        return scores.of("val", Sums(loss=6.0, count=4, counted=4, statistics=scores.add_up([observed])))
+
+    assert columns(together) == columns(apart[0]) | columns(apart[1])
+    assert len(Scores(CLASSES, [*metrics, F1("of_two", num_classes=2)]).added) == 2
 
 
 def test_statistics_travel_in_one_row_of_numbers():

@@ -28,6 +28,8 @@ def confusion(scores: Tensor, targets: Tensor, classes: int) -> Tensor:
 class OfConfusion(Metric):
     """Base class of these metrics: a number for each class, and their mean, in percent."""
 
+    family = "confusion"
+
     def __init__(self, name: str, *, num_classes: int | None, task: "Task | None" = None, **names: str):
         super().__init__(name, unit="%", **names)
         if num_classes is None:
