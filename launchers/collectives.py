@@ -29,8 +29,7 @@ def waited_for(job: Job, failure: Failure) -> str:
 def stopped(job: Job) -> str:
     """A sentence on the ranks of this machine whose processes are stopped, whatever the others wait for; or nothing."""
     found = [rank for rank in job.watched if (pid := job.heartbeat.pid(rank)) and _is_stopped(pid)]
-    names = listed([job.name_of(rank) for rank in found])
-    return f" Stopped by a signal (SIGSTOP): {names}." if found else ""
+    return f" Stopped by a signal (SIGSTOP): {listed(list(map(job.name_of, found)))}." if found else ""
 
 
 def _is_stopped(pid: int) -> bool:

@@ -28,10 +28,10 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
         for strategy in ("fsdp", "zero1", "tensor", "pipeline")
     },
     **{
-        measure: [Bar(loop.OURS, features.BY_HAND, 1.10)]
+        measure: [Bar(features.OURS, features.BY_HAND, 1.10)]
         for measure in (features.metrics, features.evaluation, features.transforms, features.text)
     },
-    **{training.of(name): [Bar(loop.OURS, features.BY_HAND, 1.10)] for name in training.ROWS},
+    **{training.of(name): [Bar(features.OURS, features.BY_HAND, 1.10)] for name in training.ROWS},
     start.composing: [Bar("python run.py --cfg job", "python -c 'import torch'", 0.5)],
     start.first_step: [
         Bar(SPAWN, BARE, 0.6),

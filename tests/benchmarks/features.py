@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from manyheads.runner.loop.trainer import Trainer
-from tests.benchmarks.loop import OURS, Prebuilt, model, ours
+from tests.benchmarks.loop import Prebuilt, model, ours
 from tests.benchmarks.measure import Comparison, compare
 from tests.in_process import attempt, config, opened
 
-BY_HAND, CLASSES, STEPS = "the same by hand", 10, 40
+OURS, BY_HAND, CLASSES, STEPS = "manyheads", "the same by hand", 10, 40
 # An evaluation of 20,000 samples, the ranking and a table of each of them included.
 EVALUATED = (
     *("data=synthetic", "data.image_size=8", "data.train_samples=200", "data.val_samples=20000", "data.batch_size=100"),

@@ -101,7 +101,7 @@ def test_of_values_and_of_several_labels(tmp_path):
 
 
 def test_of_parts_of_samples_there_is_no_row(tmp_path):
-    with pytest.raises(ConfigurationError, match="judges 1024 parts of each sample"):
+    with pytest.raises(ConfigurationError, match="scores 1024 parts of each sample"):
         train(
             tmp_path,
             small(

@@ -133,7 +133,7 @@ def test_a_launcher_that_is_not_there_is_refused(run_command):
     assert_refused(
         run_command("launcher._target_=manyheads.launchers.inline.Nothing"),
         "manyheads.launchers.inline.Nothing",
-        "no such class",
+        "has no Nothing",
     )
 
 

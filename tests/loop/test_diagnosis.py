@@ -89,7 +89,7 @@ MISTAKES = {
     ),
     "label": (
         (*FITS, *OWN_DATA),
-        "the label 9 (sample 7 of the data set) is none of the model's 3 classes. Allowed: 0 to 2",
+        "the label 9 (sample 7 of the data set) is not one of the model's 3 classes. Allowed: 0 to 2",
     ),
     "negative label": ((*FITS, *OWN_DATA, "+data.wrong=-1"), "the label -1 (sample 7 of the data set)"),
     "weights of the loss": (("+loss.weight=[1,2]",), "weight tensor should be defined either for all 3 classes"),

@@ -121,7 +121,7 @@ def test_what_needs_every_output_is_of_evaluations_only(digits):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["metrics=[auroc]", "metrics.auroc.at_most=0.0001"], r"take more than 0.0001 MB. Set metrics.auroc.at_most"),
+        (["metrics=[auroc]", "metrics.auroc.at_most=0.0001"], r"take more than 0.0001 MB. Raise metrics.auroc.at_most"),
         (["metrics=[f1]", "task=regression", "data=diabetes", "model=mlp"], "metrics.f1: the number of classes"),
         (["+metrics.f1._target_=fractions.Fraction"], "rejects its arguments"),
     ],

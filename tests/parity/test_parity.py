@@ -138,7 +138,7 @@ def test_a_task_whose_loss_depends_on_how_the_batch_is_cut_is_named(tmp_path, mo
     code = exit_code(lambda: parity([*OWN, f"task._target_={BROKEN}.Careless", *ranks], steps="1"))
     said = " ".join(capsys.readouterr().out.split())
     assert code == 3, said
-    assert "what the task Careless computes depends on how a batch is cut" in said
+    assert "what the task Careless computes depends on how a batch is split" in said
     assert "let the task's count(batch) return what it averages over" in said
 
 

@@ -13,7 +13,7 @@ def test_another_backends_losses_are_a_finding(sweep: Sweep):
     finding = [note for note in comparison.notes if note.startswith("Finding")]
     assert len(finding) == 1
     assert "job 2 (horovod) differs from job 0 from step 2" in finding[0]
-    assert [row.losses for row in comparison.rows[:2]] == ["", "as job 0 in all 15 logged steps"]
+    assert [row.losses for row in comparison.rows[:2]] == ["", "same as job 0 in all 15 logged steps"]
 
 
 def test_a_model_that_depends_on_the_cut_of_the_batch_is_no_finding(sweep: Sweep):
