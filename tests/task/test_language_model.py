@@ -65,7 +65,7 @@ def test_what_is_no_language_model_is_told():
         task.loss({"hidden": torch.zeros(2, 3, 7)}, (None, labels))
     with pytest.raises(ConfigurationError, match="has 7 tokens, where the data has 11"):
         LanguageModel(loss=nn.CrossEntropyLoss(), data=Padded).loss(torch.zeros(2, 3, 7), (None, labels))
-    with pytest.raises(ConfigurationError, match=r"MSELoss is none of task=language_model's"):
+    with pytest.raises(ConfigurationError, match=r"MSELoss is not supported by task=language_model"):
         LanguageModel(loss=nn.MSELoss())
     with pytest.raises(ConfigurationError, match=r"val_acc1 is not measured\. Allowed: auto, val_loss, val_perplexity"):
         config("task=language_model", "checkpoint.monitor=val_acc1")
