@@ -1,4 +1,4 @@
-"""What ended a run: the rank that failed first, and what is known of how."""
+"""The cause of a failed run: the rank that failed first, and how it failed."""
 
 import signal
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[int]) -> Failure | None:
     """The failure that caused the others: a rank that died without a report, else the earliest reported error.
 
-    The other ranks' errors are mostly consequences, because their peer is gone. ``silent``: ranks that were gone when
-    this was noticed; those that ended later were ended by the launcher.
+    Most errors on other ranks follow from the loss of that peer. ``silent``: the ranks that had already exited when the
+    failure was noticed; the launcher ended the rest. Returns None if no rank failed.
     """
     reported = job.failures()
     died = sorted({*silent} - {failure.rank for failure in reported})
@@ -50,7 +50,7 @@ def raise_failure(failure: Failure) -> None:
 
 
 def stalled(timeout: float) -> Failure:
-    """The failure of a run that made no progress."""
+    """The failure of a run that made no progress for ``timeout`` seconds."""
     message = (
         f"no rank made a step, an evaluation batch or a checkpoint for {timeout:g} seconds. The end of "
         "logs/rank_*.log shows where each rank was. If the work needs longer, set launcher.stall_timeout."
@@ -59,8 +59,8 @@ def stalled(timeout: float) -> Failure:
 
 
 def recorded(folder: RunFolder) -> str:
-    """Where NCCL's last calls are logged, for an error; empty if none of its collectives has timed out."""
+    """A sentence that names the log of NCCL's last calls; empty unless one of its collectives has timed out."""
     files: list[str] = []
-    with suppress(OSError):  # of a disk that has failed
+    with suppress(OSError):  # the disk may have failed
         files = sorted(path.name for path in folder.logs.glob(f"{FLIGHT}*"))
     return f" NCCL's last calls: {folder.logs}/{files[0]}{' and others' * (len(files) > 1)}." if files else ""

@@ -1,4 +1,4 @@
-"""Processes of a run by their ids: signals to them, and the end of all below them."""
+"""Signals and ends a run's processes, and all their descendants, by process id."""
 
 import os
 import signal
@@ -18,7 +18,10 @@ def tell_where(heartbeat: Heartbeat) -> None:
 
 
 def end(roots: Iterable[int], *, patience: float) -> None:
-    """End processes and all their descendants: descendants at once, the roots when their time to clean up is over."""
+    """End processes and all their descendants.
+
+    Descendants are killed at once. ``patience``: seconds that the roots have to exit; SIGTERM follows after half of it.
+    """
     parents = list(existing(roots))
     below = [child for parent in parents for child in _descendants(parent)]
     for process in below:
@@ -37,12 +40,12 @@ def end(roots: Iterable[int], *, patience: float) -> None:
 def _descendants(process: psutil.Process) -> list[psutil.Process]:
     try:
         return process.children(recursive=True)
-    except psutil.NoSuchProcess:  # it has ended since it was listed
+    except psutil.NoSuchProcess:  # it has exited since it was listed
         return []
 
 
 def existing(pids: Iterable[int]) -> Iterator[psutil.Process]:
-    """Those that have not ended."""
+    """The processes among ``pids`` that have not exited."""
     for pid in pids:
         try:
             process = psutil.Process(pid)
@@ -53,6 +56,6 @@ def existing(pids: Iterable[int]) -> Iterator[psutil.Process]:
 
 
 def send(pid: int, signum: int) -> None:
-    """Signal a process, if it is still there."""
+    """Send a signal to a process if it still exists."""
     with suppress(ProcessLookupError):
         os.kill(pid, signum)

@@ -1,1 +1,1 @@
-"""Several machines: an agent on each, and what the parent knows of it."""
+"""Runs on several machines: an agent on each one, and the parent that directs them."""

@@ -1,7 +1,7 @@
-"""A node's agent: starts the ranks of its machine, watches them, speaks for them with the parent, and ends them.
+"""A node's agent: starts the ranks on its machine, watches them, reports on them to the parent, and ends them.
 
-It is one small process without torch. Ranks that the parent can no longer hear would train on or wait for ever: when
-nothing has been heard of it for a time, everything on this node ends.
+It is one small process without torch. Without the parent, ranks would train on or wait forever: when the agent has not
+heard from it for ``--silence`` seconds, the agent ends every rank on this node.
 """
 
 import argparse
@@ -23,15 +23,15 @@ from manyheads.runner.run.parent_death import die_with_parent
 
 
 def main() -> int:
-    """``python -m manyheads.launchers.nodes.agent``, as the parent starts it; returns the exit code."""
+    """The command ``python -m manyheads.launchers.nodes.agent``, which the parent starts; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--key", help="the file that holds the key; by default the user's own")
+    parser.add_argument("--key", help="file that holds the key; default: the user's own key")
     parser.add_argument("--name", required=True)
     parser.add_argument("--silence", type=float, required=True)
     parser.add_argument("--interface")
-    parser.add_argument("--beside-parent", action="store_true", help="on its machine, and as its child")
+    parser.add_argument("--beside-parent", action="store_true", help="run on the parent's machine, as its child")
     given = parser.parse_args()
     if given.beside_parent:
         die_with_parent()
@@ -46,18 +46,18 @@ def main() -> int:
 
 
 def read_key(path: Path) -> bytes:
-    """The run's key. Raises ConfigurationError where the run folder cannot be read."""
+    """Read the run's key. Raises ConfigurationError if the run folder cannot be read."""
     try:
         return path.read_bytes()[: KEY_BYTES + 1]
     except OSError as error:
         raise ConfigurationError(
-            f"{path.parent} cannot be read on {socket.gethostname()}: {error.strerror}. The run folder must lie on "
+            f"{path.parent} cannot be read on {socket.gethostname()}: {error.strerror}. The run folder must be on "
             "storage that all nodes share: set hydra.run.dir."
         ) from None
 
 
 def connect(address: str, port: int, key: bytes, *, silence: float) -> Link:
-    """The connection to the parent. Raises OSError with a sentence."""
+    """Connect to the parent. Raises OSError with a sentence that names its address."""
     try:
         return Link(greet(socket.create_connection((address, port), timeout=silence), key), silence=silence)
     except OSError as error:
@@ -66,9 +66,9 @@ def connect(address: str, port: int, key: bytes, *, silence: float) -> Link:
 
 
 def serve(link: Link, *, name: str, interface: str | None = None, signature: dict[str, str] | None = None) -> None:
-    """Be the agent of this node until the parent has no more use for it.
+    """Act as this node's agent until the parent releases it.
 
-    ``signature``: of the config that was typed here, where one was.
+    ``signature``: of the config typed on this machine; None if none was.
     """
     with received_signals() as signals:
         link.send({"is": "node", **description(link, name, interface), "signature": signature})
@@ -78,7 +78,7 @@ def serve(link: Link, *, name: str, interface: str | None = None, signature: dic
 
 
 def description(link: Link, name: str, interface: str | None) -> Message:
-    """What the parent should know of this node."""
+    """Describe this node to the parent: its name, addresses, versions and clock."""
     address = addresses.own_address(interface) if interface else link.channel.address
     return {
         "name": name,
@@ -93,7 +93,7 @@ def description(link: Link, name: str, interface: str | None) -> Message:
 
 
 def free_port(link: Link, interface: str | None) -> int:
-    """One over which ranks could meet here."""
+    """A free port of this machine, for the rendezvous of the ranks."""
     return addresses.free_port(addresses.own_address(interface) if interface else link.channel.address)
 
 

@@ -1,7 +1,7 @@
-"""How horovodrun and mpirun reach other machines: their ``ssh`` is a program of ours, and nobody opens a connection.
+"""Carries the remote commands of horovodrun and mpirun: they find our program as ``ssh``, which opens no connection.
 
-On the machine where they run it hands the command line to this machine's agent; by way of the run's parent that goes to
-the other machine's agent, which starts it as a process of its own, and watches and ends it like any other rank.
+That program hands the command line to the agent of its own machine. The run's parent passes it on to the agent of the
+other machine, which starts it as a child process, and watches and ends it like any other rank.
 """
 
 import itertools
@@ -28,7 +28,7 @@ SHELL = "manyheads.launchers.nodes.shell"
 
 
 class Errands:
-    """The asking side: commands of programs on this machine, for others."""
+    """The requesting side: sends the commands of programs on this machine to other machines."""
 
     def __init__(self, folder: Path, link: Link):
         self._link, self._numbers = link, itertools.count()
@@ -39,14 +39,14 @@ class Errands:
         threading.Thread(target=self._accept, name="errands", daemon=True).start()
 
     def answer(self, number: int, code: int) -> None:
-        """A command has ended on the other machine, with this exit code."""
+        """Report the exit code of a command on the other machine to the program that asked for it."""
         if (asking := self._asking.pop(number, None)) is not None:
             with suppress(OSError):
                 asking.sendall(f"{code}\n".encode())
             asking.close()
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Stop listening and drop every open request."""
         self._server.close()
         for asking in list(self._asking.values()):
             asking.close()
@@ -65,14 +65,14 @@ class Errands:
             number = next(self._numbers)
             self._asking[number] = asking
             self._link.send({"is": "errand", "id": number, "host": request["host"], "command": request["command"]})
-            asking.recv(1)  # until the program goes
+            asking.recv(1)  # returns when the program exits
             if self._asking.pop(number, None) is not None:
                 self._link.send({"is": "errand", "id": number, "host": request["host"], "command": None})
 
 
 @contextmanager
 def remote_shell(folder: Path, link: Link) -> Iterator[dict[str, str]]:
-    """Variables with which a program on this machine finds an ``ssh`` that asks its agent. ``folder``: the agent's."""
+    """Environment variables that make programs on this machine find our ``ssh``. ``folder``: the agent's."""
     script = folder / "ssh"
     path = os.pathsep.join(PROJECT)
     variables = f"PYTHONPATH={shlex.quote(path)} PYTHONSAFEPATH=1" if path else "PYTHONSAFEPATH=1"
@@ -89,7 +89,7 @@ def remote_shell(folder: Path, link: Link) -> Iterator[dict[str, str]]:
 
 
 class Errand:
-    """The doing side, in the words of ``manyheads.launchers.processes.Ranks``: what others have asked for here."""
+    """The executing side: the commands that other machines asked for, as a ``manyheads.launchers.processes.Ranks``."""
 
     patience = 0.0
 
@@ -101,7 +101,7 @@ class Errand:
         return [process.pid for process in self._processes.values()]
 
     def running(self) -> bool:
-        return True  # until the parent says that it is over
+        return True  # the parent decides when it is over
 
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -111,13 +111,13 @@ class Errand:
             self._collect()
 
     def exit_codes(self) -> dict[int, int]:
-        return {}  # which the program on the other machine knows
+        return {}  # the program on the other machine knows them
 
     def tell_where(self) -> None:
         tell_where(self._heartbeat)
 
     def _take(self, asked: Message) -> None:
-        """Start a command, in the main thread, with which it would die; or end one that nobody waits for any more."""
+        """Start a command, or end one that nobody waits for. Main thread only: a child dies with its thread."""
         number = asked["id"]
         if asked["command"] is None:
             if (process := self._processes.pop(number, None)) is not None:

@@ -1,4 +1,4 @@
-"""``doctor --hosts``: whether several machines can run together, and how quickly they talk."""
+"""``doctor --hosts``: checks whether several machines can run together, and measures how fast they communicate."""
 
 import json
 import os
@@ -30,11 +30,11 @@ from manyheads.runner.run.run_folder import RunFolder
 RANK = "manyheads.runner.machine.rank"
 MEASURED = "all_reduce.json"
 ECHOES = 20
-CLOCK_SECONDS = 1.0  # by which clocks may differ before it is a finding: causes are ordered by them
+CLOCK_SECONDS = 1.0  # tolerated difference between clocks, by which failures are ordered
 
 
 class Finding(NamedTuple):
-    """What was found of one machine. ``faults``: what keeps it from taking part."""
+    """The findings on one machine. ``faults``: what keeps it from taking part."""
 
     name: str
     told: dict[str, str]
@@ -42,9 +42,9 @@ class Finding(NamedTuple):
 
 
 def examine(hosts: list[str], *, shell: str | None, interface: str | None, say: Callable[[str], None]) -> list[Finding]:
-    """Start an agent on each host, ask it what it has and sees, and let all reduce a tensor together.
+    """Start an agent on each host, ask it for its versions and its view of this folder, and time an all-reduce.
 
-    ``say``: is given what holds for all together. Raises ConfigurationError for hosts that cannot be named so.
+    ``say``: receives the sentences about all machines together. Raises ConfigurationError for invalid host names.
     """
     place = Path(tempfile.mkdtemp(prefix="manyheads-doctor-", dir=os.getcwd()))
     try:
@@ -119,7 +119,7 @@ def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) 
 
 
 def _reduced(machines: Gathering, nodes: list[Node], folder: RunFolder) -> str:
-    """How long all machines take to reduce a small tensor and a large one, a rank on each."""
+    """Time an all-reduce of a small and of a large tensor, with one rank per machine."""
     options = {"name": "torchrun", "nproc_per_node": 1, "threads_per_rank": 1, "stall_timeout": 60.0}
     launcher = Launcher(**options)  # type: ignore[arg-type]
     launcher.machines = dict.fromkeys(machines.settings.hosts, 1)

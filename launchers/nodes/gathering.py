@@ -1,4 +1,4 @@
-"""Which machines a run has: they are called, or call themselves; they go, and come back."""
+"""Gathers a run's machines: starts their agents or waits for them, and notices those that leave and return."""
 
 import queue
 import time
@@ -16,17 +16,17 @@ from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFail
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.run_folder import RunFolder
 
-RETRY_SECONDS = 5.0  # before an agent is started again on a machine that was lost
-SETTLE_SECONDS = 3.0  # for more machines than the fewest, once those are there
+RETRY_SECONDS = 5.0  # before an agent is restarted on a machine that was lost
+SETTLE_SECONDS = 3.0  # wait for further machines once the minimum has connected
 
 
 class Gathering:
-    """The machines that are there, in the order of their ranks: as listed, or the parent's own and by name."""
+    """The connected machines in rank order: as listed; else the parent's own first, the others by name."""
 
     def __init__(self, settings: Settings, folder: RunFolder, meeting: Meeting, key: Path | None, here: set[str]):
-        """``here``: the names of the parent's own machine among those that are to be called.
+        """``here``: those listed hosts that name the parent's own machine.
 
-        ``key``: the file of the run's key; None for the user's own.
+        ``key``: the file with the run's key; None for the user's own.
         """
         self.settings, self.meeting = settings, meeting
         self._folder, self._key, self._here = folder, key, here
@@ -34,11 +34,11 @@ class Gathering:
         self._started: dict[str, Started] = {}
         self._again: dict[str, float] = {}
         self._nodes: list[Node] = []
-        self._has_run = self.is_lenient = False  # whether machines are only looked at
+        self._has_run = self.is_lenient = False  # lenient: machines are only examined
         self._signature = signature(folder.read_config())
 
     def gather(self, job: Job) -> list[Node]:
-        """Wait until enough machines are there. Raises RunFailed, ConfigurationError or Interrupted."""
+        """Wait until enough machines have connected. Raises RunFailed, ConfigurationError or Interrupted."""
         deadline = time.monotonic() + self.settings.start_timeout
         enough = None
         while True:
@@ -57,14 +57,14 @@ class Gathering:
                 raise RunFailed(self._too_few())
 
     def present(self, seconds: float) -> tuple[list[Node], bool]:
-        """The machines that have come within so many seconds, and whether more may."""
+        """The machines that have connected within ``seconds``, and whether more may follow."""
         self._call(is_first=True)
         self._admit(seconds)
         names = {node.name for node in self._nodes}
         return list(self._nodes), any(name not in names and self.why(name) is None for name in self._names)
 
     def ask(self, node: Node, message: Message, seconds: float = 10.0) -> Message | None:
-        """What a machine answers; None where it does not."""
+        """A machine's answer to ``message``; None if none comes within ``seconds``."""
         node.send(message)
         with suppress(queue.Empty):
             while True:
@@ -74,7 +74,7 @@ class Gathering:
         return None
 
     def could_grow(self, job: Job, count: int) -> bool:
-        """Whether a machine has come that a run on ``count`` machines could use."""
+        """Whether a machine has connected that a run on ``count`` machines could use in addition."""
         self._admit(0.0)
         if count >= self.settings.most:
             return False
@@ -83,14 +83,14 @@ class Gathering:
         return any(job.fits(ranks) for ranks in range(now + 1, then + 1))
 
     def forget(self, nodes: list[Node]) -> None:
-        """These have not ended their ranks when asked to: whatever they are, they have no more part in this."""
+        """Drop machines that did not end their ranks when asked to."""
         for node in nodes:
             node.channel.close()
             node.is_connected = False
         self._admit(0.0)
 
     def close(self, reason: BaseException | None) -> None:
-        """Let all go. ``reason``: why the run did not complete."""
+        """Release all machines. ``reason``: why the run did not complete; None if it did."""
         for node in self._nodes:
             node.send(
                 {"do": "leave", "code": getattr(reason, "exit_code", int(reason is not None)), "why": str(reason)}
@@ -103,7 +103,7 @@ class Gathering:
             self._key.unlink(missing_ok=True)
 
     def _call(self, *, is_first: bool) -> None:
-        """Start an agent on each machine that has none, and after a failure again later."""
+        """Start an agent on each machine that has none; try again later after a failure."""
         present, now = {node.name for node in self._nodes}, time.monotonic()
         for index, name in enumerate(self._names):
             started = self._started.get(name)
@@ -129,7 +129,7 @@ class Gathering:
         return start_there(arguments, name, log, shell=self.settings.shell, speaks=index == 0)
 
     def _admit(self, seconds: float) -> None:
-        """Take in those that have come, and leave out those that have gone."""
+        """Add the machines that have connected and remove those that have gone."""
         heard = time.monotonic() - self.settings.silence
         self._nodes = [node for node in self._nodes if node.is_connected and node.heard > heard]
         while (node := self.meeting.next_arrival(seconds)) is not None:
@@ -162,6 +162,6 @@ class Gathering:
         )
 
     def why(self, name: str) -> str | None:
-        """Why a machine that was called will not come; None while it may."""
+        """Why a listed machine will not connect; None while it still may."""
         started = self._started.get(name)
         return started.failure() if started else None

@@ -1,4 +1,4 @@
-"""The command that is typed on each machine: where the rendezvous is it is the run, elsewhere an agent of it."""
+"""One command typed on every machine: it becomes the run on the rendezvous's machine, and its agent elsewhere."""
 
 import os
 import socket
@@ -19,9 +19,9 @@ RETRY_SECONDS = 0.5
 
 
 def join(config: dict[str, Any]) -> None:
-    """Take part in the run whose rendezvous the config names, to its end.
+    """Take part, until it ends, in the run at the rendezvous that the config names.
 
-    Raises ConfigurationError where it is another run, RunFailed or Interrupted as the run does.
+    Raises ConfigurationError if that is a different run; RunFailed or Interrupted as the run itself does.
     """
     if "rendezvous" not in config["launcher"]:
         print(f"task {os.environ['SLURM_PROCID']} of this step exits: the first task runs everything", flush=True)
@@ -41,7 +41,7 @@ def join(config: dict[str, Any]) -> None:
 
 
 def _connected(address: str, port: int, settings: Settings) -> Link:
-    """The connection, once the run's parent listens. Raises RunFailed."""
+    """Connect as soon as the run's parent listens. Raises RunFailed after ``launcher.start_timeout`` seconds."""
     key, deadline = own_key(), time.monotonic() + settings.start_timeout
     while True:
         try:

@@ -1,4 +1,4 @@
-"""An agent's side of the connection with the parent: a thread that hears, and notices when there is nothing to hear."""
+"""An agent's side of its connection to the parent: a thread receives messages and notices when they stop."""
 
 import queue
 import threading
@@ -12,35 +12,35 @@ from manyheads.launchers.nodes.wire import Channel, Message
 
 
 class Link:
-    """What has been heard of the parent. ``silence``: seconds without a word after which it is gone."""
+    """The messages from the parent. ``silence``: seconds without a message after which the parent counts as gone."""
 
     def __init__(self, channel: Channel, *, silence: float):
         self.channel, self.silence = channel, silence
         self._stop = (0, 0)
         self.on_where: Callable[[], None] | None = None
-        self.on_answer: Callable[[int, int], None] | None = None  # to an errand of a program on this machine
-        self.refusal: str | None = None  # why the parent does not want this node
-        self.outcome: Message | None = None  # how the run ended, as the parent says when it lets this node go
-        self._ended, self._closed = -1, False  # the last attempt that the parent has ended
+        self.on_answer: Callable[[int, int], None] | None = None  # takes the exit code of an errand
+        self.refusal: str | None = None  # why the parent rejected this node
+        self.outcome: Message | None = None  # how the run ended, sent when the parent releases this node
+        self._ended, self._closed = -1, False  # ended: the last attempt that the parent has ended
         self._heard = time.monotonic()
         self._orders: queue.Queue[Message] = queue.Queue()
         self._errands: queue.Queue[Message] = queue.Queue()
         threading.Thread(target=self._hear, name="link", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """What cannot be sent any more is not: that the connection is gone is noticed otherwise."""
+        """Send a message; a lost connection is left to the receiving thread to notice."""
         with suppress(OSError):
             self.channel.send(message)
 
     def next_order(self, signals: list[int]) -> Message | None:
-        """Wait for what is to be started next; None when there is nothing more to do."""
+        """Wait for the parent's next order to start ranks; None when there is nothing more to do."""
         while not (self._closed or self.is_lost or self.outcome or signals):
             with suppress(queue.Empty):
                 return self._orders.get(timeout=0.2)
         return None
 
     def next_errand(self, seconds: float) -> Message | None:
-        """What a program on another machine asks for; None where nothing is asked within this time."""
+        """The next command for this machine from a program on another one; None if none comes within ``seconds``."""
         try:
             return self._errands.get(timeout=seconds)
         except queue.Empty:
@@ -57,12 +57,12 @@ class Link:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection has ended, or nothing has come over it for too long."""
+        """Whether the connection has ended, or has been silent for too long."""
         return self._closed or time.monotonic() - self._heard > self.silence
 
     @property
     def why(self) -> str:
-        """Why this node's ranks end."""
+        """Why this node's ranks have to end, as a clause."""
         if self._closed:
             return "the run's parent is gone: its connection has ended"
         if self.is_lost:
@@ -70,7 +70,7 @@ class Link:
         return "the run's parent has ended the run"
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Tell the parent goodbye and close the connection."""
         self.channel.close()
 
     def _hear(self) -> None:
@@ -88,7 +88,7 @@ class Link:
             self._orders.put(message)
         elif kind == "alive":
             self._stop = tuple(message["stop"])
-            self.send({"is": "alive"})  # a machine that waits for its part has nothing else to say
+            self.send({"is": "alive"})  # the only message of a machine that waits for its ranks
         elif kind == "where" and self.on_where is not None:
             self.on_where()
         elif kind == "echo":

@@ -1,4 +1,4 @@
-"""Where a run's nodes come together: the parent listens on one address, and admits those that have the key."""
+"""The rendezvous of a run's nodes: the parent listens on one address and admits agents that have the key."""
 
 import queue
 import socket
@@ -11,12 +11,12 @@ from manyheads.launchers.nodes import wire
 from manyheads.launchers.nodes.wire import Channel, Message
 from manyheads.runner.run.errors import ConfigurationError
 
-ALIVE_SECONDS = 0.5  # between two words of the parent
-STRANGERS = 64  # connections at once that have proved nothing yet
+ALIVE_SECONDS = 0.5  # between two messages of the parent
+STRANGERS = 64  # concurrent connections that are not authenticated yet
 
 
 class Node:
-    """One machine, as its agent describes it. ``heard``: when its last word came."""
+    """One machine, as its agent describes it. ``heard``: when its last message arrived."""
 
     def __init__(self, channel: Channel, described: Message):
         self.channel, self.described = channel, described
@@ -32,16 +32,16 @@ class Node:
         return f"{self.name} ({', '.join(dict.fromkeys(others))})" if len(same) > 1 else self.name
 
     def send(self, message: Message) -> None:
-        """What cannot be sent any more is not: that the node is gone is noticed otherwise."""
+        """Send a message; a lost connection is left to the receiving thread to notice."""
         with suppress(OSError):
             self.channel.send(message)
 
 
 class Meeting:
-    """Listens on ``address``, and tells all that have come that the parent lives; closes with ``close``.
+    """Listens on ``address`` and tells all connected nodes that the parent is alive, until ``close``.
 
-    ``inbox``: what nodes say, with None when one is gone. ``stop``: the number of an attempt at the run, and the
-    signal that asks its ranks to stop, or 0.
+    ``inbox``: the nodes' messages, with None for a node that is gone. ``stop``: the number of an attempt at the run,
+    and the signal that asks its ranks to stop, or 0.
     """
 
     def __init__(self, address: str, port: int, key: bytes):
@@ -63,14 +63,14 @@ class Meeting:
             threading.Thread(target=work, name="meeting", daemon=True).start()
 
     def next_arrival(self, seconds: float) -> Node | None:
-        """A node that has come; None where none does within this time."""
+        """The next node that connects; None if none does within ``seconds``."""
         try:
             return self.arrived.get(timeout=max(0.01, seconds))
         except queue.Empty:
             return None
 
     def close(self) -> None:
-        """Let all nodes go, and nobody else in."""
+        """Release all nodes and admit no others."""
         self._closing.set()
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)

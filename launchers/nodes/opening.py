@@ -1,4 +1,4 @@
-"""Where the machines of a run can meet, and that they are let go when it ends."""
+"""Opens the rendezvous of a run's machines, and releases them when the run ends."""
 
 import socket
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 @contextmanager
 def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
-    """The machines of a run, until it ends."""
+    """The machines of a run, released when it ends."""
     if settings.rendezvous is not None:
         host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
         own = addresses.own_address(settings.interface) if settings.interface else addresses.meeting_place(host)
@@ -28,7 +28,7 @@ def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
 
 @contextmanager
 def let_go(machines: Gathering) -> Iterator[None]:
-    """In the end the machines are let go, and told why if the run did not complete."""
+    """Release the machines on exit, and tell them why if the run did not complete."""
     reason: BaseException | None = None
     try:
         yield
@@ -41,14 +41,14 @@ def let_go(machines: Gathering) -> Iterator[None]:
 
 
 def meet(own: str, folder: RunFolder) -> tuple[Meeting, Path]:
-    """Where the machines of this run meet, on a free port of this machine, and the file of the run's own key."""
+    """Listen on a free port of this machine; return the rendezvous and the file with the run's new key."""
     key = folder.logs / "nodes.key"
     key.unlink(missing_ok=True)  # of an attempt that was killed
     return Meeting(own, 0, new_key(key)), key
 
 
 def called_machines(settings: Settings, folder: RunFolder) -> Gathering:
-    """Those that the settings list, which are to be called."""
+    """Gather the machines that the settings list, by starting an agent on each."""
     places = settings.addresses or {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
     here = set() if settings.addresses else {name for name, address in places.items() if addresses.is_own(address)}
     others = [address for name, address in places.items() if name not in here]

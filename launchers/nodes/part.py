@@ -1,4 +1,4 @@
-"""A node's part of a run: its ranks are started as the parent orders, watched, and ended when the parent is gone."""
+"""A node's part of a run: starts its ranks on the parent's order, watches them, and ends them if the parent is gone."""
 
 import math
 import os
@@ -40,13 +40,13 @@ class Over(RunFailed):
 
 @dataclass(frozen=True)
 class Here(Job):
-    """This node's part of the run."""
+    """The run as this node sees it: a job with this node's ranks alone."""
 
     link: Link = field(default=None)  # type: ignore[assignment]
     attempt: int = 0
 
     def check_timeout(self) -> None:
-        """Raises Over when the parent says so, or nothing. It counts the run's time itself."""
+        """Raises Over when the parent has ended the run or is gone; the parent enforces the time limit itself."""
         if self.link.is_over(self.attempt):
             raise Over(Failure(type="Over", message=self.link.why))
         if stop := self.link.stop_signal(self.attempt):
@@ -54,7 +54,7 @@ class Here(Job):
 
 
 def attempt(order: Message, link: Link, signals: list[int]) -> Message:
-    """Start this node's ranks as the parent orders, and say how they ended."""
+    """Start this node's ranks as the parent orders, and return the message that reports how they ended."""
     ranks = range(order["first"], order["first"] + order["count"])
     folder = RunFolder(order["folder"])
     codes: dict[int, int | None] = {}
@@ -94,7 +94,7 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
 
 
 def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
-    """Start what the order says and watch it to its end. Raises as ``launchers.processes.supervise`` does."""
+    """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does."""
     read = MEETS[order["engine"]]
 
     def read_exit_codes(text: str) -> dict[int, int]:
@@ -108,9 +108,9 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         supervise(Errand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
         return
     with ExitStack() as stack:
-        if order["engine"] == "horovodrun":  # whose ranks else die without a word
+        if order["engine"] == "horovodrun":  # otherwise its ranks die without an error
             addresses.resolved("launcher=horovodrun needs a distinct name for each machine", socket.gethostname())
-        if order["engine"] == "torchrun":  # others pass it on to other machines
+        if order["engine"] == "torchrun":  # the others pass it on to other machines
             variables["MANYHEADS_PARENT"] = str(os.getpid())
         else:
             variables |= stack.enter_context(passed_on()) | stack.enter_context(remote_shell(own, job.link))
@@ -120,13 +120,13 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
             environment={**without_place(os.environ), **variables},
             log=job.folder.logs / order["log"],
             read_exit_codes=read_exit_codes,
-            stall_timeout=math.inf,  # which the parent sees, since others may wait for these ranks
+            stall_timeout=math.inf,  # the parent detects stalls: these ranks may wait for another node's
             quiet=order["quiet"],
         )
 
 
 def filled(command: list[str], own: Path, address: str) -> list[str]:
-    """A command with what only this machine knows."""
+    """The command, completed with the paths and addresses that only this machine knows."""
     known = {"{scratch}": str(own), "{python}": sys.executable, "{interface}": addresses.interface_of(address) or ""}
     for name, value in known.items():
         command = [part.replace(name, value) for part in command]
@@ -134,7 +134,7 @@ def filled(command: list[str], own: Path, address: str) -> list[str]:
 
 
 def interfaces(address: str) -> dict[str, str]:
-    """Variables by which ranks talk over the interface that has this address, wherever this machine's name leads to."""
+    """Variables that bind the ranks to the interface with this address, whatever the host name resolves to."""
     name = addresses.interface_of(address)
     if name is None:
         return {}
@@ -142,18 +142,18 @@ def interfaces(address: str) -> dict[str, str]:
 
 
 def speak(job: Here, done: Event) -> None:
-    """Tell the parent again and again how the ranks are. Touches no disk that others share, which may hang."""
+    """Keep reporting the ranks' state to the parent, without touching shared disks, which may hang."""
     told = 0
     while not done.wait(STATUS_SECONDS):
         words = {str(rank): job.heartbeat.read(rank) for rank in job.watched if job.heartbeat.pid(rank)}
-        failed = sum(job.heartbeat.state(rank) == FAILED for rank in job.watched)  # and so have written why
+        failed = sum(job.heartbeat.state(rank) == FAILED for rank in job.watched)  # these have written why
         reports = shortened(job.reports()) if job.reports and failed > told else []
         told = failed
         job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job), "reports": reports})
 
 
 def shortened(reports: list[Report]) -> list[Report]:
-    """As one message holds them."""
+    """The reports, shortened to fit into one message."""
     most = MOST_BYTES // 16 // max(1, len(reports))
     texts = "message", "traceback"
     return [{**each, **{name: str(each.get(name, ""))[-most:] for name in texts}} for each in reports]

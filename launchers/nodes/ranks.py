@@ -1,4 +1,4 @@
-"""The ranks of a run on all its nodes, in the words of ``manyheads.launchers.processes.Ranks``."""
+"""The ranks of a run on all its nodes, with the interface of ``manyheads.launchers.processes.Ranks``."""
 
 import queue
 import time
@@ -12,11 +12,14 @@ from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED
 from manyheads.runner.run.reports import Report
 
-SETTLE_SECONDS = 1.5  # within which all nodes have told what has just happened to their ranks
+SETTLE_SECONDS = 1.5  # within which all nodes have reported what just happened to their ranks
 
 
 class NodeRanks:
-    """``shares``: the ranks of each node. ``silence``: seconds without a word after which a node is lost."""
+    """The ranks of one attempt at a run.
+
+    ``shares``: the ranks of each node. ``silence``: seconds without a message after which a node counts as lost.
+    """
 
     patience = 0.0
 
@@ -27,7 +30,7 @@ class NodeRanks:
         self._ended: dict[Node, Message] = {}
         self._reports: dict[int, Report] = {}
         self._has_failed = False
-        self.engine_is_alone = False  # one program on the first machine starts the ranks of all
+        self.engine_is_alone = False  # True: one program on the first machine starts every rank
 
     def roots(self) -> list[int]:
         return []  # their agents end them
@@ -36,43 +39,43 @@ class NodeRanks:
         return len(self._ended) < len(self.shares)
 
     def wait(self, seconds: float) -> None:
-        """Take in what the nodes say. Raises RunFailed when one is lost."""
+        """Process the nodes' messages for up to ``seconds``. Raises RunFailed when a node is lost."""
         self._hear(seconds)
         if not self._has_failed and self._some_rank_failed():
-            self._has_failed = True  # which of several was first depends on all of them
+            self._has_failed = True  # all reports are needed to tell which was first
             self._hear(SETTLE_SECONDS, whole=True)
         self._meeting.stop = self.attempt, self._job.heartbeat.stop_signal
         for node in self.shares:
             self._refuse_lost(node, self.silence)
-        if not self._has_failed and (failure := self.said()) is not None:  # no rank's: those were not even started
+        if not self._has_failed and (failure := self.said()) is not None:  # not a rank's: none was even started
             raise RunFailed(failure)
 
     def exit_codes(self) -> Mapping[int, int | None]:
         return self._codes
 
     def reports(self) -> list[Report]:
-        """How ranks failed, as their machines say."""
+        """The failures of ranks, as their machines report them."""
         return list(self._reports.values())
 
     def tell_where(self) -> None:
         self.tell({"do": "where"})
 
     def tell(self, message: Message) -> None:
-        """Say it to all nodes that are still at it."""
+        """Send a message to every node whose ranks have not ended."""
         for node in self.shares:
             if node not in self._ended:
                 node.send(message)
 
     def node_of(self, rank: int | None) -> Node | None:
-        """Where a rank is."""
+        """The node that runs a rank; None if there is none."""
         return next((node for node, ranks in self.shares.items() if rank is not None and rank in ranks), None)
 
     def name_of(self, rank: int) -> str:
-        """A rank with its machine, for a sentence."""
+        """A rank and its machine, as an error names them."""
         return f"rank {rank} on {self.node_of(rank)}"
 
     def end(self, seconds: float) -> list[Node]:
-        """Have all nodes end their ranks; returns those that have not said within this time that they did."""
+        """Make all nodes end their ranks; return the nodes that did not confirm it within ``seconds``."""
         self.tell({"do": "end", "attempt": self.attempt})
         deadline = time.monotonic() + seconds
         while self.running() and time.monotonic() < deadline:
@@ -83,12 +86,12 @@ class NodeRanks:
         return [node for node in self.shares if node not in self._ended]
 
     def silent(self) -> list[Node]:
-        """Machines of which some words are missing: their peers' ranks may fail before they count as lost."""
+        """Machines whose messages are overdue: their peers' ranks may fail before they count as lost."""
         most = min(self.silence, 5 * ALIVE_SECONDS)
         return [n for n in self.shares if n not in self._ended and time.monotonic() - n.heard > most]
 
     def said(self) -> Failure | None:
-        """What an agent said of its ranks' end, for where no rank could write it down."""
+        """The failure that an agent reported, in case no rank could write its own report; None if none did."""
         for node, message in self._ended.items():
             if failure := Failure.from_json(message["failure"]):
                 return Failure(**{**failure.to_json(), "node": str(node)})
@@ -98,7 +101,7 @@ class NodeRanks:
         return bool(self._codes) or any(self._job.heartbeat.state(rank) == FAILED for rank in self._job.watched)
 
     def _hear(self, seconds: float, *, whole: bool = False) -> None:
-        """Take in what comes within so many seconds, or what is there when the first has come."""
+        """Process messages for ``seconds`` if ``whole``, else until the first batch has arrived."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -128,14 +131,14 @@ class NodeRanks:
             self._codes |= {int(rank): code for rank, code in message["codes"].items()}
             failure = Failure.from_json(message["failure"])
             if failure is not None and failure.rank is not None and failure.type == "ProcessDied":
-                self._codes.setdefault(failure.rank, failure.exit_code)  # with what had started it, and so unsaid
+                self._codes.setdefault(failure.rank, failure.exit_code)  # its starter died with it and reported none
             if node is next(iter(self.shares)) and self.engine_is_alone:
-                self.tell({"do": "end", "attempt": self.attempt})  # the others have done what it asked for
+                self.tell({"do": "end", "attempt": self.attempt})  # the errands are done
             if message["mistake"]:
                 raise ConfigurationError(message["mistake"])
 
     def _pass_on(self, node: Node, message: Message) -> None:
-        """From the machine where one program has started all ranks to the one that it names, or back."""
+        """Forward an errand from the machine of the program that starts all ranks to the one it names, or back."""
         first = next(iter(self.shares))
         if message["is"] == "errand done":
             first.send({"do": "errand done", "id": message["id"], "code": message["code"]})
@@ -158,5 +161,5 @@ class NodeRanks:
 
 
 def lost(node: Node, how: str) -> Failure:
-    """The failure of a run that has lost a node."""
+    """The failure of a run that has lost a node. ``how``: a clause for the error."""
     return Failure(type="NodeLost", node=str(node), message=f"{how}.")

@@ -1,4 +1,4 @@
-"""A run on several machines, in the parent: gather them, give each its ranks, watch, and begin again if asked to."""
+"""A run on several machines, seen from the parent: gathers them, assigns ranks, watches, and restarts if configured."""
 
 import os
 import signal
@@ -25,12 +25,12 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_env import EXPORTED
 from manyheads.runner.run.run_folder import RunFolder
 
-END_SECONDS = 8.0  # for the agents to end their ranks and say so
+END_SECONDS = 8.0  # for the agents to end their ranks and confirm it
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one machine has of a run. ``address``: where the others reach it; ``port``: one that is free there."""
+    """One machine's part of a run. ``address``: where the others reach it; ``port``: a free one there."""
 
     node: Node
     ranks: range
@@ -49,7 +49,7 @@ Gather = Callable[[Settings, RunFolder], AbstractContextManager[Gathering]]
 
 
 class Grown(Exception):
-    """Ranks have stopped so that more can go on."""
+    """The ranks have stopped so that the run can continue on more machines."""
 
 
 def run_on_nodes(
@@ -57,7 +57,7 @@ def run_on_nodes(
 ) -> None:
     """Run the job on the machines that the settings name. Raises as ``launchers.processes.supervise`` does.
 
-    ``order``: what a machine shall start; ``gather``: finds the machines. Leaves no process on any of them.
+    ``order``: returns what a machine has to start; ``gather``: finds the machines. Leaves no process on any of them.
     """
     restarts: list[dict[str, Any]] = []
     failures = 0
@@ -83,7 +83,7 @@ def run_on_nodes(
 def attempt(
     machines: Gathering, shares: list[Share], job: Job, order: Order, *, number: int, stall_timeout: float
 ) -> None:
-    """Start all ranks, and watch them to their end. Raises Grown where they stopped for more to come."""
+    """Start all ranks and watch them until they end. Raises Grown if they stopped to let more machines join."""
     count = shares[-1].ranks.stop
     job = replace(job, ranks=count, heartbeat=Heartbeat(None, ranks=count))
     silence = machines.settings.silence
@@ -108,7 +108,7 @@ def attempt(
             raise
         except RunFailed as error:
             unheard = ranks.silent()
-            ranks.end(END_SECONDS)  # what agents say of it may be all that is known
+            ranks.end(END_SECONDS)  # the agents' last messages may be the only evidence
             raise RunFailed(explained(error.failure, ranks, unheard)) from error
         finally:
             machines.forget(ranks.end(END_SECONDS))
@@ -116,7 +116,7 @@ def attempt(
 
 
 class Attempt(NodeRanks):
-    """Which stops in an orderly way when machines have come that could take part."""
+    """The ranks of an elastic run: stops them in an orderly way when further machines could join."""
 
     def __init__(self, machines: Gathering, job: Job, shares: dict[Node, range], **options: Any):
         super().__init__(machines.meeting, job, shares, **options)
@@ -131,7 +131,7 @@ class Attempt(NodeRanks):
 
 
 def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
-    """The ranks of each machine, as many as can share the batch. Raises ConfigurationError where none can."""
+    """Assign ranks to machines, as many as the batch can be divided among. Raises ConfigurationError if none can."""
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
     if not count:
@@ -145,7 +145,7 @@ def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
 
 
 def note(job: Job, shares: list[Share], restarts: list[dict[str, Any]]) -> None:
-    """For result.json: where the ranks are, and what happened before."""
+    """Record for result.json where the ranks run, and the restarts so far."""
     job.added["nodes"] = [{"node": str(each.node), "ranks": len(each.ranks)} for each in shares]
     job.added["world_size"] = shares[-1].ranks.stop
     if restarts:
@@ -153,10 +153,10 @@ def note(job: Job, shares: list[Share], restarts: list[dict[str, Any]]) -> None:
 
 
 def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failure:
-    """A failure with the machine on which it was, or that it followed from."""
+    """The failure, with the machine on which it happened or whose loss caused it."""
     if failure.type == "NodeLost" or (unheard and failure.rank is None):
         return failure
-    if unheard:  # the others' ranks waited for those there
+    if unheard:  # the other nodes' ranks waited for theirs
         names = " and ".join(map(str, unheard))
         message = f"the run's parent no longer hears from it. Its ranks' peers reported: {failure.message}"
         return Failure(type="NodeLost", node=names, message=message)
@@ -168,6 +168,6 @@ def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failur
 
 
 def exported(environment: dict[str, str]) -> dict[str, str]:
-    """What ranks elsewhere need of this process's environment too; not its parent, which is none of theirs."""
+    """The variables of this process's environment that remote ranks need too; without its parent's id."""
     here = {name: value for name, value in os.environ.items() if EXPORTED.fullmatch(name)}
     return {name: value for name, value in {**here, **environment}.items() if name != "MANYHEADS_PARENT"}

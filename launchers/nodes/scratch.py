@@ -1,4 +1,4 @@
-"""A node's own folder, on no disk that others share: the heartbeat of its ranks. None stays of what was killed."""
+"""A node's private folder, on no shared disk, for its ranks' heartbeat; removes those of killed processes."""
 
 import fcntl
 import os
@@ -14,20 +14,20 @@ _LOCK = "lock"
 
 
 def base() -> str:
-    """Where such folders are: memory, where there is some."""
+    """The parent of such folders: in memory where possible."""
     shared = "/dev/shm"
     return shared if os.access(shared, os.W_OK) else tempfile.gettempdir()
 
 
 @contextmanager
 def own_folder(path: Path) -> Iterator[Path]:
-    """``path`` as a new folder that only this user can enter, while this process lives. Raises OSError."""
+    """Create ``path``, which only this user can enter, and remove it on exit. Raises OSError."""
     sweep(path.parent)
     new = Path(tempfile.mkdtemp(prefix="manyheads-new-", dir=path.parent))
     lock = os.open(new / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        new.rename(path)  # from now on others may look whether it is locked
+        new.rename(path)  # only now, locked, can ``sweep`` find it
         yield path
     finally:
         for each in (new, path):
@@ -36,7 +36,7 @@ def own_folder(path: Path) -> Iterator[Path]:
 
 
 def sweep(parent: Path) -> None:
-    """Remove such folders of this user whose process has ended."""
+    """Remove this user's folders whose process has ended."""
     for path in parent.glob("manyheads-*-*"):
         with suppress(OSError):
             if not _NAME.fullmatch(path.name) or path.is_symlink() or path.lstat().st_uid != os.getuid():

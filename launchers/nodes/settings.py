@@ -1,4 +1,4 @@
-"""What a run's launcher says of its machines."""
+"""The launcher's settings for a run on several machines."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +16,10 @@ KEYS = (
 class Settings:
     """A run on several machines.
 
-    ``hosts``: those to start agents on, [] where each is started by hand and all meet at ``rendezvous``; ``fewest``,
-    ``most``: how many machines; ``per_node``: ranks on each; ``shell``: the command line that runs another one on
-    ``{host}``; ``silence``: seconds without a word after which a machine is lost; ``addresses``: of the hosts, where
-    something else than their names says them; then all agents are started by the shell, this machine's too.
+    ``hosts``: where to start agents; [] if each is started by hand and all meet at ``rendezvous``. ``fewest``,
+    ``most``: the number of machines. ``per_node``: ranks on each. ``shell``: the command line that runs another one on
+    ``{host}``. ``silence``: seconds without a message after which a machine counts as lost. ``addresses``: those of the
+    hosts, if their names do not resolve to them; the shell then starts every agent, including this machine's.
     """
 
     hosts: list[str]
@@ -36,7 +36,10 @@ class Settings:
 
     @classmethod
     def of(cls, section: dict[str, Any]) -> "Settings | None":
-        """Of a launcher's section of the run config; None for this machine alone. Raises ConfigurationError."""
+        """Read the launcher's section of the run config; None for a run on this machine alone.
+
+        Raises ConfigurationError.
+        """
         if (count := nodes(section)) is None:
             return None
         return cls(

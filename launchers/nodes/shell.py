@@ -1,4 +1,4 @@
-"""What horovodrun and mpirun start as ``ssh``: asks this machine's agent, and ends with the command's exit code."""
+"""The program that horovodrun and mpirun start as ``ssh``: asks this machine's agent, exits with the command's code."""
 
 import json
 import socket
@@ -8,9 +8,9 @@ WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")  # options of ssh that take a va
 
 
 def parse(arguments: list[str]) -> tuple[str, str]:
-    """Host and command line of what was typed behind ``ssh``; its options mean nothing here.
+    """Host and command line from the arguments of ``ssh``, whose options are ignored.
 
-    Some may stand behind the host, as horovodrun types them.
+    Options may follow the host, as in horovodrun's calls. Raises SystemExit if the host or the command is missing.
     """
     rest = iter(arguments)
     host = None
@@ -29,7 +29,7 @@ def parse(arguments: list[str]) -> tuple[str, str]:
 
 
 def main() -> int:
-    """``python -m manyheads.launchers.nodes.shell <socket> <what ssh takes>``; returns the exit code."""
+    """``python -m manyheads.launchers.nodes.shell <socket> <arguments of ssh>``; returns the exit code."""
     path, *arguments = sys.argv[1:]
     host, command = parse(arguments)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:

@@ -1,4 +1,4 @@
-"""What must be the same on all machines: versions, and the config that was typed, compared without being sent."""
+"""Checks that all machines have the same versions and the same typed config, of which only digests are sent."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ OWN = ("launcher.threads_per_rank",)  # each machine's own
 
 
 def signature(config: dict[str, Any]) -> dict[str, str]:
-    """A digest of each key's value."""
+    """A digest of the value of each config key."""
     return {
         key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:16]
         for key, value in flatten(config).items()
@@ -22,7 +22,7 @@ def signature(config: dict[str, Any]) -> dict[str, str]:
 
 
 def other_config(node: Node, own: dict[str, str]) -> str | None:
-    """Why a machine's config is not this run's; None where it is, or none was typed there."""
+    """Why a machine's config differs from this run's; None if it does not, or if none was typed there."""
     if (theirs := node.described.get("signature")) is None:
         return None
     keys = sorted(key for key in own.keys() | theirs.keys() if own.get(key) != theirs.get(key))
@@ -33,7 +33,7 @@ def other_config(node: Node, own: dict[str, str]) -> str | None:
 
 
 def refused(node: Node) -> str | None:
-    """Why a machine can't take part."""
+    """Why a machine cannot take part; None if it can."""
     own = {"torch": metadata.version("torch"), "manyheads": __version__}
     for name, version in own.items():
         if (there := node.described.get(name)) != version:

@@ -1,4 +1,4 @@
-"""Agents are started: the parent's own as its child, those on other machines through the remote shell."""
+"""Starts agents: the one on the parent's machine as its child, the others through the remote shell."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ AGENT = "manyheads.launchers.nodes.agent"
 
 
 class Started:
-    """The process that started one machine's agent: the agent itself, or the remote shell. ``log``: what it says."""
+    """The process that started one machine's agent: the agent itself, or the remote shell. ``log``: its output."""
 
     def __init__(self, name: str, command: list[str], log: Path, *, speaks: bool):
         self.name, self.log = name, log
@@ -25,21 +25,21 @@ class Started:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=None if speaks else file,  # rank 0 is there
+                stdout=None if speaks else file,  # the machine of rank 0
                 stderr=file,
                 start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
                 preexec_fn=die_with_parent,
             )
 
     def failure(self) -> str | None:
-        """Why it will not come any more, in its own words; None while it may."""
+        """Why the agent will not connect, as its process put it; None while it still may."""
         code = self.process.poll()
         if code is None:
             return None
         return last_words(self.log) or f"it ended with exit code {code}"
 
     def close(self, seconds: float) -> None:
-        """Wait for its end, or end it."""
+        """Wait up to ``seconds`` for the process to exit, then kill it."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         end([self.process.pid], patience=0)
@@ -47,7 +47,7 @@ class Started:
 
 
 def agent_arguments(settings: Settings, *, address: str, port: int, key: Path | None, name: str) -> list[str]:
-    """What follows ``python -m`` on any machine."""
+    """The agent's arguments after ``python -m``, the same on every machine."""
     options = ["--address", address, "--port", str(port), "--name", name]
     options += ["--silence", f"{settings.silence:g}", *([] if key is None else ["--key", str(key)])]
     if settings.interface:
@@ -56,12 +56,12 @@ def agent_arguments(settings: Settings, *, address: str, port: int, key: Path | 
 
 
 def start_here(arguments: list[str], name: str, log: Path) -> Started:
-    """The agent of the parent's own machine, as its child."""
+    """Start the agent of the parent's own machine, as its child."""
     return Started(name, [sys.executable, "-m", *arguments, "--beside-parent"], log, speaks=True)
 
 
 def start_there(arguments: list[str], name: str, log: Path, *, shell: str, speaks: bool) -> Started:
-    """The agent of another machine, where this project is in the same place, or installed."""
+    """Start the agent of another machine, which has this project in the same place, or installed."""
     typed = [part.replace("{host}", name) for part in shlex.split(shell)]
     return Started(name, [*typed, command_there(arguments)], log, speaks=speaks)
 
@@ -76,6 +76,6 @@ def command_there(arguments: list[str]) -> str:
 
 
 def last_words(log: Path) -> str:
-    """The last line of a log, without the prefix of errors; empty where there is none."""
+    """The last line of a log, without the prefix of errors; empty if the log is."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ") if lines else ""

@@ -1,4 +1,4 @@
-"""The folder that all machines of a run share: whether each sees the same, and what follows where one does not."""
+"""Checks that all machines of a run share its folder, and waits for a folder that has gone."""
 
 import secrets
 import socket
@@ -14,12 +14,12 @@ from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.run_folder import RunFolder
 
 TOKEN = ".nodes"
-RETRY_SECONDS = 0.5  # before a folder that has gone is tried again
+RETRY_SECONDS = 0.5  # before another try at a folder that has gone
 
 
 @contextmanager
 def storage_token(job: Job) -> Iterator[Message]:
-    """A word in the run folder, by which each machine sees that it is the same folder. Raises RunFailed."""
+    """A token in the run folder, by which each machine recognizes the folder. Raises RunFailed if it is unwritable."""
     token = secrets.token_hex(8)
     try:
         (job.folder.logs / TOKEN).write_text(token)
@@ -34,7 +34,7 @@ def storage_token(job: Job) -> Iterator[Message]:
 
 
 def check_storage(folder: RunFolder, order: Message) -> None:
-    """Raises ConfigurationError where this node sees another folder than the parent, or cannot write there."""
+    """Raises ConfigurationError if this node sees a different folder than the parent, or cannot write there."""
     token, name = order["token"], order["name"]
     try:
         seen = (folder.logs / TOKEN).read_text()
@@ -50,7 +50,7 @@ def check_storage(folder: RunFolder, order: Message) -> None:
 
 
 def seen(path: Path) -> str:
-    """What is in a file, if this machine can write beside it too; else why not."""
+    """A file's content, if this machine can also write next to it; else the reason why not."""
     try:
         beside = path.with_name(f".seen-{socket.gethostname()}")
         beside.write_text("")
@@ -61,11 +61,14 @@ def seen(path: Path) -> str:
 
 
 def clear_attempt(job: Job, seconds: float) -> None:
-    """Remove what the last attempt said of its end; waits for a folder that has gone. Raises RunFailed, Interrupted."""
+    """Remove the last attempt's reports; wait up to ``seconds`` for a folder that has gone.
+
+    Raises RunFailed or Interrupted.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
-            job.folder.config.stat()  # else what is seen in its place is another disk
+            job.folder.config.stat()  # else another disk is mounted in its place
             job.folder.clear_attempt()
             return
         except OSError as error:

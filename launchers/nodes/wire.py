@@ -1,9 +1,9 @@
-"""What a run's parent and the agents on its nodes say to each other: authenticated, bounded, plain JSON over TCP.
+"""The protocol between a run's parent and its agents: authenticated messages of bounded size, plain JSON over TCP.
 
-Both sides hold one key of 32 bytes. A connection begins with a challenge each way: whoever comes proves first that he
-has the key, then who listens does. From then on every message carries a code over its content, its direction and its
-number, with a key of that connection alone, so that none can be forged, repeated, left out or sent back. Nothing is
-encrypted, and nothing is unpickled.
+Both sides hold one key of 32 bytes. A connection begins with a challenge in each direction: the connecting side proves
+first that it has the key, then the listening side does. After that, every message carries a code (HMAC-SHA256) over its
+content, direction and number, with a key of that connection alone, so that none can be forged, replayed, dropped or
+reflected. Nothing is encrypted, and nothing is unpickled.
 """
 
 import hashlib
@@ -30,21 +30,21 @@ Message = dict[str, Any]
 
 
 class Refused(ConnectionError):
-    """The other side has not proved that it has the key, or sent what nobody with it would send."""
+    """The other side failed to prove that it has the key, or sent a message that breaks the protocol."""
 
 
 class Channel:
     """One authenticated connection. ``send`` may be called by any thread, ``receive`` by one."""
 
     def __init__(self, connection: socket.socket, key: bytes, *, own: bytes, other: bytes):
-        """``key``: of this connection; ``own``, ``other``: the names of the two directions."""
+        """``key``: the connection's own; ``own``, ``other``: names of the sending and the receiving direction."""
         self._socket, self._key = connection, key
         self._own, self._other = own, other
         self._sent = self._received = 0
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Raises OSError where the connection is gone, ValueError for a message that is too long."""
+        """Send a message. Raises OSError if the connection is gone, ValueError if the message is too long."""
         content = json.dumps(message).encode()
         if len(content) > MOST_BYTES:
             raise ValueError(f"a message of {len(content)} bytes; the limit is {MOST_BYTES}")
@@ -69,7 +69,7 @@ class Channel:
 
     @property
     def address(self) -> str:
-        """Of this end: the one by which the other end reaches this machine."""
+        """This end's address, at which the other end reaches this machine."""
         return self._socket.getsockname()[0]
 
     @property
@@ -78,19 +78,19 @@ class Channel:
         return self._socket.getpeername()[0]
 
     def close(self) -> None:
-        """End the connection; a ``receive`` that waits ends too."""
+        """Close the connection, which also ends a waiting ``receive``."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
 def greet(connection: socket.socket, key: bytes) -> Channel:
-    """The side that has connected. Raises ConnectionError or OSError."""
+    """Authenticate the connecting side of a connection. Raises ConnectionError or OSError."""
     return _handshake(connection, key, own=b"agent", other=b"parent")
 
 
 def admit(connection: socket.socket, key: bytes) -> Channel:
-    """The side that listens; it says nothing of the key before the other has proved that it has it.
+    """Authenticate the listening side of a connection, which proves its key only after the other side has.
 
     Raises ConnectionError or OSError.
     """
@@ -138,7 +138,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def own_key() -> bytes:
-    """The same on all machines where this user's own key is. Raises ConfigurationError where there is none."""
+    """A key derived from the user's own, the same on all machines that have that. Raises ConfigurationError."""
     if (code := seal_of("the nodes of a run")) is None:
         raise ConfigurationError(
             "there is no folder for your key, with which machines authenticate each other: set XDG_STATE_HOME."
@@ -147,7 +147,7 @@ def own_key() -> bytes:
 
 
 def new_key(path: str | os.PathLike) -> bytes:
-    """A key in a new file that its owner alone can read."""
+    """Write a random key to a new file that only its owner can read, and return it."""
     key = os.urandom(KEY_BYTES)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with open(handle, "wb") as file:
