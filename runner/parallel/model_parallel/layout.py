@@ -1,14 +1,14 @@
-"""How ranks are laid out when several share one model; found without torch."""
+"""The mesh of ranks when several share one model, computed without torch."""
 
 from typing import NamedTuple
 
 
 class Layout(NamedTuple):
-    """Sizes of a mesh of ranks, or a rank's place in one, counted from 0. Ranks of one ``tensor`` group are neighbours.
+    """Sizes of a mesh of ranks, or a rank's coordinates in one, from 0. Ranks of a ``tensor`` group are adjacent.
 
-    ``pipeline``: number of consecutive parts that the model's layers are cut into; ``replicate``: copies of all that
-    follows; ``shard``: shards that each weight is cut into, put together when it is needed; ``tensor``: ranks that
-    share the arithmetic of each layer.
+    ``pipeline``: number of consecutive stages that the model's layers are cut into; ``replicate``: copies of the
+    dimensions after it; ``shard``: shards of each weight, gathered when it is needed; ``tensor``: ranks that share the
+    arithmetic of each layer.
     """
 
     pipeline: int = 1
@@ -22,11 +22,11 @@ class Layout(NamedTuple):
 
     @property
     def data_size(self) -> int:
-        """Into how many shares a batch is cut."""
+        """Number of parts that a batch is divided into."""
         return self.replicate * self.shard
 
     def place_of(self, rank: int) -> "Layout":
-        """Where a rank is."""
+        """The coordinates of a rank."""
         places = []
         for size in reversed(self):
             rank, place = divmod(rank, size)
@@ -34,17 +34,17 @@ class Layout(NamedTuple):
         return Layout(*reversed(places))
 
     def rank_of(self, place: "Layout") -> int:
-        """Who is there; the inverse of ``place_of``."""
+        """The rank at these coordinates; the inverse of ``place_of``."""
         rank = 0
         for size, coordinate in zip(self, place, strict=True):
             rank = rank * size + coordinate
         return rank
 
     def data_rank(self, place: "Layout") -> int:
-        """Which share of a batch the rank at that place takes."""
+        """Which part of a batch the rank at these coordinates takes, from 0."""
         return place.replicate * self.shard + place.shard
 
     def __str__(self) -> str:
-        """Such as ``2 pipeline x 4 shard``."""
+        """The dimensions larger than 1, such as ``2 pipeline x 4 shard``."""
         parts = [f"{size} {name}" for name, size in self._asdict().items() if size > 1]
         return " x ".join(parts) or "1 rank"

@@ -1,4 +1,4 @@
-"""What strategies declare whose ranks share one model: their layout, and what it does not go together with."""
+"""What model-parallel strategies declare: the layout of their ranks, and the settings that it does not work with."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -16,16 +16,16 @@ SCHEDULES = {
     "1f1b": False,
     "interleaved": True,
     "looped_bfs": True,
-}  # whether for several stages per rank
-# From which torch on a dimension works, if not from the lowest that the project asks for; found by running on CPUs.
+}  # whether it needs several stages per rank
+# The lowest torch that a dimension works with, if higher than the project's own minimum; found by running on CPUs.
 LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.10"}
 DTYPES = choice("none", "float16", "bfloat16", "float32")
 
 
 class Refusal(NamedTuple):
-    """What does not go together. ``way``: the dimension of the mesh, or "any"; ``key``: what it refuses.
+    """A setting that does not work with a mesh. ``way``: the dimension of the mesh, or "any"; ``key``: the setting.
 
-    ``applies``: to a completed config; ``reason`` and ``remedy`` are the two sentences of the error.
+    ``applies``: whether a completed config has it; ``reason`` and ``remedy``: the two sentences of the error.
     """
 
     way: str
@@ -48,7 +48,7 @@ def _several(config: dict[str, Any]) -> bool:
 
 
 def _too_few(config: dict[str, Any]) -> bool:
-    """Fewer micro-batches than stages, in a schedule that needs as many."""
+    """Whether there are fewer micro-batches than stages, in a schedule that needs one for each stage."""
     section = config["parallel"]
     stages = declared("parallel", section).layout(config).pipeline
     return section["schedule"] in ("1f1b", "interleaved") and config["trainer"]["grad_accumulation"] < stages
@@ -64,14 +64,14 @@ REFUSALS = [
         "any",
         "precision with half-precision weights (amp at O2)",
         lambda c: _precision(c).half_weights(on_gpus=_on_gpus(c)) is not None,
-        "its fp32 copies would be whole on every rank",
-        "Set precision=bf16, precision=amp precision.level=O1, or, where it is, parallel.param_dtype=bfloat16.",
+        "every rank would hold the complete fp32 copies",
+        "Set precision=bf16, precision=amp precision.level=O1, or, where available, parallel.param_dtype=bfloat16.",
     ),
     Refusal(
         "any",
         "precision=apex",
         lambda c: _precision(c).reloads_optimizer(),
-        "Apex changes model and optimizer in ways that shards do not survive",
+        "Apex changes the model and the optimizer in ways that do not work with shards",
         "Set precision=bf16 or amp.",
     ),
     Refusal(
@@ -85,7 +85,7 @@ REFUSALS = [
         "any",
         "parallel.sequence without tensor ranks",
         _no_tensor_ranks,
-        "sequences are shared by the ranks that share layers, of which there is one",
+        "the ranks that split layers also split sequences, and there is only one",
         "Set parallel.sequence=false, or, with parallel=mesh, parallel.tensor=2.",
     ),
     Refusal(
@@ -120,7 +120,7 @@ REFUSALS = [
 
 
 def refusal_table() -> str:
-    """All refusals, as the documentation has them: a table in Markdown."""
+    """All refusals as a Markdown table, for the documentation."""
     lines = ["| in a mesh with | is refused | because | instead |", "|---|---|---|---|"]
     for refusal in REFUSALS:
         way = "any of them" if refusal.way == "any" else f"`{refusal.way}`"
@@ -129,9 +129,9 @@ def refusal_table() -> str:
 
 
 class ModelParallelOption(ParallelOption):
-    """Ranks in a mesh, over torch.distributed.
+    """A strategy whose ranks form a mesh, over torch.distributed.
 
-    ``dimensions``: the keys that size the mesh; the rest of the ranks is ``remainder``.
+    ``dimensions``: the keys that set the sizes of the mesh; ``remainder``: the dimension that takes all other ranks.
     """
 
     rules: ClassVar = {
@@ -152,10 +152,10 @@ class ModelParallelOption(ParallelOption):
     def unavailable(self) -> str | None:
         used = {self.remainder, *(key for key in self.dimensions if self.section[key] != 1)}
         reasons = [too_old(lowest) for way, lowest in LOWEST_TORCH.items() if way in used]
-        return next(filter(None, reversed(reasons)), None)  # of two the newer
+        return next(filter(None, reversed(reasons)), None)  # if two, the newer torch
 
     def layout(self, config: dict[str, Any]) -> Layout:
-        """The mesh of a config whose number of ranks is decided. Raises ConfigurationError where sizes don't fit."""
+        """The mesh for a config with a fixed number of ranks. Raises ConfigurationError if the sizes do not fit it."""
         given = {key: self.section[key] for key in self.dimensions}
         open_keys = [key for key, size in given.items() if size == "auto"]
         known = {key: size for key, size in given.items() if size != "auto"}

@@ -1,4 +1,4 @@
-"""One tensor at a time: from the ranks' parts to the whole, and from the whole to this rank's part."""
+"""Gathers tensors from the ranks' parts, and splits complete tensors into them, one tensor at a time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,16 +16,19 @@ from manyheads.runner.parallel.model_parallel.rank.tensors import local
 
 
 class Assembly:
-    """``own``: this rank's tensors of the model, ``cuts``: how a tensor group shares them; both by name."""
+    """Converts between this rank's parts of a model's tensors and the complete ones.
+
+    ``own``: this rank's tensors of the model; ``cuts``: how a tensor-parallel group splits them; both by name.
+    """
 
     def __init__(self, ranks: Ranks, own: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
         self._ranks, self.own, self.cuts = ranks, own, cuts
 
     def _whole(self, name: str, part: Tensor) -> Tensor:
-        """All ranks that share it call this in the same order."""
+        """The complete tensor. A collective operation of all ranks that share it."""
         tensor, own = part.detach(), self.own.get(name)
         if isinstance(own, DTensor):
-            if not isinstance(tensor, DTensor):  # the optimizer's, or a gradient
+            if not isinstance(tensor, DTensor):  # the optimizer's state, or a gradient
                 mesh, placed = own.device_mesh, own.placements
                 tensor = DTensor.from_local(tensor, mesh, placed, shape=own.shape, stride=own.stride())
             tensor = tensor.full_tensor()
@@ -38,24 +41,27 @@ class Assembly:
         return cut.whole(parts)
 
     def part(self, name: str, whole: Any) -> Any:
-        """This rank's part of a tensor that is this one of the model, or of the optimizer's state for it."""
+        """This rank's part of ``whole``: the model's tensor of this name, or the optimizer's state for it."""
         own, cut, ranks = self.own[name], self.cuts.get(name), self._ranks
         if isinstance(whole, Stored):
             place = place_of(own, cut, ranks)
             return StoredPart(whole, own, place, ranks.device) if place.shape == tuple(whole.shape) else whole
         if cut is not None and whole.ndim > cut.dim and whole.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
             whole = cut.part(whole, ranks.tensor_rank, ranks.tensor_size)
-        if not isinstance(own, DTensor) or whole.shape != own.shape:  # another model's, as loading it will say
+        if not isinstance(own, DTensor) or whole.shape != own.shape:  # another model's: loading it reports that
             return whole
         return distribute_tensor(
             whole.to(ranks.device),
             own.device_mesh,
             own.placements,
-            src_data_rank=None,  # which every rank has
+            src_data_rank=None,  # every rank has the data
         )
 
     def gathered(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
-        """On rank 0 all tensors, whole, on the CPU; one after the other, in the same order everywhere."""
+        """All complete tensors, on the CPU of rank 0; empty elsewhere. A collective operation of all ranks.
+
+        ``tensors``: in the same order on all ranks that share them.
+        """
         ranks, is_first = self._ranks, self._ranks.rank == 0
         if not ranks.is_staged:
             found = {}
@@ -68,7 +74,7 @@ class Assembly:
         return self._sent(tensors)
 
     def _sent(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
-        """The same where other ranks than the first have some of them."""
+        """As ``gathered``, for tensors of which some are on other stages than rank 0's."""
         ranks = self._ranks
         mine = [(key, self._whole_shape(key[0]), tensor.dtype) for key, tensor in tensors.items()]
         listed = ranks.gather(mine if ranks.is_speaker else [])
@@ -76,7 +82,7 @@ class Assembly:
         wanted = [(key, rank, shape, dtype) for rank, keys in enumerate(listed) for key, shape, dtype in keys]
         sender: dict[tuple[str, str], tuple[int, tuple[int, ...], torch.dtype]] = {}
         for key, rank, shape, dtype in wanted:
-            sender.setdefault(key, (rank, shape, dtype))  # a weight that several stages have is sent once
+            sender.setdefault(key, (rank, shape, dtype))  # a weight on several stages is sent once
         for key, (rank, shape, dtype) in sender.items():
             whole = self._whole(key[0], tensors[key]) if key in tensors else None
             if ranks.rank == 0 and rank != 0:
@@ -97,6 +103,6 @@ class Assembly:
         return tuple(shape)
 
     def share(self, name: str, part: Tensor, *, is_agreed: bool) -> Share:
-        """This rank's part with its place in the whole."""
+        """This rank's part of a tensor, with its position in the complete one."""
         place = place_of(self.own[name], self.cuts.get(name), self._ranks)
         return place.share(local(part).detach(), is_agreed=is_agreed)

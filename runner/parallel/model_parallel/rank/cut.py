@@ -1,4 +1,4 @@
-"""How the ranks of a tensor group share a tensor, and what has to be known of ranks to put it together again."""
+"""How a tensor-parallel group splits a tensor, and what has to be known of its ranks to gather it."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -7,28 +7,32 @@ from torch import Tensor
 
 
 class Cut(NamedTuple):
-    """How the ranks of a tensor group share a tensor: along ``dim``, each of whose ``blocks`` equal blocks is cut."""
+    """How a tensor-parallel group splits a tensor along ``dim``: into ``blocks`` equal blocks, and each block by rank.
+
+    Several blocks are for fused weights, such as query, key and value in one: each rank gets a part of each.
+    """
 
     dim: int
     blocks: int = 1
 
     def part(self, whole: Tensor, rank: int, size: int) -> Tensor:
-        """The rank's own part, (..., n / size, ...)."""
+        """The part (..., n / size, ...) of ``rank`` from the complete tensor (..., n, ...)."""
         blocks = whole.unflatten(self.dim, (self.blocks, -1))
         return blocks.chunk(size, dim=self.dim + 1)[rank].flatten(self.dim, self.dim + 1).contiguous()
 
     def whole(self, parts: list[Tensor]) -> Tensor:
-        """From the parts of all ranks, in order."""
+        """The complete tensor (..., n, ...) from the parts of all ranks, in rank order."""
         blocks = [part.unflatten(self.dim, (self.blocks, -1)) for part in parts]
         return torch.cat(blocks, dim=self.dim + 1).flatten(self.dim, self.dim + 1)
 
 
 class Ranks(Protocol):
-    """What has to be known of the ranks.
+    """This rank's place among those that share a model.
 
-    ``tensor_group``: those that hold parts of the same tensors by a Cut, None for one; ``tensor_rank``,
-    ``tensor_size``: in it; ``is_staged``: whether others hold other tensors; ``is_speaker``: whether this rank sends
-    what those of its stage have; ``gather``: a value of each rank.
+    ``tensor_group``: the ranks that hold parts of the same tensors by a Cut, None if only this one does;
+    ``tensor_rank``, ``tensor_size``: this rank in it, and its size; ``is_staged``: whether other ranks hold other
+    tensors, as in a pipeline; ``is_speaker``: whether this rank sends its stage's tensors; ``gather``: collects a value
+    from each rank.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""How tensors flow through a model's modules: one forward pass without arithmetic, on torch's device "meta"."""
+"""Traces how tensors flow through a model's modules, in one forward pass without arithmetic on the meta device."""
 
 import copy
 from collections import Counter
@@ -16,7 +16,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 @dataclass
 class Called:
-    """One call of a module, from operation number ``begin`` to ``end``. ``given``: the tensors; ``output``: on meta."""
+    """One call of a module, from operation number ``begin`` to ``end``. ``given``: its tensors; ``output``: on meta."""
 
     name: str
     begin: int
@@ -27,47 +27,51 @@ class Called:
 
 @dataclass
 class Flow:
-    """``calls``: in the order in which they begin; ``uses``: operations that use a parameter or buffer, by name."""
+    """A traced forward pass.
+
+    ``calls``: those of modules, in the order in which they begin; ``uses``: the numbers of the operations that use a
+    parameter or buffer, by its name.
+    """
 
     calls: list[Called] = field(default_factory=list)
     uses: dict[str, list[int]] = field(default_factory=dict)
     made: dict[int, int] = field(default_factory=dict)  # by id of a tensor, the operation that made it
     last_use: dict[int, int] = field(default_factory=dict)
-    alive: list[Any] = field(default_factory=list)  # so that no id is given twice
+    alive: list[Any] = field(default_factory=list)  # keeps ids unique
     given: Any = None  # the model's inputs, on meta
     output: Any = None
     _done: dict[str | None, dict[str, Any]] = field(default_factory=dict)
 
     def done_before(self, name: str | None) -> dict[str, Any]:
-        """Modules whose calls are over when that of the module ``name`` begins, with what they gave on meta."""
+        """Outputs on meta of the modules whose calls have ended when that of ``name`` begins, by module name."""
         if name not in self._done:
             begin = next((each.begin for each in self.calls if each.name == name), -1)
             self._done[name] = {each.name: each.output for each in self.calls if each.name and each.end <= begin}
         return self._done[name]
 
     def places(self) -> dict[str, Called]:
-        """Calls before which the model can be cut, by module, in order: one tensor goes across, and nothing else."""
+        """Calls before which the model can be cut, by module name, in order: exactly one tensor crosses the cut."""
         counts = Counter(each.name for each in self.calls)
         found: dict[int, Called] = {}
         for each in self.calls:
             fits = each.name and counts[each.name] == 1 and len(each.given) == 1 and each.begin > 0
             if fits and each.given[0].is_floating_point() and not self.beside(each):
-                found.setdefault(each.begin, each)  # of those that begin at once, the outermost
+                found.setdefault(each.begin, each)  # of calls that begin together, the outermost
         return {each.name: each for each in found.values()}
 
     def beside(self, called: Called) -> int:
-        """How many tensors are made before a call, and used later other than by being given to it."""
+        """Number of tensors that bypass a call: created before it, and used later other than as its input."""
         (given,) = called.given
         later = {key for key, made in self.made.items() if made <= called.begin < self.last_use.get(key, -1)}
         return len(later - {id(given)}) + (self.last_use.get(id(given), -1) > called.end)
 
     def used_between(self, begin: int, end: float) -> set[str]:
-        """Names of the parameters and buffers that operations after ``begin``, up to ``end``, use."""
+        """Names of the parameters and buffers used by the operations in (``begin``, ``end``]."""
         return {name for name, uses in self.uses.items() if any(begin < use <= end for use in uses)}
 
 
 def twin_of(model: nn.Module) -> nn.Module:
-    """The same model on meta, which takes no memory. Raises ConfigurationError where it can't be copied."""
+    """A copy of the model on meta, which takes no memory. Raises ConfigurationError if it cannot be copied."""
     try:
         with unset_fake_temporarily():
             memo: dict[int, Any] = {id(buffer): _hollow(buffer) for buffer in model.buffers()}
@@ -82,7 +86,7 @@ def twin_of(model: nn.Module) -> nn.Module:
 
 
 def follow(twin: nn.Module, inputs: Any) -> Flow:
-    """The flow for inputs of these shapes. Raises ConfigurationError where it depends on the data."""
+    """Trace a model on meta for inputs of these shapes. Raises ConfigurationError if the flow depends on the data."""
     flow = Flow()
     open_calls: list[Called] = []
     whose = {id(tensor): name for name, tensor in [*twin.named_parameters(), *twin.named_buffers()]}
@@ -125,22 +129,22 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
 
 
 def entering(name: str | None, flow: Flow) -> Tensor:
-    """What goes into a module, on meta."""
+    """The input tensor of the module ``name``, on meta."""
     return next(each.given[0] for each in flow.calls if each.name == name)
 
 
 def on_meta(inputs: Any) -> Any:
-    """The same structure with tensors of the same shapes that hold nothing."""
+    """The same structure with tensors of the same shapes on meta, which hold no data."""
     return map_tensors(_hollow, inputs)
 
 
 def _hollow(tensor: Tensor) -> Tensor:
-    """A tensor like it on meta; also of a fake one, which would make another fake one of what is made from it."""
+    """An empty tensor like it on meta; of a FakeTensor too, whose own empty_like would be fake again."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 class _Operations(TorchDispatchMode):
-    """Numbers the operations, and notes what each one takes and makes."""
+    """Numbers the operations, and records the inputs and outputs of each."""
 
     def __init__(self, flow: Flow, whose: dict[int, str]):
         super().__init__()

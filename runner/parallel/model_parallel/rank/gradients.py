@@ -1,4 +1,4 @@
-"""What ranks that share a model still exchange of its gradients after the passes, and their norm over all ranks."""
+"""Reduces the gradients that are still partial after the backward passes, and computes their norm over all ranks."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Gradients:
-    """``parts``: the optimizer's parameters; ``whose``: the name of each weight of the model."""
+    """The gradients of ranks that share a model.
+
+    ``parts``: the optimizer's parameters; ``whose``: the name of each weight of the model.
+    """
 
     def __init__(self, parts: OwnParts, whose: Mapping[nn.Parameter, str], ranks: "ModelParallel"):
         self._parts, self._ranks = parts, ranks
@@ -24,7 +27,7 @@ class Gradients:
         self._partial = [part for part, name in self._names.items() if name in ranks.shared.partial]
 
     def exchange(self) -> None:
-        """Make all ranks that hold the same of a weight have the same gradient of it."""
+        """Reduce gradients, so that all ranks with the same part of a weight have the same gradient for it."""
         ranks = self._ranks
         self._parts.take_gradients()
         if ranks.pipe is not None:
@@ -35,17 +38,17 @@ class Gradients:
             average(self._plain, ranks.data_group)
 
     def norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
-        """As ``Parallel.gradient_norm``."""
+        """The norm of all gradients, (), clipped in place to ``limit``; see ``Parallel.gradient_norm``."""
         parts = [(p.grad, self._holders(p)) for p in parameters if p.grad is not None and p.grad.numel()]
         norm = shared_norm(parts, self._ranks.reduce, self._ranks.device)
         if math.isfinite(limit):
-            factor = torch.clamp(limit / (norm + 1e-6), max=1.0)  # as torch has it
+            factor = torch.clamp(limit / (norm + 1e-6), max=1.0)  # as in clip_grad_norm_
             for gradient, _ in parts:
                 gradient.mul_(factor.to(gradient.dtype))
         return norm
 
     def _holders(self, parameter: nn.Parameter) -> int:
-        """How many of all ranks hold the same as this one of the optimizer's parameters."""
+        """Number of ranks that hold the same part of this parameter."""
         name, ranks = self._names[parameter], self._ranks
         copies = 1 if name in ranks.shared.cuts else ranks.layout.tensor
         copies *= 1 if ranks.pipe is None else len(ranks.pipe.ranks_with(name))

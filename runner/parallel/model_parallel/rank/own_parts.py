@@ -1,4 +1,4 @@
-"""The optimizer works on each rank's own parts as on plain tensors, which every optimizer and fused kernel can."""
+"""Gives the optimizer each rank's own parts as plain tensors, which every optimizer and fused kernel can update."""
 
 import inspect
 
@@ -13,9 +13,9 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class OwnParts:
-    """Plain parameters in the place of an optimizer's sharded ones, in the same memory.
+    """Plain parameters that replace an optimizer's sharded ones and share their memory.
 
-    ``parameters``: each weight with what stands for it, itself where it is not sharded.
+    ``parameters``: pairs of each weight and its replacement, which is the weight itself if it is not sharded.
     """
 
     def __init__(self, optimizer: Optimizer):
@@ -29,27 +29,27 @@ class OwnParts:
         self._sharded = [pair for pair in self.parameters if pair[0] is not pair[1]]
 
     def take_gradients(self) -> None:
-        """The parts get the weights' gradients, which the weights give up."""
+        """Move the gradients from the weights to their parts."""
         for weight, part in self._sharded:
             part.data = local(weight.data)  # the memory may have moved, as in the first forward pass
             if weight.grad is not None:
                 part.grad, weight.grad = local(weight.grad), None
 
     def copies(self, part: nn.Parameter) -> int:
-        """How many ranks of its mesh hold the same part."""
+        """Number of ranks of its mesh that hold the same part."""
         return self._copies[part]
 
 
 def refuse_what_wants_whole_weights(optimizer: Optimizer, *, what: str) -> None:
-    """Try an optimizer of this kind on a matrix and on its halves. Raises ConfigurationError where they differ.
+    """Try an optimizer of this class on a matrix and on its halves. Raises ConfigurationError if the results differ.
 
-    ``what``: the way that weights are cut, for the message.
+    ``what``: how the weights are cut, for the error.
     """
     kind = type(optimizer)
     accepted = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
     device = next((p.device for group in optimizer.param_groups for p in group["params"]), torch.device("cpu"))
-    with unset_fake_temporarily():  # where weights have no numbers, these still do
+    with unset_fake_temporarily():  # the model's weights may be fake; these need values
         matrix = torch.linspace(-1, 2, 16, dtype=torch.float32, device=device).view(4, 4)
         results = []
         for parts in ([matrix], [matrix[:2], matrix[2:]]):
@@ -70,5 +70,5 @@ def refuse_what_wants_whole_weights(optimizer: Optimizer, *, what: str) -> None:
 
 
 def _gradient(part: Tensor, step: int) -> Tensor:
-    """Another one for each number, so that halves have other norms than the whole."""
+    """A different gradient for each step, whose halves have other norms than the whole."""
     return torch.sin(3 * part + step) + part**2

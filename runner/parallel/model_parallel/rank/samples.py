@@ -1,4 +1,4 @@
-"""Inputs and outputs of several samples, whatever their structure: counted, padded, cut and put together."""
+"""Counts, pads, splits and joins the samples of inputs and outputs with any structure of tensors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -11,17 +11,17 @@ from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 
 
 def rows_of(inputs: Any) -> int:
-    """The number of samples."""
+    """Number of samples in a batch: the length of its first tensor."""
     return len(next(tensors_in(inputs)))
 
 
 def shapes_of(inputs: Any) -> tuple[Any, ...]:
-    """Shapes and dtypes of all tensors."""
+    """Shapes and dtypes of all tensors in a batch, in order."""
     return tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors_in(inputs))
 
 
 def padded(inputs: Any, rows: int) -> Any:
-    """The same with its first sample repeated until there are ``rows``."""
+    """The batch with its first sample repeated until it has ``rows`` samples."""
     own = rows_of(inputs)
     if own == rows:
         return inputs
@@ -33,14 +33,14 @@ def padded(inputs: Any, rows: int) -> Any:
 
 
 def trimmed(outputs: Any, rows: int, own: int) -> Any:
-    """Without what padding has added."""
+    """The first ``own`` samples of outputs with ``rows``: the inverse of ``padded``."""
     if rows == own:
         return outputs
     return _each_with(outputs, rows, lambda tensor: tensor[:own])
 
 
 def chunks(inputs: Any, count: int) -> list[Any]:
-    """Up to ``count`` pieces of one or more samples each."""
+    """The batch split into up to ``count`` pieces of at least one sample each."""
     rows = rows_of(inputs)
     bounds = [rows * piece // min(rows, count) for piece in range(min(rows, count) + 1)]
 
@@ -51,12 +51,12 @@ def chunks(inputs: Any, count: int) -> list[Any]:
 
 
 def _each_with(values: Any, rows: int, change: Callable[[Tensor], Tensor]) -> Any:
-    """The structure with those of its tensors changed that have ``rows`` rows."""
+    """The structure with ``change`` applied to those of its tensors that have ``rows`` rows."""
     return map_tensors(lambda each: change(each) if each.ndim and len(each) == rows else each, values)
 
 
 def joined(outputs: Sequence[Any]) -> Any:
-    """Pieces of outputs as those of the whole batch."""
+    """The outputs for a batch from those of its pieces; the inverse of ``chunks``."""
     first = outputs[0]
     if isinstance(first, Tensor):
         return torch.cat(list(outputs)) if first.ndim else first

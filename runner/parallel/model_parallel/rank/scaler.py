@@ -1,4 +1,4 @@
-"""The fp16 gradient scaler for ranks that hold different gradients: one of them overflows, all leave the update out."""
+"""The fp16 gradient scaler for ranks with different gradients: if one rank's overflow, all ranks skip the update."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 
 class SharedScaler(torch.amp.GradScaler):
-    """``largest``: of all ranks' values, in place."""
+    """A GradScaler shared by all ranks. ``largest``: reduces a tensor to the maximum over all ranks, in place."""
 
     def __init__(self, device: str, largest: Callable[[Tensor], Tensor], **options: Any):
         super().__init__(device, **options)

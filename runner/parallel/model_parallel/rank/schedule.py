@@ -1,4 +1,4 @@
-"""How micro-batches pass through the stages of a pipeline: torch's schedules, and a plain way for evaluation.
+"""Passes micro-batches through the stages of a pipeline: by torch's schedules, and for evaluation without one.
 
 Source: https://pytorch.org/docs/stable/distributed.pipelining.html.
 """
@@ -32,9 +32,9 @@ SCHEDULES: dict[str, Any] = {
 class Pipeline:
     """Sends this rank's micro-batches through its stages.
 
-    ``twin``: the model on meta; ``group``: the ranks of the pipeline; ``schedule``: of SCHEDULES, or "auto": 1f1b,
-    which needs as many micro-batches as stages, else gpipe; ``carried``: of a module and a flow, a tensor like the one
-    that a stage beginning there is sent.
+    ``twin``: the model on meta; ``group``: the ranks of the pipeline; ``schedule``: one of SCHEDULES, or "auto": 1f1b
+    if there are at least as many micro-batches as stages, else gpipe; ``carried``: given a module's name and a flow,
+    returns a tensor like the one sent to a stage that begins there.
     """
 
     def __init__(
@@ -58,7 +58,10 @@ class Pipeline:
     # -- training ------------------------------------------------------------------------------------
 
     def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
-        """Forward and backward of all; what the passes leave behind on the last stage's rank, nothing elsewhere."""
+        """Run all forward and backward passes; return their results on the last stage's rank, [] elsewhere.
+
+        Raises ConfigurationError if the micro-batches differ in their samples' shapes.
+        """
         rows = max(rows_of(batch.inputs) for batch in batches)
         self._feed = [padded(batch.inputs, rows) for batch in batches]
         if len({shapes_of(inputs) for inputs in self._feed}) > 1:
@@ -84,17 +87,17 @@ class Pipeline:
         given = (numbers,) if self._is_first else ()
         target = {"target": numbers} if self._is_last else {}
         if not self._is_last:
-            step.scaled(torch.zeros((), device=self._device))  # a gradient scaler begins with its first loss
+            step.scaled(torch.zeros((), device=self._device))  # a gradient scaler is initialized by its first loss
         try:
             schedule.step(*given, **target, return_outputs=False)
         except RuntimeError as error:
-            if isinstance(error.__cause__, Exception):  # torch tells of the user's own error in its words
+            if isinstance(error.__cause__, Exception):  # torch wraps the user's own error
                 raise error.__cause__ from None
             raise
         return [passed for passed in passes if passed is not None]
 
     def _scheduled(self, count: int, inputs: Any) -> tuple[Any, Flow]:
-        """The schedule for this number of micro-batches of these shapes, and their flow."""
+        """The schedule for ``count`` micro-batches of these shapes, and their flow."""
         key = count, shapes_of(inputs)
         if key not in self._made:
             flow, total = self._flow_of(inputs), len(self._stages.windows)
@@ -118,12 +121,12 @@ class Pipeline:
         return PipelineStage(module, number, len(windows), self._device, **options)
 
     def _carried(self, name: str | None, flow: Flow) -> Tensor:
-        """A tensor like the one that goes into a module where stages meet."""
+        """A tensor like the input of a module at which a stage begins."""
         like = self._like(name, flow)
         return torch.empty(like.shape, dtype=like.dtype, device=self._device, requires_grad=True)
 
     def call_stage(self, window: Window, given: Tensor) -> Any:
-        """A stage's output for a micro-batch; ``given``: its number, for the first stage, else what it gets."""
+        """A stage's output for a micro-batch; ``given``: its number for the first stage, else the received tensor."""
         with self._autocast():
             if window.number == 0:
                 output = self._stages.run(window, self._feed[int(given)], self._flow, None)
@@ -131,7 +134,7 @@ class Pipeline:
                 output = self._stages.run(window, self._blank, self._flow, given)
         if window.end is None:
             return output
-        # Autocast may have made less of it; what goes between ranks has one format, which holds it exactly.
+        # Autocast may have lowered its precision; ranks exchange one dtype, which represents it exactly.
         return output.to(self._like(window.end, self._flow).dtype).contiguous()
 
     @property
@@ -147,7 +150,7 @@ class Pipeline:
     def evaluate(self, inputs: Any) -> Any:
         """Outputs without gradients on the last stage's rank, None elsewhere.
 
-        A batch goes in as many pieces as there are ranks, so that they work at the same time.
+        A batch is split into as many pieces as there are ranks, so that they work at the same time.
         """
         pieces = chunks(inputs, len(self._ranks))
         carried: list[Any] = [None] * len(pieces)
@@ -185,7 +188,7 @@ class Pipeline:
 
 
 class _StageModule(nn.Module):
-    """What torch's schedules call."""
+    """A stage as the module that torch's schedules call."""
 
     def __init__(self, pipeline: Pipeline, window: Window):
         super().__init__()
@@ -197,4 +200,4 @@ class _StageModule(nn.Module):
 
 
 def _no_loss(outputs: Any, number: Tensor) -> Tensor:
-    raise AssertionError("set anew for each update")
+    raise AssertionError("the loss is set for each update")

@@ -1,4 +1,4 @@
-"""Which part of a model goes through in pieces of each sequence, where pieces are made of sequences, and where joined.
+"""Sequence parallelism: finds the modules that can work on a piece of each sequence, and where to split and join them.
 
 Source: Korthikanti et al. 2022 (https://arxiv.org/abs/2205.05198).
 """
@@ -35,7 +35,11 @@ OFF = "or set parallel.sequence=false."
 
 @dataclass(frozen=True)
 class Passage:
-    """Modules through which sequences pass in pieces, ``enters`` where these are made and ``leaves`` where joined."""
+    """The modules through which sequences pass in pieces.
+
+    ``enters``: those that split their input into pieces; ``leaves``: those that join the pieces of their output;
+    ``size``: number of ranks that share a sequence.
+    """
 
     modules: list[str]
     enters: set[str]
@@ -43,14 +47,17 @@ class Passage:
     size: int
 
     def entering(self, name: str | None, flow: Flow) -> Tensor:
-        """What goes into a module, on meta: a piece where another stage has begun the passage."""
+        """The input tensor of a module, on meta: a piece if an earlier stage has split the sequences."""
         whole = entering(name, flow)
         inner = {*self.modules} - self.enters
         is_piece = any(each.name in inner and each.given and each.given[0] is whole for each in flow.calls)
         return whole.chunk(self.size, dim=1)[0] if is_piece else whole
 
     def apply(self, model: nn.Module, group: Any) -> None:
-        """Once the layers are split. Raises ConfigurationError for a module that needs more than a piece."""
+        """Convert the modules in place, after their layers were split.
+
+        Raises ConfigurationError for a module that needs more than a piece of each sequence.
+        """
         kinds: dict[type, type] = {}
         for name in self.modules:
             module = model.get_submodule(name)
@@ -63,15 +70,15 @@ class Passage:
                 if type(part) in OF_PIECES:
                     part.__class__ = OF_PIECES[type(part)]
                     part.group = group
-            kind = type(module)  # repeated blocks stay of one class
+            kind = type(module)  # repeated blocks keep a common class
             module.__class__ = kinds.setdefault(kind, type(kind.__name__, (Gate, kind), {}))
             sides = Sides(name, group, self.size, enters=name in self.enters, leaves=name in self.leaves)
             object.__setattr__(module, "_gate", sides)
 
     def partial(self, model: nn.Module) -> set[str]:
-        """Names of parameters each rank has only its pieces' gradient of; among them those of split layers.
+        """Names of the parameters whose gradient on each rank covers only its pieces, including those of split layers.
 
-        Raises ConfigurationError for one that is used elsewhere as well.
+        Raises ConfigurationError for a parameter that other modules use as well.
         """
         names: dict[int, str] = {}
         inside: set[int] = set()
@@ -92,7 +99,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Sides:
-    """What becomes of the tensor that goes into the module ``name``, and of the one that comes out of it."""
+    """What to do at both sides of the module ``name``: split its input into pieces, join the pieces of its output."""
 
     name: str
     group: Any
@@ -102,7 +109,7 @@ class Sides:
 
 
 class Gate(nn.Module):
-    """Mixed into a module's class."""
+    """Mixed into a module's class, to split its input and join its output as its ``Sides`` say."""
 
     _gate: Sides
 
@@ -119,7 +126,7 @@ class Gate(nn.Module):
 
 
 class Call(NamedTuple):
-    """The first tensors that went into a module and came out of it."""
+    """A module's first floating-point input and output tensors in one call."""
 
     name: str
     given: Tensor | None
@@ -127,7 +134,7 @@ class Call(NamedTuple):
 
 
 class Watched:
-    """Sees which tensors go into modules and come out of them, while a model is called. Use as a context manager."""
+    """Records the inputs and outputs of the modules ``names`` while a model is called. Use as a context manager."""
 
     def __init__(self, model: nn.Module, names: Sequence[str]):
         self._modules = {name: model.get_submodule(name) for name in names}
@@ -150,7 +157,11 @@ class Watched:
         return hook
 
     def passage(self, size: int) -> Passage:
-        """Raises ConfigurationError where sequences do not pass, or can't be shared by ``size`` ranks."""
+        """The passage of sequences through the recorded modules.
+
+        Raises ConfigurationError if a module does not keep their length, is called several times, or if ``size`` ranks
+        cannot share them.
+        """
         for name, count in Counter(call.name for call in self.calls).items():
             if count > 1:
                 raise ConfigurationError(f"parallel.sequence=true: {name} is called {count} times. Leave it out, {OFF}")
@@ -159,8 +170,8 @@ class Watched:
             refuse_shape(name, shape, size)
             if shape[:2] != made[:2]:
                 raise ConfigurationError(
-                    f"parallel.sequence=true: {name} makes the shape {made} of {shape}; sequences must keep their "
-                    f"length. Leave it out of parallel.plan's scattered modules, {OFF}"
+                    f"parallel.sequence=true: {name} turns the shape {shape} into {made}; sequences must keep "
+                    f"their length. Leave it out of parallel.plan's scattered modules, {OFF}"
                 )
         given_later, made_before = {id(call.given) for call in self.calls}, {id(call.output) for call in self.calls}
         return Passage(
@@ -172,7 +183,7 @@ class Watched:
 
 
 def refuse_shape(name: str, shape: tuple[int, ...], size: int) -> None:
-    """Raises ConfigurationError for what ``size`` ranks can't share as sequences (samples, length, width)."""
+    """Raises ConfigurationError for a shape that ``size`` ranks cannot share as sequences (samples, length, width)."""
     if len(shape) != 3:
         raise ConfigurationError(
             f"parallel.sequence=true: {name} is given a tensor of shape {shape}, not (samples, length, width): there "
@@ -193,6 +204,6 @@ def _first(value: Any) -> Tensor | None:
 
 
 def _with_first(function: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """The same structure with ``function`` of its first tensor of floating-point numbers."""
+    """The structure with ``function`` applied to its first floating-point tensor."""
     first = _first(value)
     return map_tensors(lambda tensor: function(tensor) if tensor is first else tensor, value)

@@ -1,8 +1,8 @@
-"""Split layers between which each rank of a tensor group keeps its own piece of every sequence alone.
+"""Layers for sequence parallelism: between them, each rank of a tensor-parallel group holds one piece of each sequence.
 
-Source: Korthikanti et al. 2022 (https://arxiv.org/abs/2205.05198). Tensors are (samples, length, width), and pieces
-(samples, length / ranks, width). A layer that is split by columns gathers the pieces; one that is split by rows adds up
-over the ranks and leaves each its piece.
+Source: Korthikanti et al. 2022 (https://arxiv.org/abs/2205.05198). Sequences have the shape (samples, length, width),
+pieces (samples, length / ranks, width). A column-parallel layer gathers the pieces; a row-parallel one reduce-scatters
+its output into pieces.
 """
 
 from typing import Any
@@ -16,21 +16,21 @@ from manyheads.runner.parallel.model_parallel.rank.tensor_layers import SplitAtt
 
 
 def gathered(piece: Tensor, group: Any) -> Tensor:
-    """The whole sequences from the pieces of all ranks."""
+    """All-gather: the sequences (samples, length, width) from the pieces of all ranks."""
     size = dist.get_world_size(group)
     pieces = piece.new_empty((size * piece.shape[0], *piece.shape[1:]))
-    if not piece.is_meta:  # else only its shape is of interest
+    if not piece.is_meta:  # on meta, only the shape matters
         dist.all_gather_into_tensor(pieces, piece.contiguous(), group=group)
     return pieces.unflatten(0, (size, -1)).movedim(0, 1).flatten(1, 2)
 
 
 def own_piece(whole: Tensor, group: Any) -> Tensor:
-    """This rank's piece of whole sequences."""
+    """This rank's piece of complete sequences."""
     return whole.chunk(dist.get_world_size(group), dim=1)[dist.get_rank(group)].contiguous()
 
 
 def summed_piece(part: Tensor, group: Any) -> Tensor:
-    """This rank's piece of the sum over all ranks."""
+    """Reduce-scatter: this rank's piece of the sum over all ranks."""
     pieces = part.unflatten(1, (dist.get_world_size(group), -1)).movedim(1, 0).contiguous()
     own = torch.empty_like(pieces[0])
     if not part.is_meta:
@@ -39,7 +39,7 @@ def summed_piece(part: Tensor, group: Any) -> Tensor:
 
 
 class EnterPieces(torch.autograd.Function):
-    """From what every rank has to its piece; going back, every rank gets the gradient of all of it."""
+    """Splits sequences that every rank has into pieces; the backward pass all-gathers the pieces' gradients."""
 
     @staticmethod
     def forward(context: Any, whole: Tensor, group: Any) -> Tensor:
@@ -52,7 +52,7 @@ class EnterPieces(torch.autograd.Function):
 
 
 class LeavePieces(torch.autograd.Function):
-    """The inverse of EnterPieces: what follows is computed on each rank alike."""
+    """Gathers pieces into sequences, the inverse of EnterPieces; the layers after it are replicated on all ranks."""
 
     @staticmethod
     def forward(context: Any, piece: Tensor, group: Any) -> Tensor:
@@ -65,7 +65,7 @@ class LeavePieces(torch.autograd.Function):
 
 
 class SumToPieces(torch.autograd.Function):
-    """The sum over the ranks going forward, of which each goes on with its piece."""
+    """Reduce-scatters partial sums into pieces; the backward pass all-gathers the pieces' gradients."""
 
     @staticmethod
     def forward(context: Any, part: Tensor, group: Any) -> Tensor:
@@ -78,7 +78,7 @@ class SumToPieces(torch.autograd.Function):
 
 
 class GatheredLinear(torch.autograd.Function):
-    """A linear layer of the gathered pieces, of which it keeps its own only, and gathers them again going back."""
+    """A linear layer on the gathered pieces; it saves only its own piece, and gathers again in the backward pass."""
 
     @staticmethod
     def forward(context: Any, piece: Tensor, weight: Tensor, bias: Tensor | None, group: Any) -> Tensor:
@@ -89,7 +89,7 @@ class GatheredLinear(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         piece, weight = context.saved_tensors
-        dtype, rows = gradient.dtype, gradient.flatten(0, -2)  # which autocast may have made half as wide
+        dtype, rows = gradient.dtype, gradient.flatten(0, -2)  # half precision under autocast
         to_piece = to_weight = to_bias = None
         if context.needs_input_grad[0]:
             to_piece = summed_piece(gradient @ weight.to(dtype), context.group)
@@ -101,7 +101,7 @@ class GatheredLinear(torch.autograd.Function):
 
 
 class PieceColumnLinear(nn.Linear):
-    """A ColumnLinear whose input is a piece, and whose output is of whole sequences."""
+    """A ColumnLinear from pieces (samples, length / ranks, width) to complete sequences."""
 
     group: Any
 
@@ -110,7 +110,7 @@ class PieceColumnLinear(nn.Linear):
 
 
 class PieceRowLinear(nn.Linear):
-    """A RowLinear whose input is of whole sequences, and whose output is a piece."""
+    """A RowLinear from complete sequences to pieces (samples, length / ranks, width)."""
 
     group: Any
 
@@ -120,7 +120,7 @@ class PieceRowLinear(nn.Linear):
 
 
 class PieceAttention(SplitAttention):
-    """The same from pieces to a piece."""
+    """A SplitAttention whose inputs and output are pieces (samples, length / ranks, width)."""
 
     def enter(self, given: Tensor) -> Tensor:
         return given
@@ -133,7 +133,7 @@ class PieceAttention(SplitAttention):
 
 
 class PieceDropout(nn.Dropout):
-    """Dropout of a piece, drawn for the whole sequences, so that all ranks together leave out what one process does."""
+    """Dropout of a piece, drawn for complete sequences, so that all ranks together drop what one process would."""
 
     group: Any
 

@@ -1,4 +1,4 @@
-"""Weights cut into shards that are put together when they are needed: torch's FSDP2, unit by unit.
+"""Cuts weights into shards that are gathered when they are needed: torch's FSDP2, unit by unit.
 
 Sources: Rajbhandari et al. 2020, stage 3 (https://arxiv.org/abs/1910.02054);
 https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html.
@@ -21,12 +21,12 @@ from manyheads.runner.run.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Sharding:
-    """How ``fully_shard`` is called.
+    """The settings for ``fully_shard``.
 
     ``units``: as for find_units; ``reshard``: "after_forward" frees a unit's weights between its forward and backward
-    pass; ``prefetch``: how many units are gathered ahead, or "auto" for torch's own choice; ``param_dtype``,
-    ``reduce_dtype``: in which weights are gathered and gradients reduced, or "none" for their own; ``recompute``:
-    activations inside of units are computed again in the backward pass instead of being kept.
+    pass; ``prefetch``: number of units gathered ahead, or "auto" for torch's own choice; ``param_dtype``,
+    ``reduce_dtype``: the dtype in which weights are gathered and gradients reduced, or "none" for their own;
+    ``recompute``: whether activations inside units are recomputed in the backward pass instead of kept.
     """
 
     units: str | list[str]
@@ -38,17 +38,18 @@ class Sharding:
 
     @property
     def changes_anything(self) -> bool:
-        """Whether it has a use without shards, too."""
+        """Whether the settings have an effect on a single shard, too."""
         return self.recompute or (self.param_dtype, self.reduce_dtype) != ("none", "none")
 
     def apply(
         self, model: nn.Module, mesh: DeviceMesh, names: list[str], *, holds: Callable[[str], bool] | None = None
     ) -> None:
-        """Shard the model in place, over the last dimension of ``mesh``; over the first of two it is replicated.
+        """Shard the model in place over the last dimension of ``mesh``; replicate it over the first of two.
 
-        ``names``: of the whole model's state; ``holds``: whether this rank alone of its pipeline has a parameter. In a
-        pipeline only units of which it has all are sharded, else what is in no unit as well, as one. Raises
-        ConfigurationError.
+        ``names``: those of the complete model's state; ``holds``: whether only this rank of its pipeline has a
+        parameter, None without a pipeline. In a pipeline, only the units that this rank has completely are sharded;
+        without one, the parameters outside of units are sharded too, as one unit. Raises ConfigurationError for unknown
+        units, or for a parameter without dimensions.
         """
         units = find_units(model, self.units)
         if holds is not None:
@@ -57,7 +58,7 @@ class Sharding:
         self.apply_recompute(units)
         policy = self._policy(is_root=False)
         frees = self.reshard == "after_forward"
-        if policy.param_dtype is not None:  # it stays as it is, whatever it is given: its statistics need the digits
+        if policy.param_dtype is not None:  # batch norm stays in fp32, which its statistics need
             exact = MixedPrecisionPolicy(param_dtype=torch.float32, output_dtype=policy.param_dtype)
             for module in [m for m in model.modules() if isinstance(m, _BatchNorm)]:
                 _shard(module, "", mesh=mesh, mp_policy=exact, reshard_after_forward=frees)
@@ -76,7 +77,7 @@ class Sharding:
         param, reduce = (
             None if name == "none" else getattr(torch, name) for name in (self.param_dtype, self.reduce_dtype)
         )
-        output = torch.float32 if is_root and param is not None else None  # the loss wants the digits
+        output = torch.float32 if is_root and param is not None else None  # the loss needs the precision
         return MixedPrecisionPolicy(param_dtype=param, reduce_dtype=reduce, output_dtype=output)
 
     def _prefetch(self, units: list[Any]) -> None:
@@ -87,7 +88,7 @@ class Sharding:
 
 
 def set_reduces(model: nn.Module, *, reduces: bool) -> None:
-    """Whether the next backward pass reduces gradients; else they are kept, whole, to be added to."""
+    """Set whether the next backward pass reduces gradients; else they accumulate unsharded."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_requires_gradient_sync(reduces, recurse=False)

@@ -1,4 +1,4 @@
-"""Where each rank's part of a tensor lies in the whole one, so that parts can be written and read without the rest."""
+"""The position of each rank's part in the complete tensor, so that parts can be written and read on their own."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,19 +17,23 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """``shape``: of the whole tensor; ``boxes``: what this rank has of it, each with where it lies in this rank's."""
+    """The position of this rank's part in a tensor.
+
+    ``shape``: the complete tensor's; ``boxes``: the boxes of it that this rank has, each with its box in this rank's
+    part.
+    """
 
     shape: tuple[int, ...]
     boxes: tuple[tuple[Box, tuple[slice, ...]], ...]
 
     def share(self, part: Tensor, *, is_agreed: bool) -> Share:
-        """``part``: this rank's, plain."""
+        """This rank's part as a Share. ``part``: its plain tensor."""
         pieces = tuple((box, part[inner]) for box, inner in self.boxes)
         return Share(self.shape, part.dtype, pieces, is_agreed)
 
 
 def place_of(own: Tensor, cut: "Cut | None", ranks: "Ranks") -> Place:
-    """Of a tensor that may be sharded, and before that have been cut, as a rank has it."""
+    """The position of this rank's part ``own``, which may be a shard (DTensor), of a part (``cut``) or of the whole."""
     ranges = _ranges(own)
     shape = list(own.shape)
     if cut is None:
@@ -50,7 +54,7 @@ def place_of(own: Tensor, cut: "Cut | None", ranks: "Ranks") -> Place:
 
 
 def _ranges(own: Tensor) -> list[range]:
-    """Which entries this rank has along each dimension; of shards those that torch.chunk would give it."""
+    """The indices that this rank has along each dimension; for a shard, those that torch.chunk gives it."""
     ranges = [range(size) for size in own.shape]
     if isinstance(own, DTensor):
         coordinates = own.device_mesh.get_coordinate() or ()
@@ -66,7 +70,7 @@ def _ranges(own: Tensor) -> list[range]:
 def _boxes(
     where: list[range], inner: list[range], held: list[range] | None = None
 ) -> Iterator[tuple[Box, tuple[slice, ...]]]:
-    """The box ``where`` with its place in what a rank has, which begins where ``held`` does; none without entries."""
+    """The box ``where`` with its box in a rank's part, whose origin is that of ``held``; [] if it is empty."""
     begins = [each.start for each in (inner if held is None else held)]
     box = Box(tuple(each.start for each in where), tuple(map(len, where)))
     if box.numel:
@@ -75,7 +79,7 @@ def _boxes(
 
 
 class StoredPart(Lazy):
-    """This rank's part of a stored tensor, in the way that ``own`` is one."""
+    """This rank's part of a stored tensor, sharded and cut like ``own``; read on demand."""
 
     def __init__(self, stored: Stored, own: Tensor, place: Place, device: torch.device):
         self._stored, self._own, self._place, self._device = stored, own, place, device

@@ -1,4 +1,4 @@
-"""How a model's layers are shared by the ranks of a tensor group: from the settings to a model that is split."""
+"""Splits a model's layers over a tensor-parallel group as the settings say, and verifies the result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shared:
-    """``cuts``: of parameters, by name; ``partial``: names of parameters whose gradients each rank has a part of."""
+    """How a tensor-parallel group shares a model.
+
+    ``cuts``: how parameters are cut, by name; ``partial``: names of the uncut parameters whose gradients have to be
+    summed over the group; ``passage``: where sequences pass in pieces, None if nowhere.
+    """
 
     cuts: dict[str, Cut]
     partial: frozenset[str] = frozenset()
@@ -30,13 +34,19 @@ class Shared:
 
 @dataclass(frozen=True)
 class Splitting:
-    """``plan``: as for find_plan; ``sequence``: whether ranks keep pieces of sequences between split layers."""
+    """The settings of tensor parallelism.
+
+    ``plan``: as for find_plan; ``sequence``: whether ranks hold pieces of sequences between split layers.
+    """
 
     plan: str | Mapping[str, str] = "auto"
     sequence: bool = False
 
     def apply(self, model: nn.Module, ranks: "ModelParallel") -> Shared:
-        """Leave this rank's part of the planned layers, which must compute the same as the whole ones."""
+        """Replace the planned layers by this rank's parts of them.
+
+        Raises ConfigurationError if no layer can be split, or if the split model computes a different result.
+        """
         plan, group, size = find_plan(model, self.plan), ranks.tensor_group, ranks.layout.tensor
         with Watched(model, find_scattered(model, self.plan, plan) if self.sequence else []) as watched:
             checked = Checked(model, plan, ranks.example().inputs, device=ranks.device)
@@ -52,8 +62,8 @@ class Splitting:
     def _passage(self, model: nn.Module, watched: Watched, checked: Checked, size: int) -> Passage:
         if checked.failure:
             raise ConfigurationError(
-                "parallel.sequence=true: how sequences pass through the model is seen in a forward pass of the whole "
-                f"model, which failed: {checked.failure}. Set parallel.sequence=false."
+                "parallel.sequence=true needs a forward pass of the whole model, to trace sequences through it, which "
+                f"failed: {checked.failure}. Set parallel.sequence=false."
             )
         if not watched.calls:
             raise ConfigurationError(

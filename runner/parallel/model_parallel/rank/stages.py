@@ -1,7 +1,7 @@
-"""A model cut into stages, each of which runs the user's own forward pass, from one module on, up to another.
+"""A model cut into stages, each of which runs the user's own forward pass from one module up to another.
 
-What comes before is not computed: it runs on torch's device "meta", where tensors have shapes and nothing else. At the
-end of the stage the forward pass is left. So no model has to be written for it, and every name stays.
+Earlier modules are not computed: they run on the meta device, where tensors have shapes and no data. The end of the
+stage leaves the forward pass by an exception. So models need no changes, and all parameters keep their names.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from manyheads.runner.parallel.model_parallel.rank.flow import Flow
 from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.run.errors import ConfigurationError
 
-SHOWN = 8  # names of modules in a message
+SHOWN = 8  # names of modules in an error
 
 
 class Window(NamedTuple):
-    """A stage: ``begin`` and ``end`` are names of modules, None for the model's own beginning and end."""
+    """A stage. ``begin``, ``end``: the modules where it begins and before which it ends; None for the model's own."""
 
     number: int
     begin: str | None
@@ -27,10 +27,10 @@ class Window(NamedTuple):
 
 
 def choose_windows(flow: Flow, model: nn.Module, count: int, wanted: str | Sequence[str]) -> list[Window]:
-    """``count`` stages, in order.
+    """Cut a model into ``count`` stages, in order.
 
-    ``wanted``: names of the modules where the second stage and the following ones begin, or "auto": so that the largest
-    has as few parameters as can be. Raises ConfigurationError where the model cannot be cut so.
+    ``wanted``: names of the modules where the second and all later stages begin, or "auto", which minimizes the number
+    of parameters of the largest stage. Raises ConfigurationError if the model cannot be cut there.
     """
     places = flow.places()
     names = [*places]
@@ -77,14 +77,14 @@ def _why_not(name: str, flow: Flow) -> str:
 
 
 def _obstacle(flow: Flow) -> str:
-    """Which of the model's own parts no stage can begin at, and why."""
+    """A sentence on the model's top-level modules at which no stage can begin, and why; empty if there are none."""
     parts = list(dict.fromkeys(each.name for each in flow.calls if each.name and "." not in each.name))
     reasons = [f"{name}, because {_why_not(name, flow)}" for name in parts if name not in flow.places()][:3]
     return f"None can begin at {'; nor at '.join(reasons)}. " if reasons else ""
 
 
 def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) -> list[str]:
-    """Where stages begin so that the largest is smallest, and among these those that are most alike."""
+    """Where stages begin so that the largest is as small as possible; of equal choices, the most even one."""
     sizes = {name: tensor.numel() for name, tensor in model.named_parameters()}
     names, moments = [*places], [0, *(place.begin for place in places.values()), float("inf")]
 
@@ -106,7 +106,7 @@ def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) 
 
 
 class Left(BaseException):
-    """The forward pass has come to the end of its stage, with this tensor."""
+    """The forward pass has reached the end of its stage. ``tensor``: the stage's output."""
 
     def __init__(self, tensor: Tensor):
         super().__init__()
@@ -116,12 +116,12 @@ class Left(BaseException):
 class Stages:
     """This rank's stages of a model, which share its modules.
 
-    ``windows``: of all stages; ``mine``: the numbers of this rank's.
+    ``windows``: all stages of the model; ``mine``: the numbers of this rank's.
     """
 
     def __init__(self, model: nn.Module, flow: Flow, windows: list[Window], mine: Sequence[int]):
         self.model, self.windows, self.mine = model, windows, mine
-        self.holders: dict[str, set[int]] = {}  # of a parameter or buffer, the stages that use it
+        self.holders: dict[str, set[int]] = {}  # stages that use a parameter or buffer, by its name
         begins = {each.name: each.begin for each in flow.calls}
         self._moments = [begins[window.begin] if window.begin else 0 for window in windows]
         for window in windows:
@@ -131,18 +131,19 @@ class Stages:
         self._active: Window | None = None
         self._is_inside = True
         self._received: Tensor | None = None
-        self._skipped: dict[str, Any] = {}  # modules that this stage does not run, with what they would give
+        self._skipped: dict[str, Any] = {}  # outputs of the modules that this stage does not run
         self._leave_out()
         self._hook(flow)
 
     def holds(self, name: str) -> bool:
-        """Whether one of this rank's stages uses a parameter or buffer; the first keeps what none uses."""
+        """Whether this rank has a parameter or buffer: one of its stages uses it; the first stage has unused ones."""
         return bool(self.holders.get(name, {0}) & {*self.mine})
 
     def run(self, window: Window, given: Any, flow: Flow, received: Tensor | None) -> Any:
-        """The output of a stage: a tensor for the next one, or the model's own.
+        """The output of a stage: a tensor for the next one, or the model's own output.
 
-        ``given``: the model's inputs, on meta but for the first stage; ``flow``: for such inputs.
+        ``given``: the model's inputs, on meta except for the first stage; ``flow``: the flow for such inputs;
+        ``received``: the previous stage's output.
         """
         self._active, self._received, self._is_inside = window, received, window.begin is None
         self._skipped = flow.done_before(window.begin)
@@ -154,7 +155,7 @@ class Stages:
             self._active = None
 
     def _leave_out(self) -> None:
-        """In the place of what other stages have, tensors that hold nothing."""
+        """Replace the tensors of other stages by empty ones on meta."""
         for name, tensor in [*self.model.named_parameters(), *self.model.named_buffers()]:
             if self.holds(name):
                 continue
@@ -176,7 +177,7 @@ class Stages:
     def _at(self, name: str) -> Callable[..., Any]:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> Any:
             window = self._active
-            if window is None:  # activations are computed again
+            if window is None:  # activations are being recomputed
                 return None
             if name == window.end:
                 (tensor,) = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
@@ -190,7 +191,7 @@ class Stages:
         return hook
 
     def _make_skippable(self, name: str, module: nn.Module) -> None:
-        """Before its stage has begun, a module gives what it gave on meta, without being run."""
+        """Make a module return its traced output on meta, instead of running, until the stage begins."""
         own = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:

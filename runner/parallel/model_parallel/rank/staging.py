@@ -1,4 +1,4 @@
-"""Which stages a rank has, and what its ranks exchange besides: from the settings to a pipeline that runs."""
+"""Assigns a pipeline's stages to ranks as the settings say, and sums the gradients of weights that stages share."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Staging:
-    """``schedule``: as for Pipeline; ``stages``: as for choose_windows; ``stages_per_rank``: 2 or more interleave."""
+    """The settings of a pipeline.
+
+    ``schedule``: as for Pipeline; ``stages``: as for choose_windows; ``stages_per_rank``: 2 or more interleave.
+    """
 
     schedule: str
     stages: str | list[str]
     stages_per_rank: int
 
     def plan(self, model: nn.Module, ranks: "ModelParallel") -> "Planned":
-        """Where the whole model is to be cut. Raises ConfigurationError where it can't be."""
+        """Decide where to cut the complete model. Raises ConfigurationError if it cannot be cut."""
         twin = twin_of(model)
         flow = follow(twin, ranks.example().inputs)
         windows = choose_windows(flow, model, ranks.layout.pipeline * self.stages_per_rank, self.stages)
@@ -43,7 +46,7 @@ class Planned:
     windows: list[Window]
 
     def cut(self, model: nn.Module, group: Any) -> "Piped":
-        """Leave this rank's stages in the model's place. All ranks of the run call this."""
+        """Reduce the model to this rank's stages, in place. A collective operation of all ranks of the run."""
         layout, place = self.ranks.layout, self.ranks.place_in.pipeline
         mine = range(place, len(self.windows), layout.pipeline)
         stages = Stages(model, self.flow, self.windows, mine)
@@ -60,13 +63,13 @@ class Planned:
 
 
 class Piped:
-    """This rank's part of a pipeline. ``sizes``: of the whole model's parameters, by name."""
+    """This rank's part of a pipeline. ``sizes``: of the complete model's parameters, by name."""
 
     def __init__(self, pipeline: Pipeline, stages: Stages, ranks: "ModelParallel", sizes: dict[str, int]):
         self._stages, self._size, self._sizes = stages, ranks.layout.pipeline, sizes
         self.compute_gradients, self.evaluate = pipeline.compute_gradients, pipeline.evaluate
-        # Each set of ranks that share a weight, as the first and last stage may the embedding, needs a group; all ranks
-        # must make all of them, in the same order.
+        # Each set of ranks that share a weight, as the first and last stage may share the embedding, needs a group; all
+        # ranks must create all groups in the same order.
         sets = sorted({tuple(found) for name in stages.holders if len(found := self.ranks_with(name)) > 1})
         self._groups: dict[tuple[int, ...], Any] = {}
         others = ranks.world_size // self._size
@@ -78,11 +81,11 @@ class Piped:
                     self._groups[places] = group
 
     def ranks_with(self, name: str) -> list[int]:
-        """Places in the pipeline that have a parameter."""
+        """The ranks in the pipeline that have a parameter."""
         return sorted({number % self._size for number in self._stages.holders.get(name, {0})})
 
     def unlike(self) -> list[int]:
-        """Places in the pipeline: its ends, and those with the most and the fewest parameters."""
+        """The ranks in the pipeline that may differ most: its ends, and those with the most and fewest parameters."""
         held = Counter(dict.fromkeys(range(self._size), 0))
         for name, size in self._sizes.items():
             held.update(dict.fromkeys(self.ranks_with(name), size))
@@ -94,7 +97,7 @@ class Piped:
 
     @torch.no_grad()
     def add_up_shared(self, names: dict[nn.Parameter, str]) -> None:
-        """Each stage has its own share of the gradient of a weight that several use."""
+        """Sum the gradients of weights that several stages use, each of which has only its own contribution."""
         for parameter, name in names.items() if self._groups else ():
             if len(places := tuple(self.ranks_with(name))) > 1:
                 gradient: Tensor = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -1,6 +1,6 @@
-"""Between each rank's part of a model and the whole of it, as checkpoints hold it: under the user's own names.
+"""Converts between each rank's part of a model and the complete state, under the user's own names, of checkpoints.
 
-A tensor is put together at a time, so that no rank but the first ever holds more of the whole than one tensor.
+Tensors are gathered one at a time, so that no rank but the first ever holds more than one complete tensor.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class WholeState:
-    """``model``: whole, before anything is cut."""
+    """The state of a model that ranks share. ``model``: the complete one, before anything is cut."""
 
     def __init__(self, model: nn.Module, ranks: Ranks):
         self._ranks = ranks
@@ -27,13 +27,16 @@ class WholeState:
         self.follow(model, {})
 
     def follow(self, model: nn.Module, cuts: Mapping[str, Cut]) -> None:
-        """The model as it is now that it has been cut; ``cuts``: by the names of parameters."""
+        """Adopt the model after it was cut. ``cuts``: how its parameters were cut, by name."""
         self._model = model
         self._assembly = Assembly(self._ranks, model.state_dict(keep_vars=True), cuts)
         self._parameters = {name for name, _ in model.named_parameters()}
 
     def group(self, own: list[list[str]]) -> None:
-        """Names of this rank's parameters in the optimizer's groups, in its order. All ranks call it."""
+        """Adopt the optimizer's groups. A collective operation of all ranks.
+
+        ``own``: the names of this rank's parameters in each group, in order.
+        """
         number = {name: index for index, name in enumerate(self.trainable)}
         everywhere = zip(*self._ranks.gather(own), strict=True)
         self._groups = [
@@ -44,13 +47,16 @@ class WholeState:
     # -- tensors by name -----------------------------------------------------------------------------
 
     def gather(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The whole tensors on rank 0, on the CPU, in the model's order; nothing elsewhere."""
+        """The complete tensors on rank 0, on the CPU, in the model's order; empty elsewhere."""
         order = {name: number for number, name in enumerate(self.names)}
         found = self._assembly.gathered({(name, ""): tensor for name, tensor in tensors.items()})
         return {name: found[name, ""] for name, _ in sorted(found, key=lambda key: order.get(key[0], len(order)))}
 
     def split(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """This rank's part of them, without what other stages have. Names that the model lacks stay, to be named."""
+        """This rank's parts of complete tensors, without those of other stages.
+
+        Tensors whose names the model does not have are kept, so that loading can report them.
+        """
         own, known = self._assembly.own, {*self.names}
         found = {}
         for name, tensor in tensors.items():
@@ -60,10 +66,10 @@ class WholeState:
                 found[name] = tensor
         return found
 
-    # -- the optimizer's -----------------------------------------------------------------------------
+    # -- the optimizer's state -----------------------------------------------------------------------
 
     def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A plain optimizer's state_dict on rank 0; without state elsewhere."""
+        """The state_dict of an optimizer of the complete model on rank 0; without state elsewhere."""
         tensors: dict[tuple[str, str], Tensor] = {}
         plain: dict[str, dict[str, Any]] = {}
         own = dict(self._trained())
@@ -86,14 +92,14 @@ class WholeState:
         groups = _numbered(state["param_groups"], self._groups)
         return {**state, "state": dict(sorted(found.items())), "param_groups": groups}
 
-    # -- without putting anything together -----------------------------------------------------------
+    # -- without gathering anything ------------------------------------------------------------------
 
     def share(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-        """This rank's part of each, as a Share; with a place for those that other stages have."""
+        """This rank's part of each tensor as a Share, with placeholders for those of other stages."""
         return {name: self._share(name, tensors[name]) if name in tensors else ABSENT for name in self.names}
 
     def share_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The same of a plain optimizer's state_dict."""
+        """An optimizer's state_dict with this rank's part of each tensor as a Share."""
         number = {name: index for index, name in enumerate(_flat(self._groups))}
         shares, own = {}, dict(self._trained())
         for index, name in enumerate(_flat(self._own_groups)):
@@ -113,7 +119,7 @@ class WholeState:
         """This rank's part of a plain optimizer's state_dict. Raises ConfigurationError for another model's."""
         groups = state["param_groups"]
         if [len(group["params"]) for group in groups] != [len(names) for names in self._groups]:
-            return state  # of another model, as loading it will say
+            return state  # another model's: loading it reports that
         number = {name: index for index, name in enumerate(_flat(self._groups))}
         found = {}
         for index, name in enumerate(_flat(self._own_groups)):
@@ -135,13 +141,13 @@ def _flat(groups: list[list[str]]) -> list[str]:
 
 
 def _numbered(groups: list[dict[str, Any]], names: list[list[str]]) -> list[dict[str, Any]]:
-    """An optimizer's groups with the numbers that as many parameters have in its order."""
+    """An optimizer's groups, with their parameters numbered in order as in a state_dict."""
     number = iter(range(len(_flat(names))))
     return [{**group, "params": [next(number) for _ in own]} for group, own in zip(groups, names, strict=True)]
 
 
 def _is_like(value: Any, parameter: Tensor, name: str) -> bool:
-    """Whether the optimizer keeps a number there for each number of the parameter."""
+    """Whether the optimizer's state has one value for each value of the parameter."""
     if not isinstance(value, Tensor) or not value.ndim:
         return False
     if value.shape != parameter.shape:

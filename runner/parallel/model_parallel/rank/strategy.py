@@ -1,4 +1,4 @@
-"""What strategies share whose ranks share one model: a mesh of ranks, and what follows from each one's place in it."""
+"""The base of model-parallel strategies: a mesh of ranks, and what follows from a rank's coordinates in it."""
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class ModelParallel(ProcessGroup):
-    """A rank's place in a ``layout``. Data is shared out over its dimensions ``replicate`` and ``shard`` alone.
+    """A rank in a mesh of the given ``layout``. Only the dimensions ``replicate`` and ``shard`` divide the data.
 
-    ``sharding``: how weights are sharded, where they are; ``splitting``: how layers are split, where they are;
-    ``staging``: how the model is cut into stages, where it is.
+    ``sharding``: how weights are sharded, if they are; ``splitting``: how layers are split, if they are; ``staging``:
+    how the model is cut into stages, if it is.
     """
 
     evaluates_together = True
@@ -77,7 +77,7 @@ class ModelParallel(ProcessGroup):
     def counts_samples(self) -> bool:
         return self.place_in.tensor == 0 and self.place_in.pipeline == self.layout.pipeline - 1
 
-    # -- what WholeState asks ------------------------------------------------------------------------
+    # -- for WholeState ------------------------------------------------------------------------------
 
     @property
     def tensor_group(self) -> Any:
@@ -109,7 +109,7 @@ class ModelParallel(ProcessGroup):
         return super().place(model)
 
     def share_out(self, model: nn.Module, mesh: DeviceMesh) -> None:
-        """Leave this rank's part of the model in its place."""
+        """Reduce the model to this rank's part, in place."""
         is_piped = self.staging is not None and self.layout.pipeline > 1
         planned = self.staging.plan(model, self) if self.staging is not None and is_piped else None
         if self.splitting is not None and self.layout.tensor > 1:
@@ -199,5 +199,5 @@ class ModelParallel(ProcessGroup):
 
     def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
         stages = [0] if self.pipe is None else self.pipe.unlike()
-        shards = sorted({0, self.layout.shard - 1})  # rows are shared out so that the last one may have fewer
+        shards = sorted({0, self.layout.shard - 1})  # the last shard may have fewer rows
         return {self.layout.rank_of(Layout(stage, 0, shard, 0)): not shard for stage in stages for shard in shards}

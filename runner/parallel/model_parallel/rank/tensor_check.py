@@ -1,4 +1,4 @@
-"""The proof that a model computes the same when its layers are split over ranks."""
+"""Verifies that a model computes the same result when its layers are split over ranks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,15 +12,15 @@ from manyheads.runner.parallel.model_parallel.rank.tensor_plan import Plan
 from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
 from manyheads.runner.run.errors import ConfigurationError
 
-TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}  # of the largest output; a wrong plan is off by its whole size
-LOOSE = 5e-2  # for half precision, and where two kinds of devices are compared
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}  # relative to the largest output; a wrong plan is about 1 off
+LOOSE = 5e-2  # for half precision, and across device types
 SAMPLES = 2
 
 
 class Checked:
-    """Compares what a model gives before and after it is split, on the first samples of ``inputs``.
+    """Compares a model's outputs before and after it is split, on the first samples of ``inputs``.
 
-    ``failure``: why the whole model could not be called, if so; then nothing is compared.
+    ``failure``: why the complete model could not be called, in which case nothing is compared; else empty.
     """
 
     def __init__(self, model: nn.Module, plan: Plan, inputs: Any, *, device: torch.device):
@@ -32,13 +32,13 @@ class Checked:
         self._entered = ""
         try:
             self._plain: dict[str, Tensor] | None = self._outputs(self._inputs)
-        except Exception as error:  # as it will again when training begins, where the error is explained
+        except Exception as error:  # training fails in the same way, and explains it
             self._plain, self.failure = None, str(error).partition("\n")[0] or type(error).__name__
 
     def compare(self, pieces: Callable[[Tensor], Tensor] | None = None) -> None:
-        """The model is split now. Raises ConfigurationError with the module that computes something else.
+        """Compare the model after it was split. Raises ConfigurationError with the first module that differs.
 
-        ``pieces``: of whole sequences this rank's, where it has only these between split layers.
+        ``pieces``: returns this rank's piece of complete sequences, if it has only that between split layers.
         """
         if self._plain is None:
             return
@@ -67,7 +67,7 @@ class Checked:
                 )
 
     def _outputs(self, inputs: Any) -> dict[str, Tensor]:
-        """By parent's name, in the order in which they are done."""
+        """The outputs by their parent module's name, in the order in which the calls end."""
         found: dict[str, Tensor] = {}
         modules = dict(self._model.named_modules())
         handles = []
@@ -95,14 +95,14 @@ class Checked:
 
 
 def _is_close(before: Tensor, after: Tensor, allowed: float) -> bool:
-    if isinstance(before, FakeTensor):  # of which only the shape is known
+    if isinstance(before, FakeTensor):  # only its shape is known
         return True
     return bool((before - after).abs().max() <= allowed * before.abs().max())
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without gradients, dropout, or a trace in the model and its random numbers."""
+    """Evaluation mode without gradients; restores the modules' modes and the CPU's random numbers on exit."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -1,7 +1,7 @@
-"""Layers whose arithmetic several ranks share, with weights that are plain tensors: each rank's part.
+"""Tensor-parallel layers, whose weights are plain tensors: each rank's part.
 
-Source: Shoeybi et al. 2019 (https://arxiv.org/abs/1909.08053). A layer that is split by columns gives each rank some of
-its outputs; one that is split by rows, which follows it, takes these, and adds up over the ranks.
+Source: Shoeybi et al. 2019 (https://arxiv.org/abs/1909.08053). A column-parallel layer computes some of the output
+features on each rank; the row-parallel layer after it takes these as its input features, and sums over the ranks.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 
 class EnterGroup(torch.autograd.Function):
-    """The same going forward; going back, the ranks' gradients are added up, each of which is of its own outputs."""
+    """The identity; the backward pass sums the ranks' gradients, each of which comes from that rank's outputs."""
 
     @staticmethod
     def forward(context: Any, whole: Tensor, group: Any) -> Tensor:
@@ -26,7 +26,7 @@ class EnterGroup(torch.autograd.Function):
 
 
 class LeaveGroup(torch.autograd.Function):
-    """The sum over the ranks going forward, each of which goes on with all of it; the same going back."""
+    """The sum over the ranks, which all of them receive; the backward pass is the identity."""
 
     @staticmethod
     def forward(context: Any, part: Tensor, group: Any) -> Tensor:
@@ -39,13 +39,13 @@ class LeaveGroup(torch.autograd.Function):
 
 def _sum(tensor: Tensor, group: Any) -> Tensor:
     total = tensor.clone(memory_format=torch.contiguous_format)
-    if not total.is_meta:  # else only its shape is of interest
+    if not total.is_meta:  # on meta, only the shape matters
         dist.all_reduce(total, group=group)
     return total
 
 
 class ColumnLinear(nn.Linear):
-    """An nn.Linear that has become this: its rank's rows of the weight, which make its columns of the output."""
+    """A column-parallel nn.Linear: this rank's rows of the weight, for its columns of the output."""
 
     group: Any
 
@@ -54,7 +54,7 @@ class ColumnLinear(nn.Linear):
 
 
 class RowLinear(nn.Linear):
-    """An nn.Linear that has become this: its rank's columns of the weight, for its columns of the input."""
+    """A row-parallel nn.Linear: this rank's columns of the weight, for its columns of the input."""
 
     group: Any
 
@@ -64,7 +64,7 @@ class RowLinear(nn.Linear):
 
 
 class ColumnConv2d(nn.Conv2d):
-    """The same of an nn.Conv2d: some of its output channels."""
+    """A column-parallel nn.Conv2d: this rank's output channels."""
 
     group: Any
 
@@ -73,7 +73,7 @@ class ColumnConv2d(nn.Conv2d):
 
 
 class RowConv2d(nn.Conv2d):
-    """The same of an nn.Conv2d: some of its input channels."""
+    """A row-parallel nn.Conv2d: this rank's input channels."""
 
     group: Any
 
@@ -83,7 +83,7 @@ class RowConv2d(nn.Conv2d):
 
 
 class SplitAttention(nn.MultiheadAttention):
-    """torch's fused attention that has become this: some of its heads, under the same names of weights."""
+    """A tensor-parallel nn.MultiheadAttention: this rank's heads, with the same parameter names."""
 
     group: Any
 
@@ -112,7 +112,7 @@ class SplitAttention(nn.MultiheadAttention):
             inputs = [each.transpose(0, 1) for each in inputs]
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        entered: dict[int, Tensor] = {}  # the same tensor, as in self-attention, goes in once
+        entered: dict[int, Tensor] = {}  # a tensor that is used several times, as in self-attention, enters once
         heads = [
             self.project(entered.setdefault(id(given), self.enter(given)), weight, bias)
             .unflatten(-1, (-1, self.head_dim))
@@ -128,7 +128,7 @@ class SplitAttention(nn.MultiheadAttention):
                 mask = torch.zeros_like(mask, dtype=heads[0].dtype).masked_fill(mask, float("-inf"))
             mask = padding if mask is None else padding + mask
         elif mask is not None and mask.dtype is torch.bool:
-            mask = ~mask  # here it says where to look, there where not to
+            mask = ~mask  # True means attend here, ignore there
         dropout = self.dropout if self.training else 0.0
         found = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask, dropout_p=dropout)
         part = functional.linear(found.transpose(-3, -2).flatten(-2), self.out_proj.weight)

@@ -1,4 +1,4 @@
-"""Which layers of a model ranks share, and how: from the config, from the model itself, or found from their shapes."""
+"""Finds which layers of a model to split and how: from the config, from the model itself, or from their shapes."""
 
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,8 +9,8 @@ from torch import nn
 from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.run.errors import ConfigurationError
 
-Plan = dict[str, str]  # from names of modules to one of STYLES
-SCATTERED = "scattered"  # a module that can take and give pieces of sequences: see sequence.py
+Plan = dict[str, str]  # by a module's name, one of STYLES
+SCATTERED = "scattered"  # the inputs and outputs can be pieces of sequences: see sequence.py
 STYLES = ("colwise", "rowwise", "attention", SCATTERED)
 BY_CHANNEL = (
     *(nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Hardswish, nn.Identity, nn.Dropout),
@@ -19,11 +19,11 @@ BY_CHANNEL = (
 
 
 def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
-    """The plan by full names, in the model's order.
+    """The plan for a model: the style of each split layer, by its full name, in the model's order.
 
-    ``wanted``: names of modules, with wildcards, and how each is split; or "auto": what the model says in its attribute
-    ``tensor_parallel_plan``, or as Hugging Face's do in ``_tp_plan``, else what is found from the shapes. Raises
-    ConfigurationError where nothing can be split.
+    ``wanted``: the style of each module, by names that may have wildcards; or "auto": the model's own plan in its
+    attribute ``tensor_parallel_plan``, or ``_tp_plan`` as in Hugging Face models, else one found from the layers'
+    shapes. Raises ConfigurationError if nothing can be split.
     """
     layers = ({name: style for name, style in plan.items() if style != SCATTERED} for plan in _said(model, wanted))
     plan = next(filter(None, layers), None) or _found(model)
@@ -41,10 +41,10 @@ def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
 
 
 def find_scattered(model: nn.Module, wanted: str | Mapping[str, str], plan: Plan) -> list[str]:
-    """Modules that can take and give pieces of sequences, in the model's order; ``plan``: what ``find_plan`` gave.
+    """Modules whose inputs and outputs can be pieces of sequences, in the model's order; ``plan``: from ``find_plan``.
 
-    Those of the style "scattered" in the config or the model's own plan, else the repeated blocks with planned layers
-    in them. A guess, to be checked.
+    These are the modules of style "scattered" in the config or the model's own plan, else the repeated blocks that
+    contain planned layers. This is a guess that has to be verified.
     """
     said = ([name for name, style in plan.items() if style == SCATTERED] for plan in _said(model, wanted))
     if (names := next(filter(None, said), None)) is not None:
@@ -60,7 +60,7 @@ def _is_in(name: str, units: Iterable[str]) -> bool:
 
 
 def _said(model: nn.Module, wanted: str | Mapping[str, str]) -> Iterator[Plan]:
-    """The plans of the config and of the model itself, where there are any."""
+    """The plans of the config and of the model itself, if they exist."""
     if not isinstance(wanted, str):
         yield _by_patterns(model, wanted, "parallel.plan")
     if declared := getattr(model, "tensor_parallel_plan", None) or getattr(model, "_tp_plan", None):
@@ -95,9 +95,10 @@ def _by_patterns(model: nn.Module, patterns: Mapping[str, str], whose: str) -> P
 
 
 def _found(model: nn.Module) -> Plan:
-    """Attention as torch has it; neighbours in a sequence; of sibling Linears those from a to b, the last one back.
+    """A plan from the layers' shapes. This is a guess that has to be verified.
 
-    A guess, to be checked.
+    It takes nn.MultiheadAttention; adjacent layers of an nn.Sequential; and of sibling nn.Linear layers those that map
+    a features to b, with the last one that maps b back to a.
     """
     plan: Plan = {}
     for name, module in model.named_modules():
@@ -119,7 +120,7 @@ def _found(model: nn.Module) -> Plan:
 
 
 def _of_sequence(sequence: nn.Sequential, prefix: str) -> Plan:
-    """Pairs of layers with nothing between them that mixes channels, from the end, where layers are usually larger."""
+    """Pairs of layers with nothing between them that mixes channels, from the end, where layers tend to be larger."""
     plan: Plan = {}
     last: tuple[str, nn.Module] | None = None
     for name, module in reversed(list(sequence.named_children())):

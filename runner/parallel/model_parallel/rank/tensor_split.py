@@ -1,4 +1,4 @@
-"""Splitting a model's layers over a tensor group by a plan."""
+"""Splits a model's layers over a tensor-parallel group according to a plan."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from manyheads.runner.parallel.model_parallel.rank.tensor_plan import Plan
 from manyheads.runner.run.errors import ConfigurationError
 
 HEADS = ("heads", "num_heads", "num_attention_heads", "num_key_value_heads", "n_head", "n_heads")
-KINDS: dict[str, tuple[dict[type, type], dict[str, Cut]]] = {  # what becomes what, and how its weights are cut
+KINDS: dict[str, tuple[dict[type, type], dict[str, Cut]]] = {  # by style: the split classes, and how weights are cut
     "colwise": ({nn.Linear: ColumnLinear, nn.Conv2d: ColumnConv2d}, {"weight": Cut(0), "bias": Cut(0)}),
     "rowwise": ({nn.Linear: RowLinear, nn.Conv2d: RowConv2d}, {"weight": Cut(1)}),
     "attention": (
@@ -28,7 +28,10 @@ KINDS: dict[str, tuple[dict[type, type], dict[str, Cut]]] = {  # what becomes wh
 
 
 def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> dict[str, Cut]:
-    """Leave this rank's part of each planned layer in its place; returns what was cut, by names of parameters."""
+    """Replace each planned layer by this rank's part of it; return how parameters were cut, by name.
+
+    Raises ConfigurationError if a layer cannot be divided among ``size`` ranks.
+    """
     modules, cuts = dict(model.named_modules()), {}
     owners: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):

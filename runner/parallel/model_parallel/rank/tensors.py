@@ -1,4 +1,4 @@
-"""Of a tensor that several ranks may share: what this rank holds of it, and its norm over all of them."""
+"""Tensors that several ranks may share: this rank's part, and norms, averages and sums over the ranks."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,12 +10,12 @@ from torch.distributed.tensor import DTensor, Replicate
 
 
 def local(tensor: Tensor) -> Tensor:
-    """This rank's own part of it."""
+    """This rank's part of a tensor: its shard of a DTensor, else the tensor itself."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def copies(tensor: Tensor) -> int:
-    """How many ranks of its own mesh hold the same part."""
+    """Number of ranks of a tensor's mesh that hold the same part of it."""
     if not isinstance(tensor, DTensor):
         return 1
     dimensions = zip(tensor.placements, tensor.device_mesh.shape, strict=True)
@@ -27,9 +27,9 @@ def copies(tensor: Tensor) -> int:
 
 @torch.no_grad()
 def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tensor], Tensor], device: Any) -> Tensor:
-    """The norm over the gradients of a whole model, (), the same on each rank; with one exchange.
+    """The norm of a complete model's gradients, (), the same on each rank; communicates once.
 
-    ``gradients``: this rank's parts, each with the number of ranks that hold the same; ``add_up``: over all ranks.
+    ``gradients``: this rank's parts, each with the number of ranks that hold it; ``add_up``: sums over all ranks.
     """
     by_copies: dict[int, list[Tensor]] = {}
     for gradient, count in gradients:
@@ -41,13 +41,13 @@ def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tenso
 
 
 def average(parameters: Iterable[Tensor], group: Any) -> None:
-    """Average the gradients of plain parameters over a group; one that has none counts as zeros."""
+    """Average the gradients of plain parameters over a group; a missing gradient counts as zeros."""
     add_up(parameters, group, share=dist.get_world_size(group))
 
 
 @torch.no_grad()
 def add_up(parameters: Iterable[Tensor], group: Any, *, share: int = 1) -> None:
-    """The same with their sum, divided by ``share``."""
+    """Sum the gradients of plain parameters over a group and divide by ``share``; a missing one counts as zeros."""
     buckets: dict[torch.dtype, list[Tensor]] = {}
     for parameter in parameters:
         buckets.setdefault(parameter.dtype, []).append(parameter)
