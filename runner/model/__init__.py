@@ -1,1 +1,1 @@
-"""What is trained: one file for each kind of model in conf/model."""
+"""The models: one package per option in conf/model."""

@@ -7,12 +7,12 @@ from manyheads.runner.option.rules import BOOLEAN, TEXT, either, whole
 
 
 class ModelOption(Option):
-    """Declares a model about which nothing is known."""
+    """The declaration of a model about which nothing more is known."""
 
     steering: ClassVar = ("pretrained",)  # which may name weights to download
     rules: ClassVar = {"num_classes": whole(1), "pretrained": either(BOOLEAN, TEXT)}
 
     @property
     def treats_samples_alone(self) -> bool:
-        """Whether it has no BatchNorm, dropout or stochastic depth, so results cannot depend on the number of ranks."""
+        """Whether it lacks BatchNorm, dropout and stochastic depth, so results cannot depend on the number of ranks."""
         return False

@@ -1,4 +1,4 @@
-"""What an optimizer declares; most need nothing but their YAML."""
+"""What an optimizer declares; most need only their YAML."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from manyheads.runner.option.rules import choice, list_of, number, whole
 
 
 class OptimizerOption(Option):
-    """The keys that torch's own optimizers and Apex's share, and how the learning rate is fitted to the batch."""
+    """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size."""
 
     rules: ClassVar = {
         "lr": number(above=0),

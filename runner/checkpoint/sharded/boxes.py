@@ -1,4 +1,4 @@
-"""Boxes: which part of a whole tensor a piece of it is."""
+"""Boxes: the position and shape of a piece within a tensor."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """The entries from ``offset`` on, ``shape`` of them along each dimension; of a single number both are ()."""
+    """A block of a tensor's entries: ``shape`` of them from ``offset``, along each dimension; both () for a scalar."""
 
     offset: tuple[int, ...]
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class Box(NamedTuple):
         return Box(offset, shape) if all(size > 0 for size in shape) else None
 
     def inside(self, other: "Box") -> tuple[slice, ...]:
-        """Where this box lies in a tensor that holds ``other``."""
+        """The slices of this box in a tensor that holds the box ``other``."""
         begins = [a - b for a, b in zip(self.offset, other.offset, strict=True)]
         return tuple(slice(begin, begin + size) for begin, size in zip(begins, self.shape, strict=True))
 

@@ -1,6 +1,7 @@
-"""index.json of a sharded checkpoint: which tensors there are, and where each piece of them lies.
+"""index.json of a sharded checkpoint: its tensors, and the file and position of each of their pieces.
 
-It is read without torch, as what it is, data: every number in it is compared with the files before anything is read.
+It is read without torch and treated as untrusted data: every number in it is checked against the files before any
+tensor is read.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ CHUNK = 2**22
 
 
 class Piece(NamedTuple):
-    """``box``: of the whole tensor; ``begin``: the place in ``file`` where its bytes begin."""
+    """A piece of a tensor. ``box``: its position in the tensor; ``begin``: the offset of its first byte in ``file``."""
 
     file: str
     begin: int
@@ -30,14 +31,14 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A whole tensor."""
+    """A complete tensor: its type and shape, and its pieces."""
 
     kind: Kind
     pieces: tuple[Piece, ...]
 
 
 class Part(NamedTuple):
-    """One of the checkpoint's files."""
+    """One of the checkpoint's files: its size in bytes and its sha256."""
 
     size: int
     sha256: str
@@ -45,7 +46,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Index:
-    """``generation``: of one save, in each of its files too; ``state``: what is no tensor, and where tensors belong."""
+    """The content of index.json.
+
+    ``generation``: identifies one save, and is in each of its files; ``state``: all values that are not tensors, with
+    keys in the places of tensors.
+    """
 
     step: int
     generation: str
@@ -54,7 +59,7 @@ class Index:
     files: dict[str, Part]
 
     def content(self) -> bytes:
-        """The file, with a digest of itself."""
+        """The bytes of the file, which include a digest of the rest."""
         tensors = {
             key: {"dtype": kind.dtype, "shape": kind.shape, "pieces": [(p.file, p.begin, *p.box) for p in pieces]}
             for key, (kind, pieces) in self.tensors.items()
@@ -66,14 +71,14 @@ class Index:
 
     @property
     def size(self) -> int:
-        """Of all tensors, in bytes."""
+        """Size of all tensors in bytes."""
         return sum(kind.size for kind, _ in self.tensors.values())
 
 
 def read(folder: Path) -> Index:
-    """The index in a folder. Raises ValueError where it is damaged, or by a newer version; OSError."""
+    """Read the index in a folder. Raises ValueError if it is damaged or from a newer version; OSError."""
     try:
-        most = min(MOST_BYTES, (folder / NAME).stat().st_size)  # so much is set aside for it
+        most = min(MOST_BYTES, (folder / NAME).stat().st_size)  # this much memory is allocated for it
         content = json.loads(read_bytes(folder / NAME, most=most))
         version, digest = content["version"], content.pop("sha256")
         if isinstance(version, int) and version > VERSION:
@@ -88,12 +93,12 @@ def read(folder: Path) -> Index:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether it looks like one: a file, or a folder with an index."""
+    """Whether ``path`` looks like a checkpoint: a file, or a folder with an index."""
     return path.is_file() or (path / NAME).is_file()
 
 
 def wrong_with(folder: Path, index: Index, names: list[str]) -> str | None:
-    """What is wrong with these files of a checkpoint, in words; None for nothing. Reads them whole."""
+    """A clause on what is wrong with these files of a checkpoint; None if nothing is. Reads them completely."""
     for name in names:
         size, digest = index.files[name]
         try:
@@ -143,7 +148,7 @@ def _whole(numbers: Any) -> tuple[int, ...]:
 
 
 def _check(index: Index) -> None:
-    """Raises ValueError for pieces that are not those of their tensors, or lie outside of their files."""
+    """Raises ValueError for pieces that do not make up their tensors, or are outside their files."""
     for name in index.files:
         if Path(name).name != name or not name.endswith(safetensors.SUFFIX):
             raise ValueError(f"{NAME} names a file {name!r}, which is not allowed")

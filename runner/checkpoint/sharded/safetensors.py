@@ -1,7 +1,7 @@
 """Files in the safetensors format: a JSON header, then the tensors' bytes, nothing executable.
 
-Source: https://huggingface.co/docs/safetensors/index#format. That library needs all tensors of a file at once and has
-no digests, and the format is simple enough to write here.
+Source: https://huggingface.co/docs/safetensors/index#format. The safetensors library needs all tensors of a file at
+once and computes no digests, and the format is simple enough to write here.
 """
 
 import json
@@ -28,23 +28,23 @@ ITEM_BYTES = {
     "F64": 8,
     "C64": 8,
 }
-MOST_BYTES = 100_000_000  # of a header, as that library has it
+MOST_BYTES = 100_000_000  # of a header, as in the safetensors library
 
 
 class Kind(NamedTuple):
-    """``dtype``: as the format calls it."""
+    """A tensor's type and shape. ``dtype``: its name in the format, such as ``F32``."""
 
     dtype: str
     shape: tuple[int, ...]
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
 def header(kinds: Mapping[str, Kind], about: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
-    """What such a file begins with, and the place in it where each tensor's bytes begin, in this order.
+    """The header of a file with these tensors in this order, and the offset in the file at which each tensor begins.
 
     ``about``: free text, which readers may show.
     """
@@ -54,14 +54,14 @@ def header(kinds: Mapping[str, Kind], about: Mapping[str, str]) -> tuple[bytes, 
         content[name] = {"dtype": kind.dtype, "shape": kind.shape, "data_offsets": (end, end + kind.size)}
         end += kind.size
     text = json.dumps(content, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # so that tensors can be used where they lie in the file
+    text += b" " * (-len(text) % 8)  # aligned, so that tensors can be memory-mapped
     begin = 8 + len(text)
     begins = {name: begin + content[name]["data_offsets"][0] for name in kinds}
     return len(text).to_bytes(8, "little") + text, begins
 
 
 def about(file: IO[bytes]) -> dict[str, str]:
-    """The free text in the header of such a file. Raises ValueError for any other file."""
+    """The free text in a file's header. Raises ValueError if it is not a safetensors file."""
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= MOST_BYTES:
         raise ValueError("it is not a safetensors file")
@@ -73,5 +73,5 @@ def about(file: IO[bytes]) -> dict[str, str]:
 
 
 def by_size(kinds: Iterable[tuple[str, Kind]]) -> dict[str, Kind]:
-    """In the order in which that library writes them: the widest numbers first, so that all are aligned."""
+    """The tensors in the order of the safetensors library: the widest types first, so that all are aligned."""
     return dict(sorted(kinds, key=lambda each: (-ITEM_BYTES[each[1].dtype], each[0])))

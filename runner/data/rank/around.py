@@ -1,4 +1,4 @@
-"""Data sets around other ones, which keep what those declare."""
+"""Wrappers of data sets that keep the attributes of the wrapped one."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from manyheads.runner.data.base.option import Dataset
 
 
 class Around:
-    """Has all that ``dataset`` has, such as its classes and its collate_fn, but for what it defines itself.
+    """A wrapper with all attributes of ``dataset``, such as its classes and its collate_fn, unless it defines its own.
 
-    ``batch`` is never the other one's, since that would go past what is done to each sample.
+    ``batch`` is never taken over, since that would bypass what the wrapper does to each sample.
     """
 
     def __init__(self, dataset: Dataset):

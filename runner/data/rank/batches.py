@@ -1,4 +1,4 @@
-"""From a request to a batch in host memory; runs in a loader process or in the rank itself."""
+"""Turns a request into a batch in host memory, in a loader process or in the rank itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,13 +19,14 @@ from manyheads.runner.run.errors import ConfigurationError
 
 @dataclass
 class Batch:
-    """One micro-batch. ``count`` and ``weight`` as in Request; ``corrupt``: paths of samples not read.
+    """One micro-batch. ``count`` and ``weight``: as in Request; ``corrupt``: paths of samples that could not be read.
 
-    ``ids``: indices of its samples in the data set; of one that was replaced, its own.
+    ``ids``: indices of its samples in the data set; a replaced sample keeps its own index.
 
-    ``content``: what the data set's collation gave, None where there is no sample; ``inputs``: what the model is called
-    with. ``counted``: what the task's loss is over, such as tokens. ``mix``: how its samples are mixed; ``partners``:
-    with whom. The loader mixes, and adds ``inputs``, ``counted`` and ``partners``, on the device.
+    ``content``: the result of the data set's collation, None if there is no sample; ``inputs``: the model's inputs;
+    ``counted``: number of units that the task's loss averages over, such as tokens; ``mix``: how its samples are mixed;
+    ``partners``: the samples that they are mixed with. The loader mixes, and adds ``inputs``, ``counted`` and
+    ``partners``, on the device.
     """
 
     content: Any
@@ -44,11 +45,11 @@ class Batch:
 
 
 class Batches:
-    """A map from requests to batches. ``replace_corrupt``: by the next sample; otherwise such samples are left out.
+    """A map from requests to batches, which collates samples by the data set's own ``collate_fn`` if it has one.
 
-    ``fill``: a batch of which nothing could be read gets a sample that does not count, instead of being empty.
-    ``resizes``: samples are as large as each request says, by the data set's ``resize``. Samples are put together by
-    the data set's own ``collate_fn``, where it has one.
+    ``replace_corrupt``: whether to replace unreadable samples by the next one, instead of skipping them; ``fill``: give
+    a batch without readable samples one that does not count, instead of leaving it empty; ``resizes``: call the data
+    set's ``resize`` with the size in each request.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Batches:
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
 
     def __getitem__(self, request: Request) -> Batch | ConfigurationError:
-        """The batch; a configuration error is returned, since raising it in a loader process would garble it."""
+        """The batch for a request; a configuration error is returned, since raising it in a loader would garble it."""
         if self.resizes:
             self.dataset.resize(request.side)  # type: ignore[attr-defined]
         keys = sample_keys(self.seed, request.epoch, request.indices)
@@ -84,7 +85,7 @@ class Batches:
             return error
 
     def fetch(self, request: Request) -> Batch | ConfigurationError:
-        """The same in the rank's own process, whose random numbers must not notice."""
+        """The batch for a request, in the rank's own process, whose random number generators are left unchanged."""
         if hasattr(self.dataset, "batch"):
             return self[request]
         state = get_state()

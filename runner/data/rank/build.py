@@ -1,4 +1,4 @@
-"""The data of a run and its loaders, from the config's section."""
+"""Builds the data sets and loaders of a run from the config's section ``data``."""
 
 import inspect
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ LOADING = ("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", 
 
 
 class Loaders(NamedTuple):
-    """``test``: None unless the run tests its best weights at the end."""
+    """The loaders of a run. ``test``: None unless the run tests its best weights at the end."""
 
     train: Loader
     val: Loader
@@ -30,9 +30,9 @@ class Loaders(NamedTuple):
 
 
 def build_data(section: dict[str, Any]) -> Data:
-    """The data option; a class of the user's own is wrapped in ``Custom``."""
+    """Build the data option; the user's own class is wrapped in ``Custom``."""
     kind = locate("data", section["_target_"])
-    drawn = KEYS if "folds" in section else ()  # data that splits itself, as texts do, takes its own keys
+    drawn = KEYS if "folds" in section else ()  # data that splits itself, such as text, takes its own keys
     options = arguments_of("data", section, without=(*LOADING, *drawn, *TRANSFORMS, "name"))
     name = section["name"]
     if not (isinstance(kind, type) and issubclass(kind, Data)):
@@ -46,12 +46,12 @@ def build_data(section: dict[str, Any]) -> Data:
 
 
 def build_dataset(data: Data, *, train: bool) -> Dataset:
-    """The option's own samples of one split, as a rank loads them. Raises ConfigurationError."""
+    """Build the data set of one of the option's own splits, as a rank loads it. Raises ConfigurationError."""
     return as_dataset(data.split(train=train))
 
 
 def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Parallel, entrance: Entrance) -> Loaders:
-    """Training and evaluation batches of this rank. Raises ConfigurationError."""
+    """Build the loaders of this rank's training and evaluation batches. Raises ConfigurationError."""
     section, seed = config["data"], config["seed"]
     train, *evaluated = (build_split(data, split, section) for split in ("train", "val"))
     if config["trainer"].get("test") and not config["trainer"]["evaluate_only"]:
@@ -82,11 +82,11 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
             f"data.batch_size={section['batch_size']} is more than the {len(train)} training samples, and "
             "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false."
         )
-    # Images in memory are never corrupt, so that their options have no such key.
+    # Images in memory are never corrupt, so their options do not have this key.
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
     place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": section["num_workers"]}
     share |= {"fill": parallel.evaluates_together, "limit": config["trainer"].get("limit_val")}
-    # Validation samples that are drawn from the training samples are in the same data set, which is resized.
+    # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
     in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]
     evaluation = [

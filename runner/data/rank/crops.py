@@ -1,4 +1,4 @@
-"""Which part of a photo a sample shows, in the classic ImageNet recipe; drawn from Python's own generator.
+"""Chooses the part of a photo that a sample shows, as in the classic ImageNet recipe, with Python's own generator.
 
 Source: https://github.com/pytorch/examples/tree/main/imagenet.
 """
@@ -7,17 +7,17 @@ import math
 import random
 from typing import NamedTuple
 
-AREA = (0.08, 1.0)  # share of the image that a training crop takes
-ASPECT = (math.log(3 / 4), math.log(4 / 3))  # its width to its height
+AREA = (0.08, 1.0)  # fraction of the image that a training crop covers
+ASPECT = (math.log(3 / 4), math.log(4 / 3))  # log of its width / height
 TRIES = 10
 
 Box = tuple[int, int, int, int]  # top, left, height, width
 
 
 class View(NamedTuple):
-    """A part of a photo, brought to ``scaled`` (height, width), of which a sample is the middle, mirrored or not.
+    """A part of a photo, resized to ``scaled`` (height, width); the sample is its center crop, mirrored or not.
 
-    ``at_least``: the smallest share of the photo's height and width that need be decoded for it.
+    ``at_least``: the smallest scale, as a fraction of the photo's height and width, at which it can be decoded for it.
     """
 
     box: Box
@@ -27,36 +27,39 @@ class View(NamedTuple):
 
 
 def training_view(height: int, width: int, size: int) -> View:
-    """RandomResizedCrop and RandomHorizontalFlip.
+    """The view of a training sample: RandomResizedCrop and RandomHorizontalFlip.
 
-    Source: Szegedy et al. 2014 (https://arxiv.org/abs/1409.4842), as torchvision.transforms has it.
+    Source: Szegedy et al. 2014 (https://arxiv.org/abs/1409.4842), as in torchvision.transforms.
     """
     box = random_crop(height, width)
     return crop_view(box, size)._replace(is_mirrored=random.random() < 0.5)
 
 
 def evaluation_view(height: int, width: int, size: int, *, short: int | None = None) -> View:
-    """Resize of the shorter side to ``short``, or size x 256/224; its middle is CenterCrop. Of every pixel there is."""
+    """The view of an evaluation sample: Resize of the shorter side to ``short``, by default size x 256/224; CenterCrop.
+
+    It needs the photo decoded at full size.
+    """
     return View((0, 0, height, width), scaled_to(height, width, short or shorter_side(size)), at_least=1.0)
 
 
 def shorter_side(size: int) -> int:
-    """To which a photo is resized before a square of ``size`` is cut from its middle."""
+    """Length in pixels to which a photo's shorter side is resized before a center crop of ``size``."""
     return round(size * 256 / 224)
 
 
 def scaled_to(height: int, width: int, short: int) -> tuple[int, int]:
-    """Height and width of a photo whose shorter side has become ``short``."""
+    """Height and width of a photo after its shorter side is resized to ``short``."""
     return (short, short * width // height) if height <= width else (short * height // width, short)
 
 
 def crop_view(box: Box, size: int) -> View:
-    """That part of the photo, of which no more need be decoded than will be seen."""
+    """The view of a part of the photo, which may be decoded at no more than the resolution shown."""
     return View(box, (size, size), at_least=size / min(box[2:]))
 
 
 def random_crop(height: int, width: int) -> Box:
-    """A crop of random area and aspect; the middle, where none would fit."""
+    """A crop of random area and aspect ratio; the center if none fits."""
     for _ in range(TRIES):
         area = height * width * random.uniform(*AREA)
         aspect = math.exp(random.uniform(*ASPECT))

@@ -1,4 +1,4 @@
-"""Images that fit into memory, fetched a batch at a time without a line of Python for each sample."""
+"""Images in memory, fetched a batch at a time without a line of Python per sample."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,14 @@ from torch.nn.functional import interpolate, pad
 from manyheads.runner.data.base.option import Augmentation
 
 PLAIN = Augmentation()
-AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch, or 10,000 images of 224 pixels would take 1.5 GB
+AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch: 10,000 images of 224 pixels would take 1.5 GB
 
 
 class InMemory:
-    """``images``: (N, C, H, W) uint8, C = 1 or 3; ``targets``: (N,) int64. Batches are (B, 3, size, size) uint8.
+    """A data set of images in memory, whose batches are (B, 3, size, size) uint8.
 
-    ``augment``, ``augmentation``: as in ImageArrays. ``classes``: their names.
+    ``images``: (N, C, H, W) uint8, C = 1 or 3; ``targets``: (N,) int64; ``augment``, ``augmentation``: as in
+    ImageArrays; ``classes``: their names.
     """
 
     is_on_device = False
@@ -37,7 +38,7 @@ class InMemory:
             images = resize(images, image_size)
         self.images, self.targets = images, targets
         self.image_size, self.side, self.augment = image_size, image_size, augment
-        if targets.ndim < 3:  # else they are masks, which would have to follow
+        if targets.ndim < 3:  # masks would have to be augmented too
             self.resize = self._resize
 
     def __len__(self) -> int:
@@ -45,7 +46,7 @@ class InMemory:
 
     @property
     def alternates(self) -> bool:
-        """Whether the lowest bits of keys are to change from epoch to epoch."""
+        """Whether the lowest bits of the samples' keys have to change from epoch to epoch."""
         return self.augment == "crop_flip" and self.augmentation.flip == "alternating"
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
@@ -54,20 +55,20 @@ class InMemory:
         return images[0].cpu(), targets[0].cpu()
 
     def to(self, device: torch.device) -> None:
-        """Keep all images on the device, where batches are made from now on."""
+        """Move all images to the device, where batches are built from now on."""
         self.images, self.targets, self.is_on_device = self.images.to(device), self.targets.to(device), True
 
     def _resize(self, side: int | None) -> None:
-        """Samples are so large from now on; None for ``image_size``."""
+        """Set the samples' height and width in pixels; None for ``image_size``."""
         self.side = side or self.image_size
 
     @property
     def preprocess(self) -> dict[str, Any]:
-        """How any image becomes a sample, but for what augments it."""
+        """How to turn an image into a sample, apart from augmentation."""
         return {"mode": "L" if self.images.shape[1] == 1 else "RGB", "resize": "square", "size": self.image_size}
 
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
-        """indices, keys: (B,); returns images (B, 3, size, size) uint8 and targets (B,)."""
+        """Fetch a batch. indices, keys: (B,); returns images (B, 3, size, size) uint8 and targets (B,)."""
         chosen = sent(indices.astype(np.int64), self.images.device)
         images = self.images[chosen]
         if images.shape[-1] != self.side:
@@ -78,18 +79,18 @@ class InMemory:
 
 
 def sent(values: np.ndarray, device: torch.device) -> Tensor:
-    """On the device, without waiting for what that is busy with."""
+    """The values on the device, copied without waiting for its current work."""
     return torch.from_numpy(values).to(device, non_blocking=True)
 
 
 def resize(images: Tensor, size: int) -> Tensor:
-    """(N, C, H, W) uint8 to (N, C, size, size) uint8, bilinear."""
+    """Resize images (N, C, H, W) uint8 to (N, C, size, size) uint8, bilinearly."""
     larger = interpolate(images.float(), size=(size, size), mode="bilinear", antialias=True)
     return larger.round_().clamp_(0, 255).to(torch.uint8)
 
 
 def crop_flip(images: Tensor, keys: np.ndarray, how: Augmentation = PLAIN) -> Tensor:
-    """Shift each image, and mirror it or not, as its key says."""
+    """Shift each image (N, C, H, W), and mirror it or not, according to its key (N,)."""
     count, _, height, width = images.shape
     reach = height // 8 if how.shift is None else min(how.shift, height - 1, width - 1)
     device, bits = images.device, sent((keys >> np.uint64(1)).astype(np.int64), images.device)
@@ -108,12 +109,12 @@ def crop_flip(images: Tensor, keys: np.ndarray, how: Augmentation = PLAIN) -> Te
 
 
 def _mirrored(keys: np.ndarray, bits: Tensor, flip: str) -> Tensor:
-    """Which images are mirrored, (N,). ``bits``: what is left of the keys."""
+    """Which images are mirrored, (N,). ``bits``: the unused bits of the keys."""
     if flip == "alternating":
         return sent((keys & np.uint64(1)).astype(bool), bits.device)
     return (bits % 2).bool() if flip == "random" else torch.zeros_like(bits, dtype=torch.bool)
 
 
 def _reflected(places: Tensor, side: int) -> Tensor:
-    """Places before 0 and from ``side`` on, mirrored at the pixels of the edge."""
+    """Pixel positions with those outside 0 to ``side`` - 1 reflected at the edge pixels."""
     return side - 1 - (side - 1 - places.abs()).abs()

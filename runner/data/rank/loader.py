@@ -1,4 +1,4 @@
-"""Batches on the device, ready for the model."""
+"""Loads batches and moves them to the device, ready for the model."""
 
 import gc
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from manyheads.runner.task.base.rank import Task
 
 @dataclass(frozen=True)
 class Entrance:
-    """How a batch enters the model: device, dtype, memory format, and for uint8 images mean and std of 0..1."""
+    """How a batch is prepared for the model: device, dtype, memory format; for uint8 images mean and std, in 0..1."""
 
     device: torch.device
     dtype: torch.dtype
@@ -41,18 +41,18 @@ class Entrance:
         object.__setattr__(self, "_shift", (-mean / std).to(self.device, self.dtype))
 
     def prepare(self, tensor: Tensor) -> Tensor:
-        """One of the model's inputs; uint8 images are (C, H, W), or any number of these."""
-        if self.channels_last and tensor.ndim == 4:  # first, while pixels have eight bits
+        """Prepare one of the model's inputs; uint8 images have the shape (..., C, H, W)."""
+        if self.channels_last and tensor.ndim == 4:  # before the conversion, while pixels have eight bits
             tensor = tensor.contiguous(memory_format=torch.channels_last)
-        if tensor.dtype == torch.uint8:  # a quarter of the bytes to copy, normalized where it is fast
+        if tensor.dtype == torch.uint8:  # copied as a quarter of the bytes, normalized on the device
             return tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
 
 class Loader:
-    """One split, epoch after epoch, from any update on.
+    """Loads the batches of one split, epoch by epoch, from any update on.
 
-    ``sample``: shape and dtype of one, as the data set gives it, once a batch has come whose input is one tensor.
+    ``sample``: shape and dtype of a sample, set by the first batch whose input is a single tensor.
     """
 
     sample: tuple[tuple[int, ...], str] | None = None
@@ -73,7 +73,7 @@ class Loader:
 
     @property
     def updates(self) -> int:
-        """Updates in one epoch."""
+        """Number of updates in an epoch."""
         return self.sampler.updates
 
     @property
@@ -91,19 +91,19 @@ class Loader:
         yield from self._entered(map(_sound, fetched))
 
     def example(self) -> Batch:
-        """A micro-batch of the first epoch, taken without moving anything on; images that grow have grown."""
+        """A micro-batch of the first epoch, with images at their full size; does not advance the loader."""
         return self.take(next(self.sampler.epoch(0))._replace(side=None))
 
     def first(self, count: int) -> Any:
-        """The model's inputs of the data set's first samples, on the CPU, as the first epoch shows each of them."""
+        """The model's inputs for the data set's first ``count`` samples, on the CPU, as in the first epoch."""
         indices = np.arange(min(count, self.samples))
         batch = self.take(Request(0, indices, len(indices), 1.0))
         return map_tensors(Tensor.cpu, batch.inputs)
 
     def drawn(self, batches: list[Batch], update: int, *, share: int, of: int) -> list[Batch]:
-        """The micro-batches of an update of the epoch begun last that are this share of ``of``: these, if they are.
+        """The micro-batches of part ``share`` of ``of`` in an update of the current epoch; ``batches`` if they match.
 
-        What is drawn from now on will be that share too, but for what loader processes have been asked for already.
+        Later batches belong to that part too, except for those already requested from loader processes.
         """
         assert isinstance(self.sampler, TrainingSampler)
         requests = self.sampler.update(update, rank=share, world_size=of)
@@ -112,11 +112,11 @@ class Loader:
         return [self.take(request) for request in requests]
 
     def take(self, request: Request) -> Batch:
-        """One micro-batch, which need not be any of an epoch's."""
+        """Load one micro-batch, which need not belong to an epoch."""
         return self._enter(_sound(self.batches.fetch(request)))
 
     def close(self) -> None:
-        """End the loader processes. Left to Python's collector within an epoch, each would take 5 seconds."""
+        """End the loader processes, each of which would take 5 seconds if garbage-collected within an epoch."""
         processes: Any = None if self._workers is None else self._workers._iterator
         if self._workers is not None and processes is not None:
             processes._shutdown_workers()
@@ -132,7 +132,7 @@ class Loader:
             return batch
         if batch.count:
             batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
-        if self.entrance.device.type != "cpu":  # else it is there already
+        if self.entrance.device.type != "cpu":  # on the CPU it is in place
             batch.content = map_tensors(self._move, batch.content)
         inputs = self.task.inputs(batch.content)
         if self.sample is None and isinstance(inputs, Tensor):
@@ -157,12 +157,12 @@ def _sound(batch: Batch | ConfigurationError) -> Batch:
 
 
 def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
-    """What loader processes send. Raises ConfigurationError where they had no room for it in shared memory."""
+    """Receive batches from the loader processes. Raises ConfigurationError if shared memory had no room for them."""
     try:
         with _no_collection():
             batches = iter(workers)
         yield from batches
-    except OSError as error:  # not even for the semaphores of their queues
+    except OSError as error:  # no room even for their queues' semaphores
         if disk_full(error):
             raise ConfigurationError(too_small()) from error
         raise
@@ -174,7 +174,7 @@ def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Cycles are left alone meanwhile, in processes that are forked until these say otherwise."""
+    """Disable garbage collection meanwhile; processes forked meanwhile keep it disabled until they enable it."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -185,9 +185,9 @@ def _no_collection() -> Iterator[None]:
 
 
 def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
-    """The batch in shared memory, put there by the loader process, which can say when there is no room.
+    """Move a batch to shared memory in the loader process itself, which can report when there is no room.
 
-    Left to the queue's thread, that would be a traceback on the terminal and a rank that waits for the batch forever.
+    In the queue's thread, that would end in a traceback on the terminal, and a rank that waits for the batch forever.
     """
     if isinstance(batch, Batch):
         try:
@@ -200,7 +200,7 @@ def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
 
 
 class _Requests:
-    """The sampler that the loader processes see: whatever epoch is the current one."""
+    """The sampler that the loader processes see: the requests of the current epoch."""
 
     current: Iterator[Request]
 
@@ -215,18 +215,18 @@ def _workers(batches: Batches, requests: _Requests, count: int, device: torch.de
         batch_size=None,  # a request is a whole batch
         collate_fn=_shared,  # type: ignore[arg-type]
         num_workers=count,
-        # Children of a rank that a server has forked would by default come from a server of their own, whose death
-        # nobody notices.
+        # By default, a rank forked from a server would start its children from another server, whose death nobody
+        # would notice.
         multiprocessing_context="fork",
         persistent_workers=True,
         pin_memory=device.type == "cuda",
         worker_init_fn=_enter_worker,
-        generator=torch.Generator(),  # or each epoch would draw from the model's random numbers
+        generator=torch.Generator(),  # otherwise each epoch would draw from the model's random numbers
     )
 
 
 def _enter_worker(_: int) -> None:
     die_with_parent()
-    gc.freeze()  # of what the rank has, nothing ends here: threads of a process group are none of this process's
+    gc.freeze()  # never finalize the rank's objects here, such as a process group, whose threads this process lacks
     gc.enable()
     torch.set_num_threads(1)

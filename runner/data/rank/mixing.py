@@ -1,12 +1,12 @@
 """mixup and cutmix: each sample is mixed with another one of its global batch, and so is its loss.
 
-Who goes with whom must not depend on how many ranks and micro-batches share a batch. Its order is drawn anew in each
-epoch, so that neighbours, the first and the second, the third and the fourth, are a pair as random as any other. Pairs
-stay together where shares are even; at the border of an odd one a rank reads the other half as well, and drops it
-again: two samples more at most for a micro-batch, and for most runs none.
+The pairs must not depend on how many ranks and micro-batches divide a batch. The order of samples is drawn anew in each
+epoch, so adjacent samples, the first and second, the third and fourth, are as random a pair as any other. If the parts
+of a batch have even sizes, no pair is split; at an odd boundary, a rank also reads the other half of the pair and drops
+it after mixing: at most two more samples per micro-batch, and none in most runs.
 
 Sources: Zhang et al. 2017 (https://arxiv.org/abs/1710.09412), Yun et al. 2019 (https://arxiv.org/abs/1905.04899); one
-draw for a batch, and switching between the two, as timm does it.
+draw per batch, and switching between the two, as in timm.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from torch import Tensor
 
 from manyheads.runner.run.errors import ConfigurationError
 
-_SALT = 0x6D6978  # apart from what orders an epoch
+_SALT = 0x6D6978  # separates these draws from the order of an epoch
 
 
 class Mix(NamedTuple):
-    """What happens to a batch. ``share``: of each sample's own; ``box``: for cutmix the middle (y, x) of what comes in.
+    """How to mix a batch. ``share``: weight of each sample itself; ``box``: for cutmix the pasted box's center (y, x).
 
-    Of the samples that were read those from ``first`` to before ``last`` are the rank's own.
+    Of the samples that were read, those in [``first``, ``last``) are the rank's own.
     """
 
     share: float
@@ -35,7 +35,10 @@ class Mix(NamedTuple):
 
 @dataclass
 class Partners:
-    """The batch as the samples' partners have it, (inputs, targets), and the share that is not theirs."""
+    """The partners of a batch's samples. ``content``: (inputs, the partners' targets).
+
+    ``share``: weight of the samples' own targets in the loss; 1 - ``share`` is that of their partners'.
+    """
 
     content: Any
     share: float
@@ -43,9 +46,10 @@ class Partners:
 
 @dataclass(frozen=True)
 class Mixing:
-    """The trainer's keys: ``mixup_alpha``, ``cutmix_alpha``, 0 for without.
+    """The settings of mixup and cutmix. ``mixup_alpha``, ``cutmix_alpha``: of the beta distribution, 0 is off.
 
-    ``mix_prob``: share of batches that are mixed; ``mix_switch_prob``: of these that are cut where both are chosen.
+    ``mix_prob``: fraction of batches that are mixed; ``mix_switch_prob``: fraction of these that use cutmix, if both
+    are on.
     """
 
     mixup_alpha: float
@@ -55,7 +59,7 @@ class Mixing:
     seed: int
 
     def draw(self, epoch: int, update: int) -> Mix | None:
-        """The same on every rank; None for a batch that stays as it is."""
+        """Draw how to mix the batch of an update, the same on every rank; None if it is not mixed."""
         random = np.random.RandomState([self.seed % 2**32, self.seed // 2**32 % 2**32, epoch, update, _SALT])
         chance, switch, middle = random.random_sample(), random.random_sample(), random.random_sample(2).tolist()
         if chance >= self.mix_prob:
@@ -66,15 +70,15 @@ class Mixing:
 
 
 def share_with_partners(low: int, high: int, size: int, mix: Mix) -> tuple[int, int, Mix]:
-    """What to read of a batch of ``size`` for samples ``low`` to before ``high``: from, to, and a mix that says so."""
+    """The range of samples to read for those in [``low``, ``high``) of a batch of ``size``, and the mix for it."""
     begin, end = low - low % 2, min(high + high % 2, size)
     return begin, end, mix._replace(first=low - begin, last=high - begin)
 
 
 def mixed(mix: Mix, inputs: Any, content: Any) -> tuple[Tensor, Any, Partners]:
-    """The rank's own samples, mixed: inputs, (inputs, targets), and their partners. inputs: (B, C, H, W) or (B, ...).
+    """Mix a batch: the rank's own inputs mixed, its own (inputs, targets), and their partners.
 
-    Raises ConfigurationError where inputs are no such tensor.
+    inputs: (B, C, H, W) or (B, ...); content: (inputs, targets). Raises ConfigurationError for other inputs.
     """
     if not (isinstance(inputs, Tensor) and inputs.is_floating_point() and (mix.box is None or inputs.ndim == 4)):
         raise ConfigurationError(
@@ -95,7 +99,7 @@ def mixed(mix: Mix, inputs: Any, content: Any) -> tuple[Tensor, Any, Partners]:
 
 
 def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
-    """Rows and columns of what is pasted, and the share of pixels that is not."""
+    """Rows and columns of the pasted box, and the fraction of pixels outside it."""
     assert mix.box is not None
     side = (1 - mix.share) ** 0.5
     rows, columns = (
@@ -107,7 +111,7 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
 
 
 def build_mixing(config: dict[str, Any]) -> Mixing | None:
-    """What the config's trainer section asks for; None for nothing."""
+    """Build what the config's section ``trainer`` asks for; None if it mixes nothing."""
     trainer = config["trainer"]
     if not (trainer.get("mixup_alpha") or trainer.get("cutmix_alpha")):
         return None

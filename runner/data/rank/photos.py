@@ -1,8 +1,8 @@
-"""Image files as samples, in the classic ImageNet recipe, in eight bits from the file to the batch.
+"""Image files as samples, as in the classic ImageNet recipe, in uint8 from the file to the batch.
 
-Source: https://github.com/pytorch/examples/tree/main/imagenet. Where a JPEG's crop will be made smaller than half its
-size, libjpeg-turbo decodes only as much as is needed; it is cut out before anything else is done, and resized as uint8.
-That is twice as fast as PIL's way by floats (`make bench`).
+Source: https://github.com/pytorch/examples/tree/main/imagenet. If a JPEG's crop will be reduced to less than half its
+size, libjpeg-turbo decodes it at a lower resolution; it is cropped first, and resized as uint8. That is twice as fast
+as PIL, which resizes in floating point (`make bench`).
 """
 
 import math
@@ -23,10 +23,10 @@ from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, s
 
 
 class Photos:
-    """Item i is ((3, size, size) uint8, class number). ``train``: a random crop, mirrored half the time.
+    """A data set of image files: item i is ((3, size, size) uint8, class index).
 
-    ``paths``: of the files, or what is in them; ``classes``: their names. ``resize``: of the shorter side in an
-    evaluation, None for 256/224 of ``image_size``.
+    ``train``: take random crops, mirrored half the time; ``paths``: the files, or their contents; ``classes``: their
+    names; ``resize``: length of the shorter side in evaluation, in pixels, None for 256/224 of ``image_size``.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Photos:
         return len(self.paths)
 
     def resize(self, side: int | None) -> None:
-        """Training samples are so large from now on; None for ``image_size``."""
+        """Set the height and width of training samples, in pixels; None for ``image_size``."""
         self.side = side or self.image_size
 
     @property
     def preprocess(self) -> dict[str, Any]:
-        """How any photo becomes a sample of an evaluation."""
+        """How to turn a photo into an evaluation sample."""
         size = self.image_size
         return {"mode": "RGB", "resize": "shorter_side", "size": self.short, "crop": size}
 
@@ -71,16 +71,16 @@ class Photos:
 
 
 def for_evaluation(pixels: Tensor, short: int, size: int | None) -> Tensor:
-    """What an evaluation sees of a photo that is decoded already, (3, H, W) uint8: (3, size, size) uint8.
+    """The evaluation sample (3, size, size) uint8 of a decoded photo (3, H, W) uint8.
 
-    short: to which its shorter side is resized; size: None for all of that.
+    short: length of its shorter side after resizing, in pixels; size: of the center crop, None for no crop.
     """
     image = resized(pixels, scaled_to(pixels.shape[1], pixels.shape[2], short))
     return image if size is None else middle(image, size)
 
 
 class Picture:
-    """An image file, or its content, whose size is known; it is decoded when it is known how much of it is needed."""
+    """An image file, or its content. Its size is read at once; it is decoded when the needed resolution is known."""
 
     def __init__(self, file: str | Path | bytes):
         self._content = file if isinstance(file, bytes) else Path(file).read_bytes()
@@ -94,7 +94,7 @@ class Picture:
             self.height, self.width = self._pixels.shape[:2]
 
     def decoded(self, *, at_least: float = 1.0) -> Tensor:
-        """(3, H, W) uint8. ``at_least``: the smallest share of its height and width that will do."""
+        """Decode to (3, H, W) uint8. ``at_least``: the smallest sufficient fraction of its height and width."""
         if not self._is_jpeg:
             pixels = self._pixels
         elif at_least > 0.5:
@@ -112,7 +112,7 @@ class Picture:
 
 
 def shown(picture: Picture, view: View, size: int) -> Tensor:
-    """What a view shows of a picture: (3, size, size) uint8."""
+    """The part of a picture that a view shows: (3, size, size) uint8."""
     top, left, height, width = view.box
     image = picture.decoded(at_least=view.at_least)
     down, right = image.shape[1] / picture.height, image.shape[2] / picture.width
@@ -123,10 +123,10 @@ def shown(picture: Picture, view: View, size: int) -> Tensor:
 
 
 def middle(image: Tensor, size: int) -> Tensor:
-    """(C, H, W) to (C, size, size): CenterCrop."""
+    """The center crop (C, size, size) of an image (C, H, W)."""
     return image if image.shape[1:] == (size, size) else functional.center_crop(image, [size, size])
 
 
 def resized(image: Tensor, size: tuple[int, int]) -> Tensor:
-    """(3, H, W) to (3, *size), bilinear with antialias, in the image's own dtype."""
+    """Resize an image (3, H, W) to (3, *size), bilinearly with antialiasing, in its own dtype."""
     return interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]

@@ -1,4 +1,4 @@
-"""Batches reach the GPU while it is busy with the ones before them."""
+"""Copies batches to the GPU while it computes on the ones before them."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -10,14 +10,14 @@ from manyheads.runner.parallel.rank.structure import tensors_in
 
 
 def ahead(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:
-    """``enter(batch)`` of each, begun on a stream of its own before the batch in front of it is handed out.
+    """Call ``enter`` on each batch, on a side stream, before the batch ahead of it is yielded.
 
-    What it makes may be used on the stream that is the current one where it is handed out.
+    The result may be used on the stream that is current when it is yielded.
 
     Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams.
     """
     stream = side_stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))  # on which the loader has made its constants
+    stream.wait_stream(torch.cuda.current_stream(device))  # it created the loader's constants
 
     def start(batch: Batch) -> tuple[Batch, torch.cuda.Event]:
         with torch.cuda.stream(stream):
@@ -34,12 +34,12 @@ def ahead(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: tor
 
 @cache
 def side_stream(device: torch.device) -> torch.cuda.Stream:
-    """One for all loaders, since memory that was freed on one stream is not used again on another."""
+    """One side stream for all loaders, since memory freed on one stream is not reused on another."""
     return torch.cuda.Stream(device)
 
 
 def _arrived(batch: Batch, event: torch.cuda.Event, current: torch.cuda.Stream) -> Batch:
-    """The batch, for the current stream: its memory is not used again before that has done with it."""
+    """The batch for the current stream: its memory is not reused before that stream is done with it."""
     current.wait_event(event)
     for tensor in tensors_in((batch.content, batch.inputs, batch.partners)):
         tensor.record_stream(current)

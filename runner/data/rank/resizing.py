@@ -1,4 +1,4 @@
-"""Progressive resizing: images are small in early epochs, which then cost less, and grow to their full size."""
+"""Progressive resizing: images are small in early epochs, which makes these cheaper, and grow to their full size."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +9,9 @@ from manyheads.runner.run.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Resizing:
-    """``first``, ``last``: sides of the first and the last epochs' images, in pixels; between them it grows linearly.
+    """The size of training images by epoch, which grows linearly from ``first`` to ``last`` pixels per side.
 
-    ``start``, ``end``: the shares of the ``epochs`` at which it begins and ends to grow; ``step``: sides between are
+    ``start``, ``end``: fractions of the ``epochs`` at which growth begins and ends; ``step``: sizes in between are
     multiples of it. Sources: Howard 2018 (https://www.fast.ai/posts/2018-04-30-dawnbench-fastai.html); the three
     phases are those of MosaicML's composer (https://docs.mosaicml.com/projects/composer, progressive resizing).
     """
@@ -24,7 +24,7 @@ class Resizing:
     epochs: int
 
     def side(self, epoch: int) -> int:
-        """Of the training images of epoch ``epoch``, counted from 0: a function of nothing else."""
+        """Height and width of training images in epoch ``epoch``, from 0; depends on nothing else."""
         share = epoch / self.epochs
         if share <= self.start:
             return self.first
@@ -35,9 +35,9 @@ class Resizing:
 
 
 def build_resizing(config: dict[str, Any], dataset: Dataset) -> Resizing | None:
-    """What the config's trainer section asks for; None for nothing. ``dataset``: of the training samples.
+    """Build what the config's section ``trainer`` asks for; None if images keep their size.
 
-    Raises ConfigurationError where these have no size that could change, or a smaller one.
+    ``dataset``: the training samples. Raises ConfigurationError if their size cannot be changed, or is smaller already.
     """
     trainer, name = config["trainer"], config["data"]["name"]
     first = trainer.get("resize_from")

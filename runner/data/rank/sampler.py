@@ -1,4 +1,4 @@
-"""Which samples a rank takes, in which order: from the seed, the epoch and the step alone."""
+"""Chooses a rank's samples and their order, from the seed, the epoch and the step alone."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from manyheads.runner.random.rank.rng import permutation
 class Request(NamedTuple):
     """One micro-batch of one rank.
 
-    ``count``: how many of the indices count; 0 where the rank has none and only keeps step with the others.
-    ``weight``: the factor of its mean loss that makes the ranks' averaged gradients those of the global batch. ``mix``:
-    how samples are mixed, which may take more than those that count; ``copies``: of samples that come several times
-    in a batch which one each is, from 0; ``side``: of its images, None for their own.
+    ``count``: how many of the indices count; 0 if the rank has no sample and only keeps in step with the others.
+    ``weight``: the factor on its mean loss that makes the ranks' averaged gradients those of the global batch. ``mix``:
+    how samples are mixed, which may need more than those that count; ``copies``: the number of each repeated sample's
+    copy, from 0; ``side``: height and width of its images in pixels, None for their own.
     """
 
     epoch: int
@@ -29,13 +29,13 @@ class Request(NamedTuple):
 
 
 class TrainingSampler:
-    """Shuffled samples in global batches; each is cut into micro-batches, each of these into the ranks' shares.
+    """Divides shuffled samples into global batches, these into micro-batches, and these among the ranks.
 
-    ``limit``: updates of an epoch, or the share of them that there are. ``overfit``: so many updates, of the same
-    batches in each epoch. ``mixing``: draws how a batch's samples are mixed. ``repeats``: how often a sample comes in a
-    batch; an epoch has as many updates as without, and so the fewer samples. Source of that: Hoffer et al. 2019
-    (https://arxiv.org/abs/1901.09335), as Berman et al. 2019 (https://arxiv.org/abs/1902.05509) do it. ``resizing``:
-    says how large an epoch's images are.
+    ``limit``: number of updates per epoch, or the fraction of them that is run; ``overfit``: number of updates per
+    epoch, with the same batches in each; ``mixing``: draws how a batch's samples are mixed; ``resizing``: the size of
+    an epoch's images. ``repeats``: copies of each sample in a batch; an epoch keeps its number of updates, and so has
+    fewer different samples. Source: Hoffer et al. 2019 (https://arxiv.org/abs/1901.09335), in the form of Berman et
+    al. 2019 (https://arxiv.org/abs/1902.05509).
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TrainingSampler:
         self.updates = limited(limited(updates, limit), overfit)
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
-        """``accumulation`` requests for each update from ``first_update`` on."""
+        """The requests of an epoch, ``accumulation`` for each update from ``first_update`` on."""
         side = None if self.resizing is None else self.resizing.side(epoch)
         epoch = 0 if self.overfits else epoch
         order = permutation(self.size, seed=self.seed, epoch=epoch)
@@ -71,9 +71,9 @@ class TrainingSampler:
             yield from self._update(epoch, order, side, update)
 
     def update(self, number: int, *, rank: int, world_size: int) -> list[Request]:
-        """The ``accumulation`` requests for one update of the epoch begun last, of this rank among so many.
+        """The ``accumulation`` requests for one update of the current epoch, for ``rank`` of ``world_size`` ranks.
 
-        What that epoch still yields is that rank's too.
+        The requests that the epoch still yields are for that rank too.
         """
         self.rank, self.world_size = rank, world_size
         return list(self._update(*self._begun, number))
@@ -85,7 +85,7 @@ class TrainingSampler:
             yield self._share(epoch, batch, copies, mix, micro, side)
 
     def _batch(self, order: np.ndarray, update: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """A global batch, and of repeated samples which copy each is; copies are far apart, so that none is a pair."""
+        """A global batch, and the copy number of repeated samples; copies are kept apart, so that none form a pair."""
         if self.repeats == 1:
             return order[update * self.batch_size : (update + 1) * self.batch_size], None
         distinct = -(-self.batch_size // self.repeats)
@@ -98,7 +98,7 @@ class TrainingSampler:
     ) -> Request:
         part, parts = micro * self.world_size + self.rank, self.accumulation * self.world_size
         low, high = len(batch) * part // parts, len(batch) * (part + 1) // parts
-        if low == high:  # the rank still takes part in the exchange of gradients, with weight 0
+        if low == high:  # the rank still takes part in reducing gradients, with weight 0
             return Request(epoch, batch[:1], 0, 0.0, side=side)
         begin, end = low, high
         if mix is not None:
@@ -109,17 +109,16 @@ class TrainingSampler:
 
 
 def limited(count: int, limit: float | None) -> int:
-    """How many of ``count`` a limit leaves: a number of them, or a share below 1; None for all."""
+    """The part of ``count`` that a limit allows: a number, or a fraction below 1; None for all."""
     if limit is None:
         return count
     return min(count, int(limit) if limit >= 1 else max(1, round(count * limit)))
 
 
 class EvaluationSampler:
-    """Every sample once, in order; all ranks have the same number of batches, of which some may be empty.
+    """Yields every sample once, in order; all ranks have the same number of batches, some of which may be empty.
 
-    ``fill``: instead of being empty, such a batch has a sample that does not count. ``limit``: batches, or a share of
-    them.
+    ``fill``: give an empty batch a sample that does not count; ``limit``: number of batches, or a fraction of them.
     """
 
     def __init__(

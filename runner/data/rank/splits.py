@@ -1,4 +1,4 @@
-"""From a data option and a split's name to the samples that a rank loads."""
+"""Builds the data set of a split, as a rank loads it, from a data option."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ TRANSFORMS = ("transform", "val_transform")
 
 
 def build_split(data: Data, split: str, section: dict[str, Any]) -> Dataset:
-    """The samples of "train", "val" or "test", drawn and transformed as the data section says.
+    """Build the data set of "train", "val" or "test", drawn and transformed as the data section says.
 
     Raises ConfigurationError.
     """
@@ -38,13 +38,13 @@ def build_split(data: Data, split: str, section: dict[str, Any]) -> Dataset:
     name = "transform" if split == "train" else "val_transform"
     if not section.get(name):
         return dataset
-    from manyheads.runner.data.rank.transformed import Transformed  # imports torchvision, which takes its time
+    from manyheads.runner.data.rank.transformed import Transformed  # imports torchvision, which is slow
 
     return Transformed(dataset, arguments_of("data", {name: section[name]})[name])
 
 
 def as_dataset(samples: Samples) -> Dataset:
-    """What an option gives, as a data set. Raises ConfigurationError."""
+    """An option's samples as a data set. Raises ConfigurationError."""
     if isinstance(samples, TorchvisionFiles):
         samples = torchvision_files.read(samples)
     if isinstance(samples, ImageArrays):
@@ -58,7 +58,7 @@ def as_dataset(samples: Samples) -> Dataset:
             augmentation=samples.augmentation,
         )
     if isinstance(samples, ImageFiles):
-        from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which takes its time
+        from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which is slow
 
         return Photos(
             samples.paths,
@@ -75,7 +75,7 @@ def as_dataset(samples: Samples) -> Dataset:
 
 def _samples(data: Data, split: str, partition: Partition | None, name: str) -> Samples:
     if partition is None or split == "test":
-        # Where the validation samples were drawn from the training samples, the option's own ones are still unseen.
+        # If the validation samples were drawn from the training samples, the option's own ones are still unseen.
         found = data.split(train=split == "train") if split != "test" or partition else data.test()
         if found is None:
             raise ConfigurationError(
@@ -91,7 +91,7 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
 
 
 def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
-    """Those of the training samples that train, or that validate, which are not augmented then."""
+    """The training samples of one side of the partition; those for validation are not augmented."""
     if isinstance(samples, ImageArrays):
         chosen = partition.indices(len(samples.images), train=train)
         augment = samples.augment if train else "none"
@@ -113,7 +113,7 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
 
 
 class Subset(Around):
-    """Some samples of a data set of the user's own, which keeps all else that it declares."""
+    """Some samples of the user's own data set, with all its other attributes."""
 
     def __init__(self, dataset: Dataset, chosen: np.ndarray):
         super().__init__(dataset)

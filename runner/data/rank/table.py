@@ -8,7 +8,7 @@ from manyheads.runner.data.base.option import Table
 
 
 class Rows:
-    """Item i is (features (F,), target)."""
+    """A data set of rows: item i is (features (F,), target)."""
 
     def __init__(self, table: Table):
         self.features, self.targets = torch.from_numpy(table.features), torch.from_numpy(table.targets)
@@ -20,6 +20,6 @@ class Rows:
         return self.features[index], self.targets[index]
 
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
-        """indices, keys: (B,); returns features (B, F) and targets (B,)."""
+        """Fetch a batch. indices, keys: (B,); returns features (B, F) and targets (B,)."""
         chosen = torch.from_numpy(indices.astype(np.int64))
         return self.features[chosen], self.targets[chosen]

@@ -1,4 +1,4 @@
-"""A row of tokens, cut into blocks, fetched a batch at a time."""
+"""A sequence of tokens, cut into blocks, fetched a batch at a time."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from manyheads.runner.data.base.option import TokenBlocks
 
 
 class Blocks:
-    """Item i is the i-th block and its labels, the same tokens one further on: both (block_size,) int64.
+    """A data set of blocks of tokens: item i is a block and its labels, the next tokens; both (block_size,) int64.
 
     ``digest``: the sha256 of the text's tokens.
     """
@@ -24,7 +24,7 @@ class Blocks:
         return tokens[0], labels[0]
 
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
-        """indices, keys: (B,); returns tokens and labels, both (B, block_size)."""
+        """Fetch a batch. indices, keys: (B,); returns tokens and labels, both (B, block_size)."""
         size = self.block_size
         rows = np.stack([self.tokens[i * size : (i + 1) * size + 1] for i in indices.tolist()])
         found = torch.from_numpy(rows.astype(np.int64))

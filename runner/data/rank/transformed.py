@@ -1,7 +1,7 @@
-"""Samples behind transforms of the user's, such as torchvision's, each sample's drawn by (seed, epoch, sample) alone.
+"""Applies the user's transforms, such as torchvision's; their draws depend on (seed, epoch, sample) alone.
 
-``Batches`` seeds torch's, Python's and NumPy's generators for each sample before it is read, so that a transform may
-draw from any of them: the same on any number of ranks and loader processes.
+``Batches`` seeds torch's, Python's and NumPy's generators before it reads each sample, so a transform may draw from any
+of them, with the same result on any number of ranks and loader processes.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class Transformed(Around):
-    """Items are (image, target); a target that is a mask of the image's size is moved and flipped with it."""
+    """A data set of transformed (image, target); a target that is a mask of the image's size is transformed with it."""
 
     def __init__(self, dataset: Dataset, transforms: Sequence[Callable[..., Any]]):
         super().__init__(dataset)

@@ -7,7 +7,7 @@ from manyheads.runner.option.rules import list_of, number, whole
 
 
 class AirbenchOption(ModelOption):
-    """Convolutions with BatchNorm behind a layer that whitens."""
+    """Convolutions with BatchNorm, after a whitening layer."""
 
     rules: ClassVar = {
         "widths": list_of(whole(1)),

@@ -1,4 +1,4 @@
-"""model=airbench: the net of the CIFAR-10 speed records, whose first layer whitens patches of the training images.
+"""model=airbench: the network of the CIFAR-10 speed records, whose first layer whitens patches of the training images.
 
 Source: Jordan 2024 (https://arxiv.org/abs/2404.00498); https://github.com/KellerJordan/cifar10-airbench.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-PATCH = 2  # pixels a side
+PATCH = 2  # pixels per side
 CHUNK = 256  # images whose patches are in memory at once
 
 
@@ -17,8 +17,9 @@ class Airbench(nn.Module):
     """A frozen layer that whitens patches, then a group of convolutions for each of ``widths``, and a scaled head.
 
     Takes (N, 3, H, W), H and W at least 1 + 2 ** len(widths); returns logits (N, num_classes).
-    ``batchnorm_momentum``: weight of a batch in BatchNorm's running statistics. ``whitening_samples``: training images
-    from whose patches the first layer is made, before the first update; ``whitening_eps``: added to the variances.
+    ``batchnorm_momentum``: weight of a batch in BatchNorm's running statistics. ``whitening_samples``: number of
+    training images whose patches set the first layer before the first update; ``whitening_eps``: added to the
+    variances.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Airbench(nn.Module):
     ):
         super().__init__()
         self.initial_samples, self.eps = whitening_samples, whitening_eps
-        filters = 2 * 3 * PATCH**2  # each direction, and its opposite
+        filters = 2 * 3 * PATCH**2  # each direction and its opposite
         self.whiten = nn.Conv2d(3, filters, PATCH)
         self.whiten.weight.requires_grad_(False)
         groups = [Group(*pair, momentum=batchnorm_momentum) for pair in itertools.pairwise([filters, *widths])]
@@ -46,13 +47,13 @@ class Airbench(nn.Module):
         return self.head(features) / features.shape[1]
 
     def initialize(self, images: Tensor) -> None:
-        """Let the first layer whiten patches like those of ``images``, (N, 3, H, W), on the CPU."""
+        """Set the first layer to whiten patches like those of ``images``, (N, 3, H, W), on the CPU."""
         weight = whitening(images, eps=self.eps)
         self.whiten.weight.copy_(torch.cat([weight, -weight]))
 
 
 class Group(nn.Sequential):
-    """Two convolutions, the first halves the sides; filters begin as the identity as far as there are inputs."""
+    """Two convolutions with a pooling between them that halves height and width; the first filters are the identity."""
 
     def __init__(self, inputs: int, outputs: int, *, momentum: float):
         super().__init__(
@@ -67,7 +68,7 @@ class Group(nn.Sequential):
 
 
 def convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    """3x3, its first filters the identity."""
+    """A 3x3 convolution whose first filters, as many as there are inputs, start as the identity."""
     layer = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
     with torch.no_grad():
         nn.init.dirac_(layer.weight[:inputs])
@@ -75,17 +76,17 @@ def convolution(inputs: int, outputs: int) -> nn.Conv2d:
 
 
 def shift_only(channels: int, momentum: float) -> nn.BatchNorm2d:
-    """BatchNorm without a scale to train."""
+    """BatchNorm whose scale is not trained."""
     norm = nn.BatchNorm2d(channels, eps=1e-12, momentum=momentum)
     norm.weight.requires_grad_(False)
     return norm
 
 
 def whitening(images: Tensor, *, eps: float) -> Tensor:
-    """Filters (3 * PATCH**2, 3, PATCH, PATCH) by which patches of ``images`` become uncorrelated, of variance 1.
+    """Filters (3 * PATCH**2, 3, PATCH, PATCH) that make patches of ``images`` uncorrelated, with variance 1.
 
-    images: (N, 3, H, W); patches are taken around 0, not around their mean. The eigenvectors of the patches' second
-    moments, each divided by the root of its eigenvalue + ``eps``, small eigenvalues first. The same bits with any
+    images: (N, 3, H, W); patches are not centered. The filters are the eigenvectors of the patches' second moments,
+    each divided by the square root of its eigenvalue + ``eps``, small eigenvalues first. They are bit-identical for any
     number of threads.
     """
     threads, shape = torch.get_num_threads(), (images.shape[1], PATCH, PATCH)

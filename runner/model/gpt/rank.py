@@ -1,4 +1,4 @@
-"""model=gpt: a decoder-only transformer that every parallel strategy can take apart.
+"""model=gpt: a decoder-only transformer that every parallel strategy can split.
 
 Sources: pre-norm blocks, Radford et al. 2019 (GPT-2); rotary positions, Su et al. 2021
 (https://arxiv.org/abs/2104.09864); one embedding for input and output, Press and Wolf 2017
@@ -18,13 +18,13 @@ INITIAL_STD = 0.02
 
 
 class GPT(nn.Module):
-    """The logits of the next token at each place.
+    """A decoder-only transformer, which predicts the next token at each position.
 
-    Takes tokens (N, T) int64; returns (N, T, num_classes). ``size`` names depth, width and heads, each of which may be
-    given instead.
+    Takes tokens (N, T) int64; returns logits (N, T, num_classes). ``size``: a name for depth, width and heads, each of
+    which overrides it.
     """
 
-    # How it may be taken apart, in the words that Hugging Face's models use: docs/model-parallel.md.
+    # How it may be split: docs/model-parallel.md. The first name is that of Hugging Face models.
     _no_split_modules: ClassVar = ["Block"]
     tensor_parallel_plan: ClassVar = {
         "blocks.*.attention.query": "colwise",
@@ -54,7 +54,7 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(width)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                # What is added to the residual stream is made smaller, the more there is of it.
+                # Additions to the residual stream are scaled down by their number.
                 ends_branch = name.endswith(("output.weight", "down.weight"))
                 nn.init.normal_(parameter, std=INITIAL_STD / (2 * depth) ** 0.5 if ends_branch else INITIAL_STD)
 
@@ -66,7 +66,7 @@ class GPT(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a layer for each token by itself; each adds to the residual stream (N, T, width)."""
+    """Attention, then a feed-forward layer; each adds to the residual stream (N, T, width)."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()
@@ -79,7 +79,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention. Numbers of heads and places follow from the projections, of which a rank may hold a part."""
+    """Causal attention (N, T, width). Its projections determine the number of heads; a rank may hold a part of them."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()
@@ -97,7 +97,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Four times as wide in between."""
+    """Two linear layers with GELU, per token (N, T, width); four times as wide in between."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -108,9 +108,10 @@ class FeedForward(nn.Module):
 
 
 class Rotation:
-    """Turns each pair of a head's numbers by an angle that grows with the place in the text; ``width``: of a head.
+    """Rotary position embedding: rotates each pair of a head's values by an angle that grows with the position.
 
-    The angles are remembered for the longest text so far. They are no buffer: nobody has to send or save them.
+    ``width``: of a head. The angles are cached for the longest sequence so far, outside of buffers, because they need
+    not be sent or saved.
     """
 
     def __init__(self, width: int):
@@ -118,7 +119,7 @@ class Rotation:
         self._turn = (torch.empty(0), torch.empty(0))  # cosines and sines: (T, width / 2)
 
     def __call__(self, heads: Tensor) -> Tensor:
-        """``heads``: (N, heads, T, width)."""
+        """Rotate ``heads``, (N, heads, T, width)."""
         cosine, sine = self._turns(heads)
         left, right = heads.chunk(2, dim=-1)
         return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1)

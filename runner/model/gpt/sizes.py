@@ -1,10 +1,10 @@
-"""The sizes of model=gpt by name; found without torch."""
+"""The named sizes of model=gpt, available without torch."""
 
 from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """``depth``: blocks; ``width``: numbers per token; ``heads``: of attention, each of width / heads numbers."""
+    """The size of a model. ``depth``: number of blocks; ``width``: features per token; ``heads``: attention heads."""
 
     depth: int
     width: int

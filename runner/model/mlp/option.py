@@ -7,7 +7,7 @@ from manyheads.runner.option.rules import whole
 
 
 class MLPOption(ModelOption):
-    """Linear layers."""
+    """Linear layers without dropout or BatchNorm."""
 
     rules: ClassVar = {"width": whole(1), "depth": whole(0), "num_inputs": whole(1)}
     treats_samples_alone = True

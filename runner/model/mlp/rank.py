@@ -1,4 +1,4 @@
-"""model=mlp: a multilayer perceptron for rows of numbers, or for small images taken as such."""
+"""model=mlp: a multilayer perceptron for rows of numbers, or for small images as rows of pixels."""
 
 import itertools
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class MLP(nn.Module):
-    """``depth`` hidden layers of ``width`` units with ReLU. Takes (N, ...), returns (N, num_classes)."""
+    """``depth`` hidden layers of ``width`` units with ReLU. Takes (N, ...), flattened; returns (N, num_classes)."""
 
     def __init__(self, *, num_inputs: int, num_classes: int = 1, width: int, depth: int):
         super().__init__()

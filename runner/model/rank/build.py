@@ -1,4 +1,4 @@
-"""The model of a run, from the config's section."""
+"""Builds the model of a run from the config's section ``model``."""
 
 import inspect
 from pathlib import Path
@@ -14,12 +14,12 @@ from manyheads.runner.model.rank.pretrained import load_file
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import arguments_of, call, locate, signature
 
-DEFAULT = "DEFAULT"  # the entry of every weights enum of torchvision's that it recommends
+DEFAULT = "DEFAULT"  # the recommended entry of every weights enum in torchvision
 FIT = "Set model= to the one it was trained with, or checkpoint.strict=false to load only the weights that fit."
 
 
 class Built(NamedTuple):
-    """``pretrained``: the weights that model.pretrained comes to; ``unfit``: what checkpoint.load did not fill."""
+    """A model with its origin. ``pretrained``: the weights it started from; ``unfit``: what checkpoint.load skipped."""
 
     model: nn.Module
     pretrained: str | None = None
@@ -27,19 +27,19 @@ class Built(NamedTuple):
 
 
 def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
-    """The model with random or given weights, on the CPU. Raises ConfigurationError.
+    """Build the model with random or given weights, on the CPU. Raises ConfigurationError.
 
-    dtype: of the weights; random ones are the same numbers in each.
+    dtype: of the weights; random weights have the same values in each, up to rounding.
     """
     return built_model(config, data, dtype=dtype).model
 
 
 def built_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> Built:
-    """The same, with where its weights are from."""
+    """Build the model on the CPU, and return it with the origin of its weights. Raises ConfigurationError."""
     path, strict = config["checkpoint"]["load"], config["checkpoint"].get("strict", True)
     if path is None:
         return _pretrained(config, data, dtype)
-    if strict:  # which fills the whole of it
+    if strict:  # replaces all weights
         model, content = bare_model(config, data, dtype=dtype), load(path)
         load_model(model, content.get("model", content), path, advice=FIT)
         return Built(model)
@@ -48,10 +48,10 @@ def built_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
 
 
 def bare_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
-    """The model before it is given weights that replace all of its own: no file of weights is read.
+    """Build the model for weights that will replace all of its own, without reading a file of weights.
 
-    A class that takes ``is_filled`` is told, and fetches none either; others get ``weights`` as in training, since the
-    model may be another one with them.
+    A class with an argument ``is_filled`` gets True and downloads none either; others get ``weights`` as in training,
+    since these may change the model's structure.
     """
     name, accepts = config["model"]["pretrained"], _accepted(config)
     if name in (None, False) or "weights" not in accepts or (name is not True and _is_file(name)):
@@ -61,7 +61,7 @@ def bare_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch
 
 
 def _pretrained(config: dict[str, Any], data: Data, dtype: torch.dtype) -> Built:
-    """The model with the weights that model.pretrained names, if any."""
+    """Build the model with the weights that model.pretrained names, if any."""
     name, accepts = config["model"]["pretrained"], _accepted(config)
     if name in (None, False):
         return Built(_made(config, data, dtype))
@@ -69,7 +69,7 @@ def _pretrained(config: dict[str, Any], data: Data, dtype: torch.dtype) -> Built
         model = _made(config, data, dtype)
         load_file(model, name)
         return Built(model, name)
-    if "pretrained" in accepts:  # as the models of timm
+    if "pretrained" in accepts:  # as in the models of timm
         given = {"pretrained": name}
     elif "weights" in accepts:
         given = {"weights": DEFAULT if name is True else name}
@@ -83,7 +83,7 @@ def _pretrained(config: dict[str, Any], data: Data, dtype: torch.dtype) -> Built
 
 
 def _accepted(config: dict[str, Any]) -> Any:
-    """The arguments that the model's class names."""
+    """The arguments of the model's class."""
     return signature(locate("model", config["model"]["_target_"])).parameters
 
 
@@ -92,7 +92,7 @@ def _is_file(name: str) -> bool:
 
 
 def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict[str, Any] | None = None) -> nn.Module:
-    """The class called with the section's keys, with what it takes of the data's, and with ``given``."""
+    """Instantiate the class with the section's keys, the data's properties that it accepts, and ``given``."""
     target, name, section = config["model"]["_target_"], config["model"]["name"], arguments_of("model", config["model"])
     section.pop("pretrained")
     kind, accepts = locate("model", target), _accepted(config)
@@ -116,11 +116,11 @@ def _made(config: dict[str, Any], data: Data, dtype: torch.dtype, *, given: dict
     model = call("model", target, kind, **section, **(given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError(f"model._target_={target} is not a torch.nn.Module. Choose a model class.")
-    return model.to(dtype)  # before loading, or weights in double precision would lose half their digits
+    return model.to(dtype)  # before loading, so that double-precision weights keep their digits
 
 
 def _features(data: Data) -> int:
-    """How many numbers a sample has."""
+    """Number of values in a sample."""
     if (found := getattr(data, "num_inputs", None)) is not None:
         return found
     if (side := getattr(data, "image_size", None)) is not None:

@@ -1,4 +1,4 @@
-"""Models that begin with what they have seen of the training data, such as a layer that whitens it."""
+"""Initializes models from training data, such as a layer that whitens it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,10 @@ from torch import nn
 
 
 def initialize_from_data(model: nn.Module, first: Callable[[int], Any]) -> None:
-    """Show a model that has ``initial_samples`` as many training samples' inputs, by its method ``initialize``.
+    """Call a model's ``initialize`` with the inputs of as many training samples as its ``initial_samples`` says.
 
-    first: gives the inputs of so many samples on the CPU, the same on every rank. Other models are left alone.
+    first: returns the inputs of that many samples on the CPU, the same on every rank. Models without
+    ``initial_samples`` are left unchanged.
     """
     count = getattr(model, "initial_samples", None)
     if isinstance(count, int):

@@ -1,4 +1,4 @@
-"""Weights from a file: the whole of a checkpoint, or all but the classifier of a pretrained model."""
+"""Loads weights from a file: all of a checkpoint's, or all but the classifier of a pretrained model."""
 
 from collections import OrderedDict
 from pathlib import Path
@@ -10,22 +10,22 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 def load_file(model: nn.Module, path: str) -> None:
-    """Load weights from a file that holds them bare, or as "model" or "state_dict"."""
+    """Load weights from a file that contains a state_dict, or one under the key "model" or "state_dict"."""
     content = load(Path(path).expanduser())
     state = content.get("model", content.get("state_dict", content))
-    for prefix in ("module.", "_orig_mod."):  # of DataParallel and DDP, and of torch.compile, when saved as wrapped
+    for prefix in ("module.", "_orig_mod."):  # of models saved within DataParallel, DDP or torch.compile
         if all(key.startswith(prefix) for key in state):
             state = {key.removeprefix(prefix): value for key, value in state.items()}
     load_weights(model, state, path)
 
 
 def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
-    """Load what fits; a last layer for other classes stays new. ``source``: for the error.
+    """Load the weights that fit; a last layer for other classes stays random. ``source``: for the error.
 
-    Raises ConfigurationError when more than the last layer does not fit.
+    Raises ConfigurationError if more than the last layer does not fit.
     """
     own = model.state_dict()
-    metadata = getattr(state, "_metadata", None)  # versions, which some modules' loading asks for
+    metadata = getattr(state, "_metadata", None)  # version numbers, which some modules need to load
     state = {key: value for key, value in state.items() if not key.lower().startswith("aux")}
     unfit = {key for key in own if key not in state or state[key].shape != own[key].shape}
     last = list(own)[-1].rpartition(".")[0] if own else ""

@@ -1,4 +1,4 @@
-"""model=small_cnn: a small convolutional net without normalization layers, the same on any number of ranks."""
+"""model=small_cnn: a small convolutional network without normalization layers, the same on any number of ranks."""
 
 import itertools
 
@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, avg_pool2d, interpolate
 
-is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has the second alone
+is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has only the second
 
 
 class SmallCNN(nn.Module):
     """Three stages of convolution, ReLU and pooling; ``width`` channels, doubled at each stage.
 
-    Takes (N, 3, H, W) with H, W from 8 on; returns logits (N, num_classes).
+    Takes (N, 3, H, W) with H, W of at least 8; returns logits (N, num_classes).
     """
 
     def __init__(self, *, num_classes: int, width: int):
@@ -31,13 +31,13 @@ class SmallCNN(nn.Module):
 
 
 class QuarterMeans(nn.Module):
-    """AdaptiveAvgPool2d(2) by operations that are deterministic on GPUs too; the same bits in fp32 and fp64.
+    """AdaptiveAvgPool2d(2) by operations that are deterministic on GPUs too; bit-identical to it in fp32 and fp64.
 
-    Takes (N, C, H, W); returns (N, C, 2, 2). The quarters overlap where a side is odd.
+    Takes (N, C, H, W); returns (N, C, 2, 2). The quarters overlap if H or W is odd.
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        if is_exporting():  # ONNX has no sums of windows, and its exporter leaves the divisor out
+        if is_exporting():  # ONNX has no window sums, and its exporter drops the divisor
             return adaptive_avg_pool2d(images, 2)
         if min(images.shape[-2:]) < 2:
             images = interpolate(images, size=[max(2, side) for side in images.shape[-2:]])

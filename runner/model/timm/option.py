@@ -8,7 +8,7 @@ from manyheads.runner.option.rules import number
 
 
 class TimmOption(ModelOption):
-    """A model of timm's by its name."""
+    """A timm model by its name."""
 
     rules: ClassVar = {
         "drop_rate": number(at_least=0, below=1),

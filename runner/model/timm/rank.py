@@ -22,10 +22,10 @@ def timm_model(
     drop_path_rate: float | None = None,
     options: dict[str, Any] | None = None,
 ) -> nn.Module:
-    """A model of timm's by its name, for images of ``image_size`` pixels a side where it is built for one size.
+    """Build a timm model by its name, for images of ``image_size`` pixels per side if it is built for a fixed size.
 
-    ``pretrained``: whether it gets timm's weights, or which: the tag after the dot of their name, such as "a1_in1k".
-    ``drop_rate``, ``drop_path_rate``: dropout before the classifier and stochastic depth, None for its own.
+    ``pretrained``: whether to load timm's weights, or which: the tag after the dot of their name, such as "a1_in1k".
+    ``drop_rate``, ``drop_path_rate``: dropout before the classifier and stochastic depth, None for the model's default.
     ``options``: further arguments of its class. Raises ConfigurationError.
     """
     if not timm.is_model(name):
@@ -41,7 +41,7 @@ def timm_model(
         arguments.setdefault("img_size", image_size)
     try:
         model: nn.Module = timm.create_model(full, pretrained=bool(pretrained), num_classes=num_classes, **arguments)
-    except TypeError as error:  # of its class, which names the argument
+    except TypeError as error:  # raised by its class, names the argument
         raise ConfigurationError(f"model.name={name}: {error}. Set that key to null, or leave it out.") from error
     except (AssertionError, ValueError) as error:
         raise ConfigurationError(

@@ -1,12 +1,12 @@
-"""What the models of torchvision declare that the rest of the project makes use of."""
+"""What the models of torchvision declare."""
 
 from manyheads.runner.model.option import ModelOption
 
-ALONE = ("vit_b_16",)  # whose dropout is 0 by default
+ALONE = ("vit_b_16",)  # its dropout is 0 by default
 
 
 class TorchvisionOption(ModelOption):
-    """A model of torchvision.models by its name."""
+    """A torchvision model by its name."""
 
     @property
     def treats_samples_alone(self) -> bool:

@@ -16,11 +16,11 @@ from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest
 
-# Models that are built for one size of image, and the argument that says which.
+# Models that are built for a fixed image size, and the argument that sets it.
 SIZED = {"vit_": "image_size", "maxvit_": "input_size"}
-# Models whose nets need less than the images that their weights are meant for.
+# Models that accept smaller images than their weights are meant for.
 SMALLEST = {"swin_": 4, "efficientnet_v2_": 1}
-# In training these return outputs of auxiliary classifiers too, which no plain loss takes.
+# In training these also return the outputs of auxiliary classifiers, which a plain loss does not accept.
 AUXILIARY = {
     "googlenet": {"aux_logits": False, "init_weights": True},
     "inception_v3": {"aux_logits": False, "init_weights": True},
@@ -33,7 +33,7 @@ def names() -> list[str]:
 
 
 def segmentation_names() -> list[str]:
-    """All of its segmentation models."""
+    """All segmentation models of the installed torchvision."""
     return models.list_models(module=torchvision.models.segmentation)
 
 
@@ -46,11 +46,11 @@ def torchvision_model(
     is_filled: bool = False,
     stochastic_depth_prob: float | None = None,
 ) -> nn.Module:
-    """A model of torchvision's own module of that name, for images of ``image_size`` pixels a side.
+    """Build a torchvision model by its name, for images of ``image_size`` pixels per side.
 
     ``weights``: None for random ones, or an entry of its weights enum, whose full name becomes the model's attribute
-    ``began_with``. ``is_filled``: it is built for these weights, but gets others. ``stochastic_depth_prob``: None for
-    its own. Raises ConfigurationError.
+    ``began_with``. ``is_filled``: build it for these weights without loading them, since others follow.
+    ``stochastic_depth_prob``: None for the model's default. Raises ConfigurationError.
     """
     if name in segmentation_names():
         if stochastic_depth_prob is not None:
@@ -64,7 +64,7 @@ def torchvision_model(
     given = {} if stochastic_depth_prob is None else {"stochastic_depth_prob": stochastic_depth_prob}
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
-    if options and entry is not None:  # these two's weights were trained on images normalized in another way
+    if options and entry is not None:  # weights of these two expect a different normalization
         options["transform_input"] = True
     if image_size is not None:
         options |= _size_options(name, image_size)
@@ -89,7 +89,10 @@ def _unknown_depth(name: str, probability: float | None) -> str:
 
 
 def _segmentation_model(name: str, num_classes: int, weights: str | None, *, is_filled: bool) -> nn.Module:
-    """With its auxiliary head, where it has one: outputs are dicts. Weights of other classes leave out the heads."""
+    """A segmentation model, with its auxiliary head if it has one: outputs are dicts.
+
+    Weights for other classes are loaded without the heads.
+    """
     has_aux = not name.startswith("lraspp")
     options: dict[str, Any] = {"aux_loss": True} if has_aux else {}
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
@@ -117,7 +120,7 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
 
 
 def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> Any:
-    """The entry of a model's weights enum. Raises ConfigurationError where there is none, unless that is None."""
+    """The entry of a model's weights enum. Raises ConfigurationError if it is missing, unless ``otherwise_none``."""
     known = models.get_model_weights(name)
     entry = weights.rpartition(".")[2]
     if entry not in known.__members__:
@@ -132,7 +135,7 @@ def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> A
 
 
 def _state(entry: Any, weights: str | None) -> dict[str, torch.Tensor]:
-    """Torchvision's own weights; downloaded once per machine. ``weights``: what the config says, for the error."""
+    """Torchvision's own weights, downloaded once per machine. ``weights``: the config's value, for the error."""
     try:
         return entry.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError) as error:

@@ -31,13 +31,13 @@ class FusedOption(OptimizerOption):
 
 
 class FusedNovoGradOption(FusedOption):
-    """Its load_state_dict wants norms that the first step makes."""
+    """NovoGrad, whose load_state_dict needs norms that its first step creates."""
 
     rules: ClassVar = {"norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2))}
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
-        if declared("precision", config["precision"]).reloads_optimizer():  # amp.initialize does
+        if declared("precision", config["precision"]).reloads_optimizer():  # as amp.initialize does
             raise ConfigurationError(
                 f"precision.opt_level={config['precision']['opt_level']}: FusedNovoGrad fails in amp.initialize at "
                 "every level except O1. Set precision.opt_level=O1, or optimizer=fused_lamb."

@@ -1,6 +1,6 @@
-"""optimizer=lamb: Adam's step, as long as the weight that it changes; for large batches.
+"""optimizer=lamb: Adam's step, scaled to the norm of the weight that it changes; for large batches.
 
-Source: You et al. 2019 (https://arxiv.org/abs/1904.00962), algorithm 2; norms are taken as they are.
+Source: You et al. 2019 (https://arxiv.org/abs/1904.00962), algorithm 2, with unclipped norms.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 
 class LAMB(Optimizer):
-    """Weight decay is part of the step whose length is fitted. Where weight or step is zero, the step is Adam's."""
+    """LAMB with weight decay included in the scaled step. If the weight or the step is zero, the step is Adam's."""
 
     def __init__(
         self,
@@ -57,6 +57,6 @@ class LAMB(Optimizer):
     def _state(self, parameter: Tensor) -> dict[str, Any]:
         state = self.state[parameter]
         if not state:
-            state |= {"step": torch.tensor(0.0)}  # on the CPU, so that nothing waits for it
+            state |= {"step": torch.tensor(0.0)}  # on the CPU, to avoid synchronization
             state |= {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         return state

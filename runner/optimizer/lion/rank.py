@@ -1,4 +1,4 @@
-"""optimizer=lion: steps of one size, in the direction of the sign of a momentum.
+"""optimizer=lion: steps of a fixed size, in the direction of the sign of a momentum.
 
 Source: Chen et al. 2023 (https://arxiv.org/abs/2302.06675), algorithm 2.
 """
@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 
 class Lion(Optimizer):
-    """``betas``: of the step's direction, and of the momentum that is kept; weight decay acts on the weights."""
+    """Lion. ``betas``: for the direction of the step and for the stored momentum; weight decay is decoupled."""
 
     def __init__(
         self, params: Any, *, lr: float, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0

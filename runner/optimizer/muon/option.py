@@ -7,7 +7,7 @@ from manyheads.runner.option.rules import choice, number, whole
 
 
 class MuonOption(OptimizerOption):
-    """Keys of the iteration and of SGD, besides AdamW's."""
+    """An AdamW with additional keys for the Newton-Schulz iteration and for SGD."""
 
     rules: ClassVar = {
         "momentum": number(at_least=0, below=1),

@@ -1,8 +1,8 @@
-"""optimizer=muon: a momentum made orthogonal, for matrices and filters; AdamW or SGD for all else.
+"""optimizer=muon: orthogonalized momentum for matrices and filters; AdamW or SGD for all other parameters.
 
-Sources: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon); for steps as long as AdamW's, so that one
-learning rate and weight decay do for both, Liu et al. 2025 (https://arxiv.org/abs/2502.16982); for weights of a fixed
-norm and steps that are orthogonal matrices, https://github.com/KellerJordan/cifar10-airbench.
+Sources: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon); for steps as large as AdamW's, so that both can
+use one learning rate and weight decay, Liu et al. 2025 (https://arxiv.org/abs/2502.16982); for weights of a fixed norm
+and steps that are orthogonal matrices, https://github.com/KellerJordan/cifar10-airbench.
 """
 
 from collections.abc import Callable
@@ -13,16 +13,17 @@ from torch import Tensor
 from torch.optim import AdamW
 
 CHOICES = {"method": ("muon", "adamw", "sgd"), "step_size": ("adamw", "orthogonal")}
-QUINTIC = (3.4445, -4.7750, 2.0315)  # steep at 0; brings singular values to between 0.7 and 1.2 in five steps
+QUINTIC = (3.4445, -4.7750, 2.0315)  # steep at 0; maps singular values into 0.7 to 1.2 in five steps
 
 
 class Muon(AdamW):
-    """``method``: "muon", or "adamw" or "sgd" for groups of embeddings and heads, say.
+    """Muon. ``method``: "muon"; or "adamw" or "sgd", for example for groups of embeddings and heads.
 
-    What has one dimension gets AdamW under "muon". ``momentum``: of the matrices and of SGD, after Nesterov;
-    ``ns_steps``: of the Newton-Schulz iteration. ``step_size``: "adamw" for the usual root mean square of its steps,
-    "orthogonal" for singular values of 1. ``normalize``: before its step a matrix of n rows is brought to the norm
-    sqrt(n). On GPUs the iteration is in bfloat16, else in the weights' own dtype.
+    With "muon", one-dimensional parameters get AdamW. ``momentum``: Nesterov momentum of Muon and SGD; ``ns_steps``:
+    number of Newton-Schulz iterations; ``step_size``: "adamw" for the typical root mean square of AdamW's steps,
+    "orthogonal" for singular values of 1; ``normalize``: scale a matrix of n rows to the norm sqrt(n) before its step.
+    The iteration runs in bfloat16 on GPUs, elsewhere in the weights' own dtype. Raises ValueError for an unknown
+    ``method`` or ``step_size``.
     """
 
     def __init__(
@@ -59,14 +60,14 @@ class Muon(AdamW):
                 if step is not None and parameter.grad is not None:
                     step(parameter, parameter.grad, group)
                     aside.append((parameter, parameter.grad))
-                    parameter.grad = None  # AdamW passes over it
+                    parameter.grad = None  # AdamW skips it
         found = super().step(closure)
         for parameter, gradient in aside:
             parameter.grad = gradient
         return found
 
     def _own_step(self, parameter: Tensor, method: str) -> Callable[..., None] | None:
-        """What updates the parameter; None for AdamW."""
+        """The method that updates the parameter; None if AdamW does."""
         if method == "muon":
             return self._muon if parameter.ndim > 1 else None
         return self._sgd if method == "sgd" else None
@@ -78,7 +79,7 @@ class Muon(AdamW):
         if group["normalize"]:
             parameter.mul_(parameter.shape[0] ** 0.5 / parameter.norm().clamp(min=1e-7))
         scale = 1.0
-        if group["step_size"] == "adamw":  # its usual root mean square
+        if group["step_size"] == "adamw":  # the typical root mean square of its steps
             scale = 0.2 * max(parameter.shape[0], parameter[0].numel()) ** 0.5
         parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(step, alpha=-group["lr"] * scale)
 
@@ -96,7 +97,7 @@ class Muon(AdamW):
 
 
 def orthogonal(matrix: Tensor, *, steps: int) -> Tensor:
-    """About U V^T of a matrix U S V^T, (n, m), by a Newton-Schulz iteration."""
+    """Approximately U V^T for a matrix U S V^T, (n, m), by ``steps`` Newton-Schulz iterations."""
     a, b, c = QUINTIC
     wide = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
     x = wide.to(torch.bfloat16 if matrix.is_cuda else matrix.dtype)

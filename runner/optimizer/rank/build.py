@@ -1,4 +1,4 @@
-"""The optimizer of a run, with its learning rate fitted to the global batch."""
+"""Builds the optimizer of a run, with its learning rate scaled to the global batch size."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": mat
 
 
 def scaled_lr(section: dict[str, Any], batch_size: int) -> float:
-    """``optimizer.lr`` by the policy ``optimizer.lr_scaling``.
+    """``optimizer.lr`` scaled to the global batch size by the rule ``optimizer.lr_scaling``.
 
     Sources: linear, Goyal et al. 2017 (https://arxiv.org/abs/1706.02677); sqrt, Krizhevsky 2014
     (https://arxiv.org/abs/1404.5997).
@@ -26,13 +26,13 @@ def scaled_lr(section: dict[str, Any], batch_size: int) -> float:
 def build_optimizer(
     kind: type, section: dict[str, Any], model: nn.Module, *, batch_size: int, groups: Sequence[Group] = ()
 ) -> Optimizer:
-    """An optimizer of class ``kind`` over the parameters that are to be trained.
+    """Build an optimizer of class ``kind`` for the parameters that are trained.
 
-    groups: of the whole model, of which ``model`` may be a part; none for one with the optimizer's own settings. Raises
-    ConfigurationError.
+    groups: those of the complete model, of which ``model`` may be a part; () for a single group with the optimizer's
+    own settings. Raises ConfigurationError.
     """
     options = arguments_of("optimizer", section, without=("name", "lr", "lr_scaling", "base_batch_size"))
-    if not options.get("fused"):  # given as false it would switch torch's own choice off, several at once on GPUs
+    if not options.get("fused"):  # fused=False would turn off torch's own choice, foreach on GPUs
         options.pop("fused", None)
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
@@ -50,7 +50,7 @@ def build_optimizer(
 
 
 def _parameters(model: nn.Module, groups: Sequence[Group], *, lr: float) -> list[Any]:
-    """What the optimizer is made of: parameters, or groups of them in the same order on every rank."""
+    """The optimizer's first argument: parameters, or groups of them, in the same order on every rank."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if len(groups) <= 1 and not any(group.settings for group in groups):
         return list(trained.values())

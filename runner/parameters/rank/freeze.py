@@ -1,4 +1,4 @@
-"""parameters.freeze: parts of a model that stay as they are."""
+"""parameters.freeze: parts of a model that are not trained."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from manyheads.runner.parameters.rank.names import matching
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Leave out of training what the patterns name. Raises ConfigurationError where one names nothing."""
+    """Exclude the parameters that the patterns name from training. Raises ConfigurationError if one names nothing."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for pattern in patterns:
         for name in matching(pattern, parameters, key="parameters.freeze"):
@@ -17,10 +17,10 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
 
 
 def norms_of(model: nn.Module) -> list[nn.Module]:
-    """Each BatchNorm that has a scale and a shift."""
+    """The BatchNorm modules with a scale and a shift."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm) and module.affine]
 
 
 def frozen_norms(model: nn.Module) -> list[nn.Module]:
-    """Each BatchNorm whose scale and shift are not trained, so that its statistics can stay as they are as well."""
+    """The BatchNorm modules whose scale and shift are not trained, so that their statistics can be frozen too."""
     return [norm for norm in norms_of(model) if not any(parameter.requires_grad for parameter in norm.parameters())]

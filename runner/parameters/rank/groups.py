@@ -1,7 +1,7 @@
-"""Groups of parameters with settings of their own: weight decay, learning rates by layer, and whatever is named.
+"""Groups of parameters with their own settings: weight decay, layer-wise learning rates, and groups by name.
 
-Sources: no decay of norms and biases, He et al. 2018 (https://arxiv.org/abs/1812.01187); learning rates that fall from
-layer to layer, Clark et al. 2020 (https://arxiv.org/abs/2003.10555), Bao et al. 2021 (https://arxiv.org/abs/2106.08254).
+Sources: no decay of norms and biases, He et al. 2018 (https://arxiv.org/abs/1812.01187); layer-wise learning rate
+decay, Clark et al. 2020 (https://arxiv.org/abs/2003.10555), Bao et al. 2021 (https://arxiv.org/abs/2106.08254).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,21 +15,22 @@ from manyheads.runner.parameters.rank.names import matching
 from manyheads.runner.run.errors import ConfigurationError
 
 NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
-Settings = tuple[tuple[str, Any], ...]  # in which a group differs from the optimizer's own, sorted
+Settings = tuple[tuple[str, Any], ...]  # those that differ from the optimizer's own, sorted
 
 
 class Group(NamedTuple):
-    """Names of parameters, and the settings in which they differ; ``lr`` among them as a factor, ``lr_factor``."""
+    """Names of parameters, and their settings that differ from the optimizer's own; ``lr`` as ``lr_factor``."""
 
     settings: dict[str, Any]
     names: list[str]
 
 
 def find_groups(model: nn.Module, section: Mapping[str, Any], *, lr: float) -> list[Group]:
-    """The groups that the config's section ``parameters`` makes of a whole model, the optimizer's own settings first.
+    """Divide a complete model into groups as the config's section ``parameters`` says.
 
-    lr: ``optimizer.lr``. Of several entries of ``groups`` that name a parameter the first counts; it goes before the
-    keys for norms, biases and layers. Raises ConfigurationError.
+    The group with the optimizer's own settings comes first. lr: ``optimizer.lr``. If several entries of ``groups`` name
+    a parameter, the first one counts; it takes precedence over the keys for norms, biases and layers. Raises
+    ConfigurationError.
     """
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     own: dict[str, dict[str, Any]] = {name: {} for name in trained}
@@ -50,7 +51,7 @@ def find_groups(model: nn.Module, section: Mapping[str, Any], *, lr: float) -> l
 
 
 def _of_norms(model: nn.Module) -> set[str]:
-    """The parameters that a normalization owns itself."""
+    """The names of the parameters that normalization layers own directly."""
     found = ((path, module) for path, module in model.named_modules() if _is_norm(module))
     return {
         f"{path}.{name}".lstrip(".") for path, module in found for name, _ in module.named_parameters(recurse=False)
@@ -80,13 +81,13 @@ def _grouped(own: dict[str, dict[str, Any]]) -> list[Group]:
     for name, settings in own.items():
         kept = {key: value for key, value in settings.items() if (key, value) != ("lr_factor", 1)}
         groups.setdefault(tuple(sorted(kept.items())), []).append(name)
-    # What is written as the learning rate is the first group's.
+    # The recorded learning rate is the first group's.
     ordered = sorted(groups.items(), key=lambda item: (dict(item[0]).get("lr_factor", 1) != 1, len(item[0])))
     return [Group(dict(settings), names) for settings, names in ordered]
 
 
 def refuse_unknown(groups: Iterable[Group], known: Iterable[str], target: str) -> None:
-    """Raises ConfigurationError for a setting that the optimizer has not."""
+    """Raises ConfigurationError for a setting that the optimizer does not have."""
     allowed = {*known, "lr_factor"}
     for group in groups:
         if unknown := sorted(group.settings.keys() - allowed):

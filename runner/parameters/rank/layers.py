@@ -1,4 +1,4 @@
-"""The depth of each parameter in its model, for learning rates that fall from the head down to the first layer."""
+"""The depth of each parameter in its model, for learning rates that decay from the head to the first layer."""
 
 from torch import nn
 
@@ -7,11 +7,11 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 def heights(model: nn.Module) -> dict[str, int]:
-    """By name how many layers are above each parameter, 0 for the head's.
+    """Number of layers above each parameter, by name; 0 for the head's.
 
-    Layers are the model's repeated blocks, or what it names in ``_no_split_modules``; what comes before the first of
-    them is one more layer, what comes after the last the head, and what stands between two belongs to the one before.
-    Raises ConfigurationError for a model without such blocks.
+    Layers are the model's repeated blocks, or those of the classes in its ``_no_split_modules``. Modules before the
+    first block form another layer, modules after the last one the head, and modules between two blocks belong to the
+    earlier one. Raises ConfigurationError for a model without such blocks.
     """
     units = set(find_units(model, "auto"))
     names = [name for name, _ in model.named_parameters()]

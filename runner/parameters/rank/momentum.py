@@ -1,16 +1,16 @@
-"""Momentum that is there before the first update."""
+"""Creates momentum before the first update."""
 
 import torch
 from torch.optim import SGD, Optimizer
 
 
 def begin_momentum(optimizer: Optimizer) -> None:
-    """Give fused SGD its momentum before the first update: zeros, from which come the same bits.
+    """Create fused SGD's momentum before the first update, as zeros, which give bit-identical results.
 
-    Its kernel takes no list of parameters of which some have it and others have not. Told of an overflow in the first
-    update, it would leave as momentum memory that was never written (torch 2.15, _fused_sgd). A gradient scaler could
-    leave out such a step itself, but has to wait for the GPU at each one to know. With dampening the first update is
-    another one than from zeros, so that there it waits.
+    Its kernel does not accept a list in which only some parameters have momentum. If the first update overflows, it
+    would leave uninitialized memory as momentum (torch 2.15, _fused_sgd). A gradient scaler could skip such a step
+    itself, but would have to synchronize with the GPU at each step. With dampening, zeros would change the first
+    update, so momentum is not created here, and the scaler synchronizes.
     """
     if not (isinstance(optimizer, SGD) and optimizer.defaults.get("fused")):
         return

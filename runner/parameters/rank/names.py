@@ -1,4 +1,4 @@
-"""Parameters by patterns of their names."""
+"""Finds parameters by patterns of their names."""
 
 import fnmatch
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ SHOWN = 6
 
 
 def matching(pattern: str, names: Iterable[str], *, key: str) -> list[str]:
-    """Those of the names that the pattern means: a parameter, or all below a module; "*" stands for anything.
+    """The names that match the pattern: a parameter, or all parameters in a module; "*" matches anything.
 
-    key: of the run config, for the error. Raises ConfigurationError where it means none.
+    key: of the run config, for the error. Raises ConfigurationError if no name matches.
     """
     known = list(names)
     found = [name for name in known if _means(pattern, name)]

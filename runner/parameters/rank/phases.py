@@ -1,11 +1,11 @@
-"""parameters.freeze_epochs: parts of a model that rest in some epochs, such as all but the head in the first ones.
+"""parameters.freeze_epochs: parts of a model that are frozen in some epochs, such as all but the head in the first.
 
-A part at rest is left out of the update: neither weight decay nor momentum moves it, it does not count in the
-gradients' norm, and its optimizer state begins with its first update. Its gradients are computed and exchanged all the
-same, since what wraps the model of several ranks is built for a fixed set of parameters; ``freeze`` spares that.
+A frozen part is skipped by the update: neither weight decay nor momentum changes it, it does not count in the gradient
+norm, and its optimizer state is created at its first update. Its gradients are still computed and reduced, because the
+wrappers of data parallelism are built for a fixed set of parameters; ``freeze`` saves that cost.
 
-Sources: from the head down, Howard and Ruder 2018 (https://arxiv.org/abs/1801.06146); from the first layer up,
-Brock et al. 2017 (https://arxiv.org/abs/1706.04983).
+Sources: unfreezing from the head down, Howard and Ruder 2018 (https://arxiv.org/abs/1801.06146); freezing from the
+first layer up, Brock et al. 2017 (https://arxiv.org/abs/1706.04983).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,21 +21,21 @@ from manyheads.runner.run.errors import ConfigurationError
 
 
 class Rest(NamedTuple):
-    """``names``: of parameters that rest before epoch ``until`` and from epoch ``begin`` on, both counted from 1."""
+    """Parameters, by ``names``, frozen before epoch ``until`` and from epoch ``begin`` on, both counted from 1."""
 
     names: frozenset[str]
     until: int | None
     begin: int | None
 
     def holds(self, epoch: int) -> bool:
-        """Whether they rest in this epoch, counted from 0."""
+        """Whether they are frozen in an epoch, counted from 0."""
         return (self.until is not None and epoch + 1 < self.until) or (
             self.begin is not None and epoch + 1 >= self.begin
         )
 
 
 def find_rests(model: nn.Module, entries: Sequence[Mapping[str, Any]], *, epochs: int) -> list[Rest]:
-    """What the entries of the config mean of a whole model. Raises ConfigurationError."""
+    """The parameters of a complete model that the config's entries freeze. Raises ConfigurationError."""
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     rests = []
     for number, entry in enumerate(entries):
@@ -53,14 +53,14 @@ def find_rests(model: nn.Module, entries: Sequence[Mapping[str, Any]], *, epochs
 
 
 def resting(rests: Sequence[Rest], epoch: int) -> set[str]:
-    """The names of what rests in an epoch, counted from 0."""
+    """The names of the parameters that are frozen in an epoch, counted from 0."""
     return {name for rest in rests if rest.holds(epoch) for name in rest.names}
 
 
 class Phases:
-    """This rank's parameters that rest, epoch by epoch. ``keeps_statistics``: so do those of BatchNorm that rests.
+    """Freezes this rank's parameters epoch by epoch. ``keeps_statistics``: freeze the statistics of BatchNorm with it.
 
-    ``updated``: what the optimizer has, by name: shards or copies in fp32, maybe, of the model's own parameters.
+    ``updated``: the optimizer's parameters by name, which may be shards or fp32 copies of the model's own.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Phases:
         self.enter(0)
 
     def enter(self, epoch: int) -> None:
-        """Epoch ``epoch``, counted from 0, begins."""
+        """Freeze and unfreeze parameters for ``epoch``, counted from 0."""
         names = resting(self._rests, epoch)
         held = [parameter for name, parameter in self._own.items() if name in names]
         self.parameters = [*held, *(parameter for name, parameter in self._updated.items() if name in names)]
@@ -84,7 +84,7 @@ class Phases:
         self.norms = [norm for norm in self._norms if all(id(p) in numbers for p in norm.parameters())]
 
     def drop_gradients(self) -> None:
-        """What rests has no gradients, which every optimizer passes over."""
+        """Drop the gradients of frozen parameters, which makes every optimizer skip them."""
         for parameter in self.parameters:
             parameter.grad = None
 
@@ -97,9 +97,9 @@ def build_phases(
     *,
     keeps_statistics: bool,
 ) -> Phases | None:
-    """For the model and the optimizer as this rank has them; None where nothing ever rests.
+    """Build the phases for this rank's model and optimizer; None if nothing is ever frozen.
 
-    Raises ConfigurationError for an optimizer that cannot pass over parameters.
+    Raises ConfigurationError for an optimizer that cannot skip parameters.
     """
     if not rests:
         return None
@@ -108,5 +108,5 @@ def build_phases(
             "parameters.freeze_epochs: fused SGD with dampening cannot start with only some of its parameters. Set "
             "optimizer.dampening=0."
         )
-    begin_momentum(getattr(optimizer, "optim", optimizer))  # zero1 has one of its own in it
+    begin_momentum(getattr(optimizer, "optim", optimizer))  # zero1 wraps the actual optimizer
     return Phases(model, updated, rests, keeps_statistics=keeps_statistics)

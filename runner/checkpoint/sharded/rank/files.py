@@ -1,4 +1,4 @@
-"""The files of a sharded checkpoint: tensors, the index that makes a folder a checkpoint, the best one's links."""
+"""Writes the files of a sharded checkpoint: tensors, the index that completes it, and the best one's links."""
 
 import hashlib
 import os
@@ -15,14 +15,14 @@ from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.data_files import no_link, open_entry
 from manyheads.runner.run.files import aside, sync_folder, take_name
 
-MODEL = "model/"  # begins the keys of weights
-BEST = (MODEL, "progress/")  # what the best one needs, which has files of its own
-AVERAGE = "average/weights/"  # what it has for the weights where evaluations are of their average
+MODEL = "model/"  # prefix of the keys of weights
+BEST = (MODEL, "progress/")  # the best checkpoint's content, kept in separate files
+AVERAGE = "average/weights/"  # its weights instead, if evaluations use their average
 PARTS_OF_BEST = ("version", "versions", "model", "progress")
 
 
 class Chosen(NamedTuple):
-    """A piece that this rank is to write."""
+    """A piece of a tensor that this rank writes."""
 
     key: str
     kind: Kind
@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In its file: the tensor's own where it is the whole of it."""
+        """Its name in the file: the tensor's own, if the piece is the complete tensor."""
         name = self.key.removeprefix(MODEL)
         return name if self.box.shape == self.kind.shape else f"{name}{self.box}"
 
@@ -41,7 +41,7 @@ class Chosen(NamedTuple):
 
 
 def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple[Part, list[tuple[str, Piece]]]:
-    """A new file of tensors, synced. Raises OSError."""
+    """Write a new file of tensors and sync it to disk; return it and its pieces by key. Raises OSError."""
     by_name = {each.name: each for each in chosen}
     kinds = safetensors.by_size((name, each.kind._replace(shape=each.box.shape)) for name, each in by_name.items())
     begin, begins = safetensors.header(kinds, about)
@@ -64,14 +64,14 @@ def open_entry_of(path: str, flags: int) -> int:
 
 
 def whole_write(file: Any, content: Any) -> None:
-    """All of it, however much the disk takes at once."""
+    """Write all of ``content``, however little the disk accepts at once."""
     rest = memoryview(content)
     while len(rest):
         rest = rest[file.write(rest) :]
 
 
 def write_index(folder: Path, index: Index) -> None:
-    """Written last: with it a folder is a checkpoint."""
+    """Write the index, which comes last because it makes a folder a checkpoint."""
     with open(folder / index_file.NAME, "xb", opener=open_entry_of, buffering=0) as file:
         whole_write(file, index.content())
         os.fsync(file.fileno())
@@ -79,7 +79,7 @@ def write_index(folder: Path, index: Index) -> None:
 
 
 def link_best(folder: Path, best: Path, index: Index) -> None:
-    """The weights of a checkpoint, without its other parts, under a further name of the same files."""
+    """Create the best checkpoint from the weights of one in ``folder``, by hard links to the same files."""
     tensors = {key: entry for key, entry in index.tensors.items() if key.startswith(BEST)}
     if index.state.get("average", {}).get("is_evaluated"):
         tensors = {key: index.tensors.get(AVERAGE + key.removeprefix(MODEL), entry) for key, entry in tensors.items()}
@@ -95,7 +95,7 @@ def link_best(folder: Path, best: Path, index: Index) -> None:
 
 
 def copy_folder(path: Path, place: Path) -> None:
-    """A whole copy of a checkpoint that is a folder, in place of none."""
+    """Copy a checkpoint folder completely; does nothing if ``place`` already exists."""
     if place.exists():
         return
     beside = place.with_name(aside(place))

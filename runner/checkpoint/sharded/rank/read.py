@@ -1,4 +1,4 @@
-"""Sharded checkpoints from the disk: of each tensor, when it is asked for, the part that is."""
+"""Reads sharded checkpoints lazily: of each tensor, only the part that is requested, when it is requested."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,11 +12,11 @@ from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
 from manyheads.runner.checkpoint.sharded.rank.share import DTYPES, Lazy, each_of, from_json, with_versions
 from manyheads.runner.run.data_files import no_link
 
-LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read when they are used
+LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
 
 
 class Ranks(Protocol):
-    """Those that save or load a checkpoint together. ``gather``: a value of each, in rank order, on each."""
+    """The ranks that save or load a checkpoint together. ``gather``: returns every rank's value, in rank order."""
 
     rank: int
     world_size: int
@@ -25,7 +25,7 @@ class Ranks(Protocol):
 
 
 class Stored(Lazy):
-    """A whole tensor of a sharded checkpoint."""
+    """A complete tensor of a sharded checkpoint, still on disk."""
 
     def __init__(self, folder: Path, entry: Entry):
         self._folder, self._entry = folder, entry
@@ -45,13 +45,13 @@ class Stored(Lazy):
         return found
 
     def read_into(self, target: Tensor, box: Box) -> None:
-        """This part of it. Takes no more memory than the rows of a piece that it is in."""
+        """Read the part ``box`` into ``target``. Needs no more memory than one piece's rows that contain it."""
         for piece in self._entry.pieces:
             if (common := piece.box.overlap(box)) is not None:
                 self._fill(target[common.inside(box)], piece, common)
 
     def _fill(self, target: Tensor, piece: Piece, common: Box) -> None:
-        """Read what a piece and a box have in common; of the piece whole rows at a time."""
+        """Read the box ``common`` of a piece into ``target``; complete rows of the piece at a time."""
         if not common.shape:
             rows, inner = piece.box, common.inside(common)
         else:
@@ -75,7 +75,7 @@ def bytes_of(tensor: Tensor) -> memoryview:
 
 
 def real(value: Any) -> Any:
-    """The same with the tensors in it that were still on the disk."""
+    """The structure with every tensor that is still on disk read."""
     if isinstance(value, Lazy):
         return value.read()
     if isinstance(value, dict):
@@ -86,10 +86,10 @@ def real(value: Any) -> Any:
 
 
 def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
-    """A checkpoint's state, the tensors of its LARGE parts Stored, once all its files are known to be whole.
+    """A checkpoint's state, with the tensors of its LARGE parts as Stored, after verifying all its files.
 
-    ``ranks``: those that open it together, each of which looks at a part of the files. Raises ValueError with what is
-    wrong, the same on each; OSError.
+    ``ranks``: those that open it together, each of which verifies a part of the files. Raises ValueError that says
+    what is wrong, the same on each rank; OSError.
     """
     index, wrong = None, None
     try:
@@ -115,7 +115,7 @@ def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
 
 
 def _mine(index: Index, ranks: Ranks | None) -> list[str]:
-    """The files that this rank looks at: each is one rank's, the largest first to whoever has least."""
+    """The files that this rank verifies: each one belongs to a rank, the largest first to the least loaded one."""
     if ranks is None:
         return [*index.files]
     load = [0] * ranks.world_size

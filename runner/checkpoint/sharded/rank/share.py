@@ -1,4 +1,4 @@
-"""Of a checkpoint's tensors: what one rank has of each, before they are written."""
+"""One rank's part of each of a checkpoint's tensors, before they are written."""
 
 import copy
 from collections import OrderedDict
@@ -32,26 +32,26 @@ DTYPES = {
     "F8_E5M2": torch.float8_e5m2,
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-_MARKS = ("tensor", "tuple", "dict", "float")  # what JSON has no word for
+_MARKS = ("tensor", "tuple", "dict", "float")  # types that JSON lacks
 
 
 class Lazy:
-    """A tensor that is still on the disk. ``shape``: the one that it will have."""
+    """A tensor that is still on disk. ``shape``: the shape that it will have when read."""
 
     shape: torch.Size
     dtype: torch.dtype
 
     def read(self) -> Tensor:
-        """The tensor, read to the CPU; each call reads it again."""
+        """Read the tensor to the CPU, anew at each call."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Share:
-    """``shape``: of the whole tensor; ``pieces``: what this rank has of it, each with its place.
+    """A rank's part of a tensor.
 
-    ``is_agreed``: whether ranks that have the same piece have the same numbers in it, so that any may write it; else
-    the first one does.
+    ``shape``: the complete tensor's; ``pieces``: this rank's pieces, each with its box; ``is_agreed``: whether all
+    ranks with the same piece have the same values, so that any may write it; otherwise the first one does.
     """
 
     shape: tuple[int, ...]
@@ -61,15 +61,15 @@ class Share:
 
     @classmethod
     def whole(cls, tensor: "Tensor | Lazy") -> "Share":
-        """Of a rank that has all of it."""
+        """The share of a rank that has the complete tensor."""
         return cls(tuple(tensor.shape), tensor.dtype, ((Box.whole(tensor.shape), tensor),), is_agreed=False)
 
 
-ABSENT = Share((), torch.uint8, ())  # keeps a tensor's place in the order where other ranks have it
+ABSENT = Share((), torch.uint8, ())  # marks the position of a tensor of other ranks
 
 
 class Held(NamedTuple):
-    """What other ranks have to know of a share."""
+    """A share's description for other ranks, without its values."""
 
     kind: Kind
     boxes: tuple[Box, ...]
@@ -77,11 +77,11 @@ class Held(NamedTuple):
 
 
 class Key(str):
-    """Stands for a tensor in what is left of a state."""
+    """Replaces a tensor in a state whose tensors were taken out."""
 
 
 def parted(value: Any, shares: dict[str, Share], key: str = "") -> Any:
-    """The same with a Key in each tensor's place; the tensors go into ``shares``."""
+    """The structure with a Key in place of each tensor; the tensors are added to ``shares``."""
     if isinstance(value, (Tensor, Lazy, Share)):
         if value is not ABSENT:
             shares[key] = value if isinstance(value, Share) else Share.whole(value)
@@ -94,27 +94,27 @@ def parted(value: Any, shares: dict[str, Share], key: str = "") -> Any:
 
 
 def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
-    """The mapping with other values; with the versions too that a model's state has, which some loading asks for."""
+    """The mapping with changed values; keeps the version numbers of a state_dict, which some modules need to load."""
     found = copy.copy(mapping)
     found.update({name: change(value) for name, value in mapping.items()})
     return found
 
 
 def versions_of(weights: Any) -> dict[str, int] | None:
-    """Of the modules by name, where the weights are a model's state_dict."""
+    """The modules' version numbers by name, if the weights are a model's state_dict; else None."""
     found = getattr(weights, "_metadata", None)
     return None if found is None else {name: about["version"] for name, about in found.items() if "version" in about}
 
 
 def with_versions(weights: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
-    """As a model's state_dict has them."""
+    """The weights with the modules' version numbers, as in a model's state_dict."""
     found = OrderedDict(weights)
     found._metadata = OrderedDict((name, {"version": version}) for name, version in versions.items())  # type: ignore
     return found
 
 
 def held(key: str, share: Share) -> Held:
-    """Raises ConfigurationError for numbers of a kind that the files cannot hold."""
+    """Describe a share to other ranks. Raises ConfigurationError for a dtype that the files cannot hold."""
     if share.dtype not in NAMES:
         raise ConfigurationError(
             f"checkpoint.format=sharded: {key} is {share.dtype}, which its files can't hold. Set it to single."
@@ -124,7 +124,7 @@ def held(key: str, share: Share) -> Held:
 
 
 def merged(states: list[Any]) -> Any:
-    """What the ranks have between them: of mappings all that is in any, of all else what the first one has."""
+    """The union of the ranks' states: mappings are merged, for all other values the first rank's counts."""
     first = states[0]
     mappings = [state for state in states if isinstance(state, dict)]
     if not isinstance(first, dict) or len(mappings) < len(states):
@@ -136,7 +136,7 @@ def merged(states: list[Any]) -> Any:
 
 
 def without_absent(value: Any, keys: Collection[str]) -> Any:
-    """The same without the tensors that no rank has."""
+    """The structure without the tensors that no rank has."""
     if isinstance(value, dict):
         there = {name: each for name, each in value.items() if not isinstance(each, Key) or each in keys}
         return {name: without_absent(each, keys) for name, each in there.items()}
@@ -144,7 +144,7 @@ def without_absent(value: Any, keys: Collection[str]) -> Any:
 
 
 def to_json(value: Any, key: str = "") -> Any:
-    """The same in values that JSON has. Raises ConfigurationError where there are none."""
+    """The structure encoded in JSON's types. Raises ConfigurationError for a value that has no encoding."""
     if isinstance(value, Key):
         return {"tensor": str(value)}
     if isinstance(value, dict):
@@ -166,7 +166,7 @@ def to_json(value: Any, key: str = "") -> Any:
 
 
 def from_json(value: Any, tensors: dict[str, Any]) -> Any:
-    """What ``to_json`` was given, with ``tensors`` by their keys. Raises ValueError for what it never gives."""
+    """The inverse of ``to_json``, with ``tensors`` by their keys. Raises ValueError for what that never returns."""
     if isinstance(value, list):
         return [from_json(each, tensors) for each in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Writing sharded checkpoints: each rank writes its own files into a temporary folder, which is then renamed.
+"""Writes sharded checkpoints: each rank writes its own files into a temporary folder, which is then renamed.
 
 Until then no existing file is touched, so a killed process leaves the previous checkpoint intact.
 """
@@ -28,20 +28,20 @@ from manyheads.runner.checkpoint.sharded.rank.share import (
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.files import aside, remove_leftovers, sync_folder, take_name, write_whole
 
-POLL = 0.01  # seconds between two looks for a rank's note
+POLL = 0.01  # seconds between checks for a rank's note
 
 
 class Written(NamedTuple):
-    """What a rank has written: its files, and the pieces in them by their tensors' keys."""
+    """The files that a rank has written, and the pieces in them by their tensors' keys."""
 
     files: dict[str, Part]
     pieces: list[tuple[str, Piece]]
 
 
 class Save:
-    """One rank's part in a save of ``state`` as the folder ``place``. All ranks make theirs together.
+    """One rank's part in saving ``state`` as the folder ``place``. Creating one is a collective operation of all ranks.
 
-    ``state``: tensors in it may be Shares; what is no tensor is taken from the first rank that has it.
+    ``state``: tensors in it may be Shares; other values are taken from the first rank that has them.
     """
 
     def __init__(self, place: Path, state: dict[str, Any], ranks: Ranks, *, step: int):
@@ -57,7 +57,7 @@ class Save:
             beside = aside(place)
             (place.parent / beside).mkdir()
         said = ranks.gather((beside, own, {key: held(key, share) for key, share in shares.items()}))
-        self.beside = place.with_name(said[0][0])  # which is there by now
+        self.beside = place.with_name(said[0][0])  # rank 0 has created it by now
         listed = [found for _, _, found in said]
         self.kinds = kinds(listed)
         self.state = to_json(without_absent(merged([left for _, left, _ in said]), self.kinds))
@@ -71,15 +71,15 @@ class Save:
 
     @property
     def generation(self) -> str:
-        """Of this save alone."""
+        """Identifies this save."""
         return self.beside.name.split(".")[-2]
 
     def copy(self) -> None:
-        """From here on the tensors may change: those that this rank writes are kept, on the CPU."""
+        """Copy the tensors that this rank writes to the CPU, after which the originals may change."""
         self.chosen = [each._replace(tensor=each.tensor.detach().to("cpu", copy=True)) for each in self.chosen]
 
     def write(self) -> Written:
-        """This rank's files. Raises OSError."""
+        """Write this rank's files. Raises OSError."""
         written = Written({}, [])
         for name in ("model", "average", "state"):
             of_name = [each for each in self.chosen if _file_of(each.key) == name]
@@ -93,7 +93,10 @@ class Save:
         return written
 
     def finish(self, everyone: Iterable[Written], *, best: Path | None) -> None:
-        """Give the folder its name, and with ``best`` its weights that one too; once all have written, on rank 0."""
+        """Write the index and rename the folder, on rank 0, after all ranks have written.
+
+        ``best``: where to link its weights as the best checkpoint; None for nowhere.
+        """
         files: dict[str, Part] = {}
         pieces: dict[str, list[Piece]] = {key: [] for key in self.kinds}
         for written in everyone:
@@ -115,7 +118,7 @@ def _file_of(key: str) -> str:
 
 
 def whole_size(state: dict[str, Any], ranks: Ranks) -> int:
-    """Bytes of all tensors that the ranks have between them; all of them call this."""
+    """Size in bytes of all tensors of all ranks, counted once. A collective operation of all ranks."""
     shares: dict[str, Share] = {}
     parted(state, shares)
     listed = ranks.gather({key: held(key, share) for key, share in shares.items()})
@@ -123,7 +126,7 @@ def whole_size(state: dict[str, Any], ranks: Ranks) -> int:
 
 
 def written_by_all(save: Save, ranks: Ranks) -> list[Written]:
-    """Write this rank's files, and wait for the others. Raises OSError on each where one could not."""
+    """Write this rank's files and wait for the others. Raises OSError on every rank if one could not write."""
     failure, written = None, None
     try:
         written = save.write()
@@ -137,9 +140,10 @@ def written_by_all(save: Save, ranks: Ranks) -> list[Written]:
 
 
 def written_beside(save: Save, ranks: Ranks, is_wanted: Callable[[], bool]) -> list[Written]:
-    """The same while the ranks exchange other things: each leaves a note of what it has written, the first reads them.
+    """Write this rank's files without collective operations, so that training can use them meanwhile.
 
-    The first rank returns all, the others nothing. Raises GivenUp when nobody wants it any more.
+    Each rank leaves a note of what it has written, which the first rank reads. The first rank returns what all have
+    written, the others only their own. Raises OSError; GivenUp if ``is_wanted`` turns false while it waits.
     """
     notes = [save.beside / f"{rank}.json" for rank in range(ranks.world_size)]
     try:
@@ -166,18 +170,18 @@ def written_beside(save: Save, ranks: Ranks, is_wanted: Callable[[], bool]) -> l
 
 
 def _written(files: dict[str, Any], pieces: list[Any]) -> Written:
-    """What a note says."""
+    """The content of a rank's note."""
     found = [(key, Piece(file, begin, Box(*map(tuple, box)))) for key, (file, begin, box) in pieces]
     return Written({name: Part(*part) for name, part in files.items()}, found)
 
 
 def kinds(listed: list[dict[str, Held]]) -> dict[str, Kind]:
-    """Of all tensors that the ranks have between them."""
+    """The type and shape of each tensor that any rank has, by key."""
     return {key: one.kind for found in listed for key, one in found.items()}
 
 
 def _writers(listed: list[dict[str, Held]]) -> dict[tuple[str, Box], int]:
-    """Who writes each piece: the first rank that has it, or of those that have the same whoever has least to do."""
+    """The rank that writes each piece: the first one that has it, or the least loaded if all have the same values."""
     holders: dict[tuple[str, Box], list[int]] = {}
     for rank, found in enumerate(listed):
         for key, one in found.items():
