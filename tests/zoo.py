@@ -61,7 +61,7 @@ class Rich(nn.Module):
         return self.head(self.dropout(self.body(images)))
 
 
-class Normalised(Rich):
+class Normalized(Rich):
     """Without dropout: the same on every device."""
 
     def __init__(self, *, num_classes: int, width: int = 4):

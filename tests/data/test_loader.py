@@ -139,7 +139,7 @@ def test_the_example_is_the_first_batch(load, train):
     assert_alike(everything([made.example()]), everything(made.epoch(0))[:1])
 
 
-def test_uint8_images_are_scaled_and_normalised_and_float_images_are_not(load):
+def test_uint8_images_are_scaled_and_normalized_and_float_images_are_not(load):
     images = torch.arange(2 * 3 * 4 * 4, dtype=torch.uint8).reshape(2, 3, 4, 4)
     made = load(InMemory(images, torch.tensor([0, 1]), image_size=4), batch_size=2, train=False)
     (batch,) = made.epoch(0)

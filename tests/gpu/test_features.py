@@ -69,8 +69,8 @@ def test_parallel(train, overrides):
 @pytest.mark.gpu("SyncBatchNorm")
 def test_sync_batchnorm(train):
     options = (*RESNET, "parallel=ddp", "launcher=inline")
-    plain, synchronised = train(*options, name="plain"), train(*options, "parallel.sync_batchnorm=true", name="sync")
-    assert losses(synchronised) == pytest.approx(losses(plain), rel=0.01)
+    plain, synchronized = train(*options, name="plain"), train(*options, "parallel.sync_batchnorm=true", name="sync")
+    assert losses(synchronized) == pytest.approx(losses(plain), rel=0.01)
 
 
 @pytest.mark.gpu("precision near fp32")

@@ -28,7 +28,7 @@ class Flat(nn.Module):
         return self.body(images)
 
 
-class Normalised(Flat):
+class Normalized(Flat):
     """Has statistics over the batch, of which there must be more than one sample."""
 
     def forward(self, images):
@@ -95,7 +95,7 @@ MISTAKES = {
     "weights of the loss": (("+loss.weight=[1,2]",), "weight tensor should be defined either for all 3 classes"),
     "loss": (("loss._target_=torch.nn.BCEWithLogitsLoss",), "BCEWithLogitsLoss cannot compute the loss of the model's"),
     "one sample": (
-        (*own("Normalised", "+model.size=8"), "data.batch_size=1"),
+        (*own("Normalized", "+model.size=8"), "data.batch_size=1"),
         "Set data.drop_last=true or another data.batch_size",
     ),
     "folder": (

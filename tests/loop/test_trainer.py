@@ -294,7 +294,7 @@ def test_each_update_beats(tmp_path):
     assert run.trainer.heartbeat.beats() == 7 + 5  # evaluation: 37 samples in batches of 8
 
 
-def test_images_are_normalised_on_the_way_in(tmp_path):
+def test_images_are_normalized_on_the_way_in(tmp_path):
     with opened(tmp_path, small("precision=fp64")) as trainer:
         entrance = trainer.train.entrance
         batch = next(trainer.train.epoch(0))

@@ -71,7 +71,7 @@ def test_a_class_without_weights_of_its_own(value):
 @pytest.mark.usefixtures("no_network")
 @pytest.mark.timeout(20)
 def test_weights_that_come_from_a_checkpoint_are_not_fetched_before():
-    """But the model is the one for them: this one normalises its images in another way."""
+    """But the model is the one for them: this one normalizes its images in another way."""
     for value, expected in (("true", True), ("null", False), ("gone.pt", False)):
         with OnMeta(torch.device("meta")):
             model = bare_model(of("model=torchvision", "model.name=googlenet", f"model.pretrained={value}"), DATA)

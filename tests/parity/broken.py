@@ -22,8 +22,8 @@ class Plain(nn.Module):
         return self.head(self.body(images))
 
 
-class Normalised(Plain):
-    """BatchNorm, twice, and nothing that synchronises it."""
+class Normalized(Plain):
+    """BatchNorm, twice, and nothing that synchronizes it."""
 
     def __init__(self, *, num_classes: int):
         super().__init__(num_classes=num_classes)

@@ -107,7 +107,7 @@ def test_a_healthy_model_is_not_accused(compare, overrides):
 @pytest.mark.parametrize(
     ("overrides", "cause"),
     [
-        (model("Normalised"), "body.1 (BatchNorm2d), like 1 more, computes its statistics over each rank's share"),
+        (model("Normalized"), "body.1 (BatchNorm2d), like 1 more, computes its statistics over each rank's share"),
         (model("Dropping"), "dropout (Dropout) draws random numbers, different ones on each rank"),
         (model("Unused"), "auxiliary.weight, auxiliary.bias get no gradient, and DistributedDataParallel waits"),
         (

@@ -75,7 +75,7 @@ def test_a_healthy_model_is_not_accused(make):
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (classes(broken.Normalised), "body.1"),
+        (classes(broken.Normalized), "body.1"),
         (classes(broken.Centred), ""),
         (lambda: Windows("batch"), "normal"),
     ],

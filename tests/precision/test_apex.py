@@ -83,7 +83,7 @@ def test_formats(tmp_path, overrides, conv, norm, owned):
 @pytest.mark.parametrize("overrides", [level("O0"), level("O0", STATIC), level("O1", STATIC), level("O1"), level("O2")])
 def test_results_are_those_of_fp32(tmp_path, overrides, accumulation):
     shared = ("optimizer.lr=0.01", f"trainer.grad_accumulation={accumulation}", "trainer.clip_norm=1.0")
-    shared = (*shared, "model=custom", "model._target_=tests.zoo.Normalised")
+    shared = (*shared, "model=custom", "model._target_=tests.zoo.Normalized")
     true = train(tmp_path / "fp32", plain(*shared, f"trainer.device={apex_library.DEVICE}"))
     run = train(tmp_path / "apex", small(*shared, *overrides))
     tolerance = 0.02 if overrides[1].partition("=")[2] in HALF_PRECISION else 1e-5

@@ -44,7 +44,7 @@ class Telling(Silent):
 
 
 class Bytes(Silent):
-    """Leaves the normalisation to the run, and has a method of the name of what it could declare."""
+    """Leaves the normalization to the run, and has a method of the name of what it could declare."""
 
     def made(self, image: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(image).permute(2, 0, 1)

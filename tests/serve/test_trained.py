@@ -173,7 +173,7 @@ class TestACustomRun:
         with pytest.raises(ConfigurationError, match="does not declare how an image becomes a sample.*3x8x8"):
             trained.predict(Image.new("RGB", (8, 8)))
 
-    def test_that_leaves_the_normalisation_to_the_run(self, tmp_path):
+    def test_that_leaves_the_normalization_to_the_run(self, tmp_path):
         run = self.run(tmp_path, "Bytes")
         images = torch.from_numpy(nets.Bytes("val").images).permute(0, 3, 1, 2)
         assert torch.equal(manyheads.load(tmp_path).preprocess.batch(list(images)), evaluated(run)[0])

@@ -11,7 +11,7 @@ from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parity.rank.cut import whole_and_parts
 from manyheads.runner.parity.rank.difference import differences, factor, unlike
-from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronised
+from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronized
 from manyheads.runner.parity.task import StepFiles, Task
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -139,8 +139,8 @@ class Compared:
         module, buffers, alike = model.get_submodule(name), [], 0
         below = [drew for drew in trace.drew if drew == name or not name or drew.startswith(f"{name}.")]
         own = {f"{name}.{buffer}".lstrip(".") for buffer, _ in module.named_buffers(recurse=False)}
-        if unsynchronised(module):
-            reason, alike = "statistics", sum(map(unsynchronised, model.modules()))
+        if unsynchronized(module):
+            reason, alike = "statistics", sum(map(unsynchronized, model.modules()))
         elif below:
             reason, name = "random", below[0]
             module = model.get_submodule(name)

@@ -182,6 +182,6 @@ def generators(device: torch.device) -> list[Tensor]:
     return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
 
 
-def unsynchronised(module: nn.Module) -> bool:
+def unsynchronized(module: nn.Module) -> bool:
     """Whether its statistics are those of the rank's own share of the batch."""
     return isinstance(module, _BatchNorm) and "Sync" not in type(module).__name__

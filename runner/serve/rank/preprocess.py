@@ -33,7 +33,7 @@ class Preprocess:
         """Raises ConfigurationError for what is not an image, and where nobody knows how one becomes a sample."""
         if isinstance(image, Tensor) and image.is_floating_point():
             return image.to(CPU, torch.float32)
-        return self.normalised(self.sample(image))
+        return self.normalized(self.sample(image))
 
     def sample(self, image: Any) -> Tensor:
         """The sample as the data set gives it to a batch, in eight bits: (C, H, W) uint8."""
@@ -49,7 +49,7 @@ class Preprocess:
             sample = resize(pixels[None], steps.size)[0]
         return sample.expand(shape[0], -1, -1) if shape and len(shape) == 3 and len(sample) == 1 else sample
 
-    def normalised(self, images: Tensor) -> Tensor:
+    def normalized(self, images: Tensor) -> Tensor:
         """Normalize uint8 images, (..., C, H, W), to the float32 that the model expects. Raises ConfigurationError."""
         about = self._about
         if about.dtype not in (None, "uint8") and (about.mean is None or about.std is None):

@@ -71,7 +71,7 @@ class Trained:
         """
         if _is_batch(images):
             batch = torch.as_tensor(images)
-            return self._classes(batch if batch.is_floating_point() else self.preprocess.normalised(batch.cpu()))
+            return self._classes(batch if batch.is_floating_point() else self.preprocess.normalized(batch.cpu()))
         if isinstance(images, Sequence) and not isinstance(images, str):
             parts = [images[start : start + AT_ONCE] for start in range(0, len(images), AT_ONCE)]
             return [found for part in parts for found in self._classes(self.preprocess.batch(part))]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from tests.benchmarks.gpu.device import synchronise
+from tests.benchmarks.gpu.device import synchronize
 
 SIDE = {"cuda": 8192, "cpu": 512}
 COPIED = {"cuda": 2**32, "cpu": 2**26}  # bytes, many times the caches
@@ -43,11 +43,11 @@ def _products(name: str, device: str) -> float:
 def _seconds(work: Callable[[], object], device: str) -> float:
     for _ in range(WARM_UP):
         work()
-    synchronise(device)
+    synchronize(device)
     start, rounds, seconds = time.perf_counter(), 0, 0.0
     while not rounds or seconds < LASTING[device]:
         for _ in range(ROUNDS):
             work()
-        synchronise(device)
+        synchronize(device)
         rounds, seconds = rounds + ROUNDS, time.perf_counter() - start
     return seconds / rounds

@@ -5,7 +5,7 @@ import time
 import torch
 
 
-def synchronise(device: str) -> None:
+def synchronize(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
 
@@ -30,7 +30,7 @@ class Stopwatch:
     def __call__(self, step: int) -> bool:
         """False: the trainer may ask whether a checkpoint is due."""
         if step in (self.first, self.last):
-            synchronise(self.device)
+            synchronize(self.device)
             self._times.append(time.perf_counter())
             if step == self.first:
                 reset_peak(self.device)
