@@ -1,4 +1,4 @@
-"""The command line of ``train`` as a value: parsed by Hydra's own parser, changed by making another one."""
+"""The command line of ``train`` as an immutable value, parsed by Hydra's own parser."""
 
 import os
 from argparse import Namespace
@@ -24,9 +24,9 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class CommandLine:
-    """``arguments`` as typed behind ``manyheads train``; ``home``: where a relative --config-path starts.
+    """A command line of ``train``. ``arguments``: as typed; ``home``: the folder that --config-path is relative to.
 
-    Ends the process with a usage message, as Hydra would, where they cannot be parsed.
+    Exits with a usage message, as Hydra would, if they cannot be parsed.
     """
 
     arguments: tuple[str, ...]
@@ -38,12 +38,12 @@ class CommandLine:
 
     @classmethod
     def of(cls, overrides: Iterable[str], config_dir: str | None) -> "CommandLine":
-        """That of another command, which takes of Hydra's flags --config-dir only."""
+        """The command line of another command, which accepts only --config-dir of Hydra's flags."""
         return cls((*overrides, *(() if config_dir is None else ("--config-dir", config_dir))))
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """Everything that is not a flag: ``group=option``, ``key=value``."""
+        """All arguments that are not flags: ``group=option``, ``key=value``."""
         return tuple(self.flags.overrides)
 
     @property
@@ -84,7 +84,7 @@ class CommandLine:
 
     @property
     def folders(self) -> Folders:
-        """Where options are looked up: this project's, and what ``sources`` names. Imports the packages among them."""
+        """The folders in which options are looked up: this project's and those of ``sources``. Imports packages."""
         named = [
             source.folder or (package_folder(source.place.partition("://")[2]) if "://" in source.place else None)
             for source in self.sources()
@@ -92,7 +92,7 @@ class CommandLine:
         return tuple(dict.fromkeys((CONF, *(folder for folder in named if folder is not None))))
 
     def without(self, overrides: Iterable[str]) -> "CommandLine":
-        """The command line that lacks these overrides."""
+        """The command line without these overrides."""
         left_out = set(overrides)
         return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
 
@@ -103,7 +103,7 @@ class CommandLine:
         return CommandLine((*self.arguments[:last], override, *after), self.home)
 
     def searching(self, folder: Path) -> "CommandLine":
-        """The command line by which Hydra looks for configs there too, behind the places that it names itself."""
+        """The command line that makes Hydra look for configs in ``folder`` too, after its own places."""
         if self.flags.config_dir is None:
             return CommandLine((*self.arguments, "--config-dir", str(folder)), self.home)
         typed = [each for each in self.overrides if each.startswith(f"{SEARCHPATH}=[")]
@@ -113,7 +113,7 @@ class CommandLine:
         return CommandLine(tuple(longer.get(each, each) for each in self.arguments), self.home)
 
     def absolute(self) -> "CommandLine":
-        """The command line with --config-path from the root, which Hydra would take from the code's own folder."""
+        """The command line with an absolute --config-path, which Hydra would resolve against the code's own folder."""
         path = self.flags.config_path
         if path is None or path.startswith("pkg://"):
             return self
@@ -126,12 +126,12 @@ class CommandLine:
 
 
 def searching(folders: Iterable[Path]) -> str:
-    """The override by which Hydra looks for configs in these folders too."""
+    """The override that makes Hydra look for configs in these folders too."""
     return f"{SEARCHPATH}=[{','.join(map(_place, folders))}]"
 
 
 def quoted(value: object) -> str:
-    """A value that Hydra takes literally, whatever characters a folder's name has."""
+    """A value quoted so that Hydra takes it literally, with any characters of a folder's name."""
     return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -140,7 +140,7 @@ def _place(folder: Path) -> str:
 
 
 def parsed(overrides: Iterable[str]) -> Iterator[Any]:
-    """Each override as Hydra's parser understands it; Hydra itself will explain those that it does not."""
+    """The overrides as parsed by Hydra; invalid ones are skipped, since Hydra itself reports them."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 

@@ -1,4 +1,4 @@
-"""Keys of the sections that are no options, and what does not go together among them."""
+"""Checks the sections that are not options, for settings that do not work together."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that
 
 
 def check_graphs(trainer: dict[str, Any]) -> None:
-    """Raise ConfigurationError for a trainer.compile that does not go with its units or with accumulation."""
+    """Raises ConfigurationError if trainer.compile does not work with its units or with accumulation."""
     mode, accumulation = trainer["compile"], trainer["grad_accumulation"]
     if trainer["compile_units"] and mode in ("none", *CUDA_GRAPHS):
         reason = "nothing is compiled" if mode == "none" else "CUDA graphs capture a whole model"
@@ -29,7 +29,7 @@ def check_graphs(trainer: dict[str, Any]) -> None:
 
 
 def check_trainer(config: dict[str, Any]) -> None:
-    """Raise ConfigurationError for training features that exclude each other or the strategy."""
+    """Raises ConfigurationError for training features that do not work with each other or with the strategy."""
     trainer, monitor = config["trainer"], config["checkpoint"]["monitor"]
     if math.isfinite(trainer["clip_norm"]) and math.isfinite(trainer["clip_value"]):
         raise ConfigurationError(
@@ -75,7 +75,7 @@ def _check_average(config: dict[str, Any]) -> None:
 
 
 def _check_epochs(config: dict[str, Any]) -> None:
-    """What differs from epoch to epoch."""
+    """Raises ConfigurationError for settings by epoch that do not work."""
     trainer = config["trainer"]
     if trainer["resize_from"] is not None and trainer["resize_start"] >= trainer["resize_end"]:
         raise ConfigurationError(
@@ -104,7 +104,7 @@ def _check_sam(config: dict[str, Any]) -> None:
 
 
 def check_checkpoint(config: dict[str, Any]) -> None:
-    """Make the paths of checkpoints absolute. Raises ConfigurationError where one is missing or wanted twice."""
+    """Make the paths of checkpoints absolute. Raises ConfigurationError if one is missing, or several conflict."""
     checkpoint, evaluate_only = config["checkpoint"], config["trainer"]["evaluate_only"]
     if evaluate_only and checkpoint["load"] is None:
         raise ConfigurationError(

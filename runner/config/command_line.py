@@ -1,4 +1,4 @@
-"""How every command ends: one handler that prints what went wrong in one paragraph, and exit codes."""
+"""Exit codes, and the one handler that prints every command's error, as a single paragraph."""
 
 import sys
 import traceback
@@ -23,9 +23,9 @@ ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
 
 
 def exit_code(app: Callable[[], Any]) -> int:
-    """Call ``app``, print what went wrong, and say with which code the process should end.
+    """Call ``app``, print its error if it fails, and return the exit code of the process.
 
-    0 done, or what ``app`` returns; 1 failed, 2 bad configuration, 130/143 interrupted.
+    0 for success, or what ``app`` returns; 1 failed, 2 configuration error, 130 or 143 interrupted.
     """
     try:
         return app() or 0
@@ -57,10 +57,10 @@ def _printed(error: Exception) -> int:
 
 @contextmanager
 def explained(line: CommandLine) -> Iterator[None]:
-    """What Hydra says is wrong with a command line, as a ConfigurationError that names the nearest of its options."""
+    """Turns Hydra's complaint about a command line into a ConfigurationError that suggests the nearest options."""
     try:
         yield
-    except (ConfigurationError, RunFailed, Ended):  # which Hydra may be the one to raise, for a job
+    except (ConfigurationError, RunFailed, Ended):  # Hydra may reraise a job's error
         raise
     except Exception as error:
         if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
@@ -70,7 +70,7 @@ def explained(line: CommandLine) -> Iterator[None]:
 
 @contextmanager
 def job() -> Iterator[RunFolder]:
-    """The run's folder. What fails in a sweep is printed at once, since Hydra keeps it, and raises the first only."""
+    """The run's folder. Prints a failure in a sweep at once, since Hydra collects them and raises only the first."""
     folder = RunFolder(HydraConfig.get().runtime.output_dir)
     try:
         yield folder
@@ -83,14 +83,14 @@ def job() -> Iterator[RunFolder]:
 
 
 def in_sweep() -> bool:
-    """Whether Hydra runs this job as one of a sweep's."""
+    """Whether Hydra runs this job as part of a sweep."""
     return HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
-    """Hydra silently leaves out an optional option that it can't find, even one that the user named.
+    """Raises ConfigurationError for a missing experiment, which Hydra would silently skip even if the user named it.
 
-    folders: where Hydra looked for it.
+    folders: where Hydra looks for it.
     """
     for override in as_typed(overrides):
         key, _, value = override.partition("=")

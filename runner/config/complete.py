@@ -1,7 +1,7 @@
-"""What goes together on this machine: ``auto`` is decided here, once, and what cannot work is refused.
+"""Completes a config for this machine: resolves every ``auto``, once, and refuses what cannot work.
 
-Everything is found without torch, before any process starts. Errors name the key to change. What one option needs or
-refuses, it says itself (``option/base.py``).
+This happens without torch, before any process starts. Errors name the key to change. Each option declares its own
+requirements (``option/base.py``).
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.layout import machines, ranks, refuse_other_machines
 
-# The launcher decides by what its ranks agree, which strategies ask for.
+# The launcher decides how its ranks communicate, which strategies ask for.
 ORDER = sorted(GROUPS, key=lambda group: group != "launcher")
 
 
 def complete(config: dict[str, Any]) -> dict[str, Any]:
-    """Decide every ``auto`` in place and check what keys say together. Raises ConfigurationError."""
+    """Resolve every ``auto`` in place and check that the keys work together. Raises ConfigurationError."""
     refuse_other_machines(config["launcher"])
     with declared("launcher", config["launcher"]).on_its_machines(config):
         return _completed(config)
@@ -28,14 +28,14 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
 def _completed(config: dict[str, Any]) -> dict[str, Any]:
     _decide_device(config)
     _decide_ranks(config)
-    for group in reversed(ORDER):  # a strategy is what was asked for, and brings its launcher
+    for group in reversed(ORDER):  # a strategy is reported before the launcher that it brings
         if reason := declared(group, config[group]).unavailable():
             raise Unavailable(f"{group}={config[group]['name']}: {reason}.")
     for name, entry in config["logger"].items():
         if reason := declared("logger", entry).unavailable():
             raise Unavailable(f"logger.{name}: {reason}.")
     for group in ORDER:
-        if group != "data":  # which may take long to look through
+        if group != "data":  # checking it may take long
             declared(group, config[group]).complete(config)
     _check_batch(config)  # after what is missing: a sweep skips such a job, whatever its batch
     check_checkpoint(config)
@@ -46,14 +46,14 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
-    """Why an option can't run on this machine, and how to get it; None when it can."""
+    """Why an option cannot run on this machine, and how to install it; None if it can."""
     section = read_option(group, option, folders)
     sections = section.values() if group in ENTRIES else [section]
     return next((reason for each in sections if (reason := declared(group, each).unavailable())), None)
 
 
 def gpus_used(config: dict[str, Any]) -> int:
-    """How many GPUs of this machine a completed run config uses: the first ones."""
+    """Number of GPUs of this machine that a completed run config uses, from the first."""
     if config["trainer"]["device"] == "cpu":
         return 0
     count = declared("parallel", config["parallel"]).gpus_used(config)
@@ -61,12 +61,12 @@ def gpus_used(config: dict[str, Any]) -> int:
 
 
 def batch_per_rank(config: dict[str, Any]) -> int:
-    """Samples that one rank takes in one micro-batch."""
+    """Number of samples in one rank's micro-batch."""
     return config["data"]["batch_size"] // (_shares(config) * config["trainer"]["grad_accumulation"])
 
 
 def fits(config: dict[str, Any], count: int) -> bool:
-    """Whether this number of ranks can divide the batch of a completed run config."""
+    """Whether the batch of a completed run config can be divided among ``count`` ranks."""
     launcher = {**config["launcher"], "nproc_per_node": count, "hosts": None, "hostfile": None}
     launcher |= {"nodes": None, "rendezvous": None}
     try:
@@ -134,7 +134,7 @@ def _check_batch(config: dict[str, Any]) -> None:
 
 
 def _fitting_ranks(config: dict[str, Any], size: int, parts: int) -> list[int]:
-    """The next lower and higher numbers of ranks that divide the batch; none where a list of hosts says how many."""
+    """The nearest lower and higher numbers of ranks that divide the batch; [] if a list of hosts sets the number."""
     if machines(config):
         return []
     count = config["launcher"]["nproc_per_node"]

@@ -1,4 +1,4 @@
-"""The run config that some overrides come to, without a run."""
+"""Composes the run config of some overrides, without a run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from manyheads.runner.config.origin import Origin
 
 
 def run_config(words: Sequence[str], line: CommandLine, origin: Origin) -> dict[str, Any]:
-    """As it would be frozen. ``words``: overrides of groups and keys. Raises ConfigurationError."""
+    """The run config as it would be frozen. ``words``: overrides of groups and keys. Raises ConfigurationError."""
     folders = line.folders
     path = [searching(folders[1:])] if folders[1:] else []
     check_experiment(OmegaConf.create(list(words)), folders)

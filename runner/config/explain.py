@@ -1,4 +1,4 @@
-"""What Hydra says is wrong, in one paragraph that names the nearest options and keys."""
+"""Rewrites Hydra's errors as one paragraph that suggests the nearest options and keys."""
 
 import re
 import traceback
@@ -16,7 +16,7 @@ QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,
 
 
 def raised_by_hydra(error: Exception) -> bool:
-    """Some mistakes in overrides end in a plain ValueError of Hydra's."""
+    """Whether Hydra raised an error, including the plain ValueErrors that it raises for some overrides."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals["__name__"].startswith("hydra.")
 

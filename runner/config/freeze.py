@@ -1,4 +1,4 @@
-"""The one moment in which a composed config becomes a run's: checked, completed, written. Nothing changes it later."""
+"""Turns a composed config into a run's config, once: checked, completed and written. It never changes afterwards."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def checked(
     """The run config that ``freeze`` writes, with the same arguments and errors."""
     refuse_untrusted(plain(composed), trust)
     config = check(composed, folders)
-    refuse_untrusted(config, trust)  # as it will run; from here on classes are looked up
+    refuse_untrusted(config, trust)  # as it will run; classes are looked up after this
     complete(config)
     if config["launcher"]["timeout"] is None:
         config["launcher"]["timeout"] = timeout
@@ -37,10 +37,10 @@ def freeze(
 ) -> dict[str, Any]:
     """Write run.yaml and return its content.
 
-    trust: what the user trusts of the config, None for his own; timeout: minutes, for a launcher that has none;
+    trust: what the user trusts of the config, None for the user's own; timeout: minutes, if the launcher has none;
     folders: where Hydra found the config's options.
 
-    Raises ConfigurationError for what is wrong, Unavailable for what is right but missing on this machine.
+    Raises ConfigurationError for an invalid config, Unavailable for a valid one that this machine cannot run.
     """
     folder.refuse_second_run()
     frozen = checked(composed, trust=trust, timeout=timeout, folders=folders)

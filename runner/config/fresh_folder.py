@@ -1,4 +1,4 @@
-"""A fresh folder for each run and sweep, settled before Hydra writes anything into one."""
+"""Chooses a fresh folder for each run and sweep, before Hydra writes anything."""
 
 import os
 import tempfile
@@ -15,11 +15,11 @@ from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
-RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that goes on in this process
+RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
 
 
 def as_typed(overrides: Any) -> list[str]:
-    """Overrides with their interpolations unresolved."""
+    """Overrides as typed, with their interpolations unresolved."""
     return cast(list[str], OmegaConf.to_container(overrides, resolve=False))
 
 
@@ -29,17 +29,17 @@ def refuse(message: str) -> NoReturn:
 
 
 class FreshFolder(Callback):
-    """Gives every run its own folder, before Hydra writes anything into one.
+    """A Hydra callback that gives every run its own folder, before Hydra writes anything.
 
-    A folder that the user named and that already holds a run is refused; one named by the clock, in the same second as
-    another, gets a new name.
+    A folder that the user named and that already holds a run is refused; one named after the time gets a new name if
+    another was created in the same second.
     """
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         for override in as_typed(config.hydra.overrides.hydra):
             if override.lstrip("+").startswith("hydra.launcher."):
                 refuse(f"{override} is for sweeps, and this is a single run. Add -m, or leave it out.")
-        if is_met_elsewhere(config.get("launcher", {})):  # whose run's folder is its parent's
+        if is_met_elsewhere(config.get("launcher", {})):  # the parent on another machine chooses its folder
             with read_write(config.hydra):
                 config.hydra.run.dir = tempfile.mkdtemp(prefix="manyheads-")
                 config.hydra.output_subdir = None
@@ -60,7 +60,7 @@ class FreshFolder(Callback):
             if named:
                 path.mkdir(parents=True, exist_ok=True)
                 for written in (path / ".hydra", path / "multirun.yaml", *path.glob("*.log")):
-                    if written.is_symlink():  # which Hydra would follow
+                    if written.is_symlink():  # Hydra would follow it
                         refuse(f"hydra.{kind}.dir={path}: {written.name} in it is a link. Remove that link.")
             else:
                 with read_write(config.hydra):
@@ -70,7 +70,7 @@ class FreshFolder(Callback):
 
 
 def _holds_sweep(path: Path) -> bool:
-    """One that was refused before its first job leaves multirun.yaml alone."""
+    """Whether a folder holds a sweep; one refused before its first job leaves only multirun.yaml."""
     if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
         return True
     return Ledger(path).exists() or (path / "0").exists()

@@ -1,4 +1,4 @@
-"""Options as Hydra finds them: files below the folders that it searches, this project's ``conf/`` first.
+"""Looks up options as Hydra does: files in the folders that it searches, this project's ``conf/`` first.
 
 ``conf/`` is the schema: each option's file lists every key that it understands, with its default.
 """
@@ -18,21 +18,21 @@ from manyheads.runner.run.nearest import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SECTIONS = ("loss", "parameters", "trainer", "checkpoint")
-ABOUT = ("name", "tags", "notes")  # what the user says of a run, and nothing is computed from
-NAMED = ("logger", "metrics", "callbacks")  # mappings from names to whatever has a _target_
+ABOUT = ("name", "tags", "notes")  # the user's description of a run, which changes no result
+NAMED = ("logger", "metrics", "callbacks")  # mappings from names to sections with a _target_
 
 Folders = tuple[Path, ...]
 OWN: Folders = (CONF,)
 
 
 def searched(sources: Iterable[Mapping[str, str]]) -> Folders:
-    """The folders of Hydra's own account of where it looked, ``hydra.runtime.config_sources``."""
+    """The folders that Hydra searched, from its own record ``hydra.runtime.config_sources``."""
     found = [folder for each in sources if (folder := _folder(each["schema"], each["path"])) is not None]
     return tuple(dict.fromkeys((CONF, *found)))
 
 
 def package_folder(name: str) -> Path | None:
-    """Where the package ``my_package/configs`` or ``my_package.configs`` is, if it is; imports those around it."""
+    """The folder of the package ``my_package/configs`` or ``my_package.configs``, or None. Imports its parents."""
     try:
         spec = importlib.util.find_spec(name.strip("/").replace("/", "."))
     except ModuleNotFoundError:
@@ -53,15 +53,15 @@ def options(group: str, folders: Folders = OWN) -> list[str]:
 
 @cache
 def read(path: Path) -> dict[str, Any]:
-    """What a config file holds, by a parser that makes plain values only."""
+    """The content of a config file, by a parser that creates plain values only."""
     content = yaml.safe_load(path.read_text())
     return content if isinstance(content, dict) else {}
 
 
 def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The keys of ``<group>/<name>.yaml`` with their defaults, those of the options that it builds on included.
+    """The keys of ``<group>/<name>.yaml`` with their defaults, including those of the options in its defaults list.
 
-    above: the options that build on this one, which it cannot build on.
+    above: the options that include this one, which it cannot include in turn.
     """
     path = next((path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()), None)
     if path is None:
@@ -75,7 +75,7 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
 
 
 def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any] | None:
-    """The option that a composed section is an instance of; None when its keys are the user's own."""
+    """The option that a composed section is an instance of; None if its keys are the user's own."""
     known = options(group, folders)
     if not isinstance(section, dict):
         raise ConfigurationError(f"{group}={shown(section)} is not an option. Allowed: {', '.join(known)}.")
@@ -88,7 +88,7 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any
 
 
 def refuse_hidden(group: str, section: dict[str, Any], folders: Folders = OWN) -> None:
-    """Raises ConfigurationError where another folder has another class by that name, since Hydra took the first."""
+    """Raises ConfigurationError if another folder has a different class by that name, since Hydra took the first."""
     name, taken = section["name"], section["_target_"]
     paths = [path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()]
     targets = {path: (content := read(path)).get(group, content).get("_target_", taken) for path in paths}
@@ -100,19 +100,19 @@ def refuse_hidden(group: str, section: dict[str, Any], folders: Folders = OWN) -
 
 
 def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> dict[str, Any] | None:
-    """The entry with its defaults that an option of the group has for this entry's class; None for other classes."""
+    """The entry for this entry's class in an option of the group, with its defaults; None if no option has one."""
     known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
     return next((each for each in known if each["_target_"] == entry["_target_"]), None)
 
 
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
-    """The error's text for a name that is not an option of the group."""
+    """The error message for a name that is not an option of the group."""
     known = options(group, folders)
     return f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
 
 
 def unknown_key(key: str, folders: Folders = OWN) -> str:
-    """The error's text for an unknown key: which options have it, or which keys have that name or a similar one."""
+    """The error message for an unknown key: which options have it, or which keys have the same or a similar name."""
     section, dot, name = key.rpartition(".")
     if section in GROUPS and key in known_keys(folders):
         owners = [
@@ -133,7 +133,7 @@ def unknown_key(key: str, folders: Folders = OWN) -> str:
 
 @cache
 def known_keys(folders: Folders = OWN) -> list[str]:
-    """Every dotted key that some option understands."""
+    """All dotted keys of all options."""
     base = read(CONF / "config.yaml")
     sections = [(name, base[name]) for name in SECTIONS]
     sections += [(group, read_option(group, option, folders)) for group in GROUPS for option in options(group, folders)]
@@ -149,5 +149,5 @@ def known_keys(folders: Folders = OWN) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A value as one writes it in YAML."""
+    """A value as it is written in YAML."""
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""The folder of a new run, or sweep, for who has to know it before Hydra chooses one."""
+"""The folder of a new run or sweep, for code that has to know it before Hydra chooses one."""
 
 import time
 from collections.abc import Iterable
@@ -7,16 +7,16 @@ from pathlib import Path
 from manyheads.runner.run.files import fresh_folder
 
 RUN_DIR, SWEEP_DIR = "hydra.run.dir=", "hydra.sweep.dir="
-_BELOW = {RUN_DIR: Path("outputs"), SWEEP_DIR: Path("outputs/sweeps")}  # as conf/config.yaml has it
+_BELOW = {RUN_DIR: Path("outputs"), SWEEP_DIR: Path("outputs/sweeps")}  # as in conf/config.yaml
 
 
 def named_folder(overrides: Iterable[str], key: str = RUN_DIR) -> Path | None:
-    """The folder that the overrides name, the last of several; None where they name none. key: RUN_DIR or SWEEP_DIR."""
+    """The folder that the overrides name, the last of several; None if they name none. key: RUN_DIR or SWEEP_DIR."""
     named = [override.removeprefix(key) for override in overrides if override.startswith(key)]
     return Path(named[-1].strip("'\"")) if named else None
 
 
 def new_folder(overrides: Iterable[str], key: str = RUN_DIR) -> Path:
-    """The same, or else a fresh folder, which is made."""
+    """The folder that the overrides name, else a fresh one, which it creates. key: RUN_DIR or SWEEP_DIR."""
     named = named_folder(overrides, key)
     return named or fresh_folder(_BELOW[key] / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S"))

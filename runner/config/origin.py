@@ -1,4 +1,4 @@
-"""Where a command's runs come from, in addition to their config: passed to every job, in whatever process it runs."""
+"""Where a command's runs come from, besides their config; passed to every job, in any process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,28 +22,31 @@ NO_RERUN = (
 
 @dataclass(frozen=True)
 class Origin:
-    """``trust``: what the user trusts of the configs, None for his own; ``composed_from``: the saved one, if any."""
+    """The origin of runs. ``trust``: what the user trusts of the configs, None for the user's own.
+
+    ``composed_from``: the saved config, if any.
+    """
 
     trust: Trust | None = None
     composed_from: str | None = None
 
     def bind(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        """The task function with this as its argument ``origin``, since Hydra calls it with the config alone."""
+        """The task function with this as its argument ``origin``, since Hydra passes only the config."""
         return update_wrapper(partial(task, origin=self), task)  # Hydra looks for the file that defines the task
 
     @staticmethod
     def of(task: Callable[..., Any]) -> "Origin":
-        """What a task function was bound to; for one of another application nothing."""
+        """The origin that a task function was bound to; an empty one for another application's."""
         found = task.keywords.get("origin") if isinstance(task, partial) else None
         return found if isinstance(found, Origin) else Origin()
 
 
 def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
-    """The command line as Hydra should get it, and where its runs come from.
+    """The command line to pass to Hydra, and where its runs come from.
 
     ``trust=...`` is removed; the user's own conf/ is added; files named on the command line become options; a
-    --config-path that leads to a saved run config becomes one that can be composed. Raises ConfigurationError for
-    configs of others that could run code before they are checked.
+    --config-path to a saved run config becomes one that can be composed. Raises ConfigurationError for other people's
+    configs that could run code before they are checked.
     """
     if line.flags.experimental_rerun is not None:
         raise ConfigurationError(NO_RERUN)

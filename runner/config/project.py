@@ -1,4 +1,4 @@
-"""The user's own project: the conf/ folder next to the user's code is treated like ours, once it is trusted."""
+"""The user's own project: the conf/ folder next to the user's code is treated like this project's, once trusted."""
 
 import os
 import sys
@@ -12,10 +12,10 @@ from manyheads.runner.trust.own import conf_of, is_own_project
 
 
 def with_project(line: CommandLine) -> CommandLine:
-    """The command line with the conf/ of the working directory, if there is one, and it is the user's own.
+    """The command line with the conf/ of the working directory, if it exists and is the user's own.
 
-    One that he does not trust yet is named on stderr, and nothing in it is read. Raises ConfigurationError for a
-    pyproject.toml that names a folder which does not exist.
+    One that is not trusted yet is named on stderr and not read. Raises ConfigurationError for a pyproject.toml that
+    names a folder which does not exist.
     """
     here = Path.cwd()
     found = None if (here / ".names" / "manyheads").is_dir() else conf_of(here)  # none in a checkout of this project

@@ -1,4 +1,4 @@
-"""Which values the keys that every run has may take; those of an option stand with what it declares."""
+"""The allowed values of the keys that every run has; those of an option's keys are part of its declaration."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ LIMIT = either(whole(1), number(above=0, below=1))
 
 
 def _is_group(value: Any) -> bool:
-    """Whether it is an entry of parameters.groups."""
+    """Whether a value is an entry of parameters.groups."""
     if not (isinstance(value, dict) and len(value) > 1 and not {"lr", "lr_factor"} <= value.keys()):
         return False
     return _is_match(value.get("match"))
 
 
 def _is_rest(value: Any) -> bool:
-    """Whether it is an entry of parameters.freeze_epochs."""
+    """Whether a value is an entry of parameters.freeze_epochs."""
     if not (isinstance(value, dict) and {"match"} < value.keys() <= {"match", "until", "from"}):
         return False
     return _is_match(value["match"]) and all(whole(1).accepts(value[key]) for key in value.keys() - {"match"})

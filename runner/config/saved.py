@@ -1,4 +1,4 @@
-"""A saved run config as something that Hydra can compose again: options and keys are set over it as over conf/."""
+"""Makes a saved run config composable by Hydra: options and keys can be set over it as over conf/."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,10 +21,10 @@ NAME = "saved"
 
 
 def read_saved(path: Path) -> dict[str, Any] | None:
-    """The config if it is a complete run's; None if there is none, or if Hydra has yet to compose it."""
+    """The config at ``path`` if it is a complete run's; None if it is missing, or if Hydra has yet to compose it."""
     try:
         content = read_config_file(path).content
-    except (OSError, ConfigurationError):  # Hydra, or a look at the whole folder, will say what is wrong
+    except (OSError, ConfigurationError):  # Hydra, or the check of the folder, reports it
         return None
     if not isinstance(content, dict) or "defaults" in content:
         return None
@@ -34,10 +34,10 @@ def read_saved(path: Path) -> dict[str, Any] | None:
 
 
 def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
-    """Let Hydra find the config by this module's NAME, and its parts as options of that name.
+    """Register the config with Hydra under this module's NAME, and its parts as options of that name.
 
     chosen: keys that are overridden. A strategy chosen without a launcher brings its own, not the saved one. Raises
-    ConfigurationError for a part with a key that Hydra would take for a list of more files.
+    ConfigurationError for a part with a key ``defaults``, which Hydra would take for a list of more files.
     """
     base = yaml.safe_load((CONF / "config.yaml").read_text())
     kept = [group for group in GROUPS if group != "launcher" or not ("parallel" in chosen and group not in chosen)]
@@ -49,7 +49,7 @@ def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
     defaults: list[Any] = []
     for entry in base.pop("defaults"):
         group = next(iter(entry)) if isinstance(entry, dict) else entry
-        # What those laid over the groups is in the saved config already, and so is what is named.
+        # The saved config already contains what these set over the groups, and the named entries.
         if not group.startswith("optional ") and group not in NAMED:
             defaults.append({group: NAME} if group in kept else entry)
     rest = {key: value for key, value in saved.items() if key not in GROUPS}
@@ -58,7 +58,7 @@ def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
 
 
 def composed(config: dict[str, Any], overrides: Iterable[str], *, chosen: set[str]) -> tuple[DictConfig, Folders]:
-    """A saved config with overrides, as Hydra composes it here, and where options were looked up.
+    """Compose a saved config with overrides; return it with the folders in which options were looked up.
 
     chosen: as for ``offer``. Raises what Hydra raises, and ConfigurationError as ``offer`` does.
     """

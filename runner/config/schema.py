@@ -1,4 +1,4 @@
-"""From what Hydra composed to the plain run config that is frozen: options looked up, keys and values checked."""
+"""Turns what Hydra composed into a plain run config: looks up its options, and checks its keys and values."""
 
 import copy
 import re
@@ -70,18 +70,18 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
 
 
 def _without_class(option: dict[str, Any]) -> dict[str, Any]:
-    """What an option's file in whatever folder says, but for the code that it would have imported here."""
+    """The content of an option's file in any folder, without the code that it would have imported here."""
     return {key: value for key, value in option.items() if key != OPTION}
 
 
 def _own_class(group: str, section: dict[str, Any]) -> dict[str, Any]:
-    """What the project's own option of that class declares itself by; of configs from before that key."""
+    """The declaration of the project's own option of that class, for configs that predate the key."""
     option = option_of(group, section) or {}
     return {OPTION: option[OPTION]} if OPTION in option else {}
 
 
 def is_run_config(composed: DictConfig) -> bool:
-    """Whether it is one of ours; this project's sweep launcher may run other Hydra apps too."""
+    """Whether it is a config of this project, whose sweep launcher may run other Hydra apps too."""
     return all(group in composed for group in GROUPS)
 
 
@@ -110,7 +110,7 @@ def _missing_or(error: OmegaConfBaseException) -> str:
 
 
 def _completed(name: str, config: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
-    """The section with the defaults of the keys that it lacks."""
+    """The section completed with the defaults of missing keys."""
     section = config.setdefault(name, {})
     if not isinstance(section, dict):
         raise ConfigurationError(f"{name}={shown(section)}: allowed are keys below {name}: {', '.join(default)}.")
@@ -136,7 +136,7 @@ def _check_section(
 
 
 def _check_named(section: str, entries: Any) -> None:
-    """Each entry has a name that can be a column or a key, and says its class."""
+    """Raises ConfigurationError unless each entry has a class, and a name that can be a column or a key."""
     if not isinstance(entries, dict):
         raise ConfigurationError(f"{section}={shown(entries)}: allowed are names below {section}, each a mapping.")
     for name, entry in entries.items():
@@ -151,9 +151,9 @@ def _check_named(section: str, entries: Any) -> None:
 
 
 def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders = OWN) -> None:
-    """An entry of a class that an option has takes the keys of that option; any other what it says.
+    """Check an entry and complete it with defaults. Raises ConfigurationError.
 
-    Completes it with their defaults. Raises ConfigurationError.
+    If an option has an entry of the same class, the entry may have that option's keys; otherwise any keys.
     """
     option = entry_option(group, entry, folders) or {}
     own = entry_option(group, entry) or {}
@@ -163,7 +163,7 @@ def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders =
 
 
 def _check_own_name(group: str, section: dict[str, Any], option: dict[str, Any] | None, folders: Folders) -> None:
-    """Of these groups each option is a class of its own, and reports call it by its name."""
+    """Raises ConfigurationError if a section's name does not match its class, since reports use the name."""
     if option and section["name"] != option["name"]:
         raise ConfigurationError(
             f"{group}.name={section['name']} does not match {group}._target_={section['_target_']}. Choose "

@@ -1,7 +1,8 @@
-"""A file of the user's own as an option of its group, typed on the command line: ``model=my_model.py:Net``.
+"""The user's own file as an option of a group, typed on the command line: ``model=my_model.py:Net``.
 
-It is the group's option ``custom`` with the class in that file as its ``_target_``. Hydra finds it in its store, like a
-saved config; so it can be swept over, and more keys can be set. Nothing of the file is run to find out what is in it.
+It is the group's option ``custom`` with the class in that file as its ``_target_``. It is registered in Hydra's store,
+like a saved config, so it can be swept over and its keys can be set. The file is parsed, but never executed, to find
+out what it defines.
 """
 
 import ast
@@ -28,14 +29,14 @@ KIND = "custom"  # the option of a group that takes any class
 
 
 class Typed(NamedTuple):
-    """The command line as Hydra can take it, and the keys with their values that the user has typed by it."""
+    """The command line in a form that Hydra accepts, and the keys and values that the user has typed by it."""
 
     line: CommandLine
     own: tuple[tuple[str, str], ...]
 
 
 def offer_files(line: CommandLine) -> Typed:
-    """Let Hydra find the files among the overrides as options. A bare file is a model.
+    """Register the files among the overrides with Hydra as options. A file without a group is a model.
 
     Raises ConfigurationError for a file that does not exist, or that does not define what is named.
     """
@@ -60,7 +61,7 @@ def _rewritten(override: str, line: CommandLine, offered: dict[str, str]) -> str
 
 
 def _target(override: str, match: re.Match) -> str:
-    """The ``_target_`` that a typed file is. Raises ConfigurationError."""
+    """The ``_target_`` for a typed file. Raises ConfigurationError."""
     typed, _, name = next(filter(None, match.groups())).rpartition(":")
     path = Path(os.path.abspath(os.path.expanduser(typed)))
     try:
@@ -82,7 +83,7 @@ def _target(override: str, match: re.Match) -> str:
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
-    """The names that a module's statements may give a value, those below if and try included; * where none can tell."""
+    """The names that a module's statements may define, including those in if and try; * for a wildcard import."""
     for each in ast.iter_child_nodes(node):
         if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             yield each.name
@@ -95,10 +96,10 @@ def _defined(node: ast.AST) -> Iterator[str]:
 
 
 def _option(group: str, target: str, line: CommandLine, offered: dict[str, str]) -> str:
-    """The option's name: the file's and the class's, since Hydra takes neither a slash nor a hidden folder in one."""
+    """The option's name, from those of the file and the class, since Hydra accepts no slashes or hidden folders."""
     path, _, name = target.rpartition(":")
     parts = [re.sub(r"[^A-Za-z0-9_.-]", "_", part.lstrip(".")) for part in Path(path).parts[1:]]
-    for count in range(1, len(parts) + 1):  # two files of one name are told apart by their folders
+    for count in range(1, len(parts) + 1):  # folders distinguish files of the same name
         option = f"{'.'.join(parts[-count:])}:{name}"
         if offered.setdefault(f"{group}={option}", target) == target:
             break

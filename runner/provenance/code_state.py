@@ -1,4 +1,4 @@
-"""The code that runs: the project's commit and what differs from it, and how to have a recorded one again."""
+"""The code that runs: the project's commit and the changes to it, and how to restore a recorded one."""
 
 import hashlib
 import os
@@ -17,24 +17,24 @@ from manyheads.runner.run.called import IS_CHECKOUT, ROOT
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import files_named, own_folders, packages_named
 
-CODE = ("*.py", "conf/")  # of what git does not know: anything else may be a secret, or large
-# The user's hooks and monitors have no part in looking at code, nor in having it a second time.
+CODE = ("*.py", "conf/")  # untracked files to record: others may be secret or large
+# The user's hooks and monitors must not run when code is examined or checked out.
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
 @cache
 def code_at_start() -> tuple[str | None, bytes]:
-    """``code_state`` as it was for the first run that this process starts; warm ranks of later ones run that too."""
+    """``code_state`` at the first run that this process starts, which warm ranks of later runs execute too."""
     return code_state()
 
 
 def code_state() -> tuple[str | None, bytes]:
-    """The project's commit and what differs from it, untracked code files included; (None, b"") without git."""
+    """The project's commit and the diff from it, including untracked code files; (None, b"") without git."""
     commit = _git("rev-parse", "HEAD").decode().strip() or None
     index = _git("rev-parse", "--git-path", "index").decode().strip()
     if commit is None or not (ROOT / index).exists():
         return commit, b""
-    with tempfile.TemporaryDirectory() as scratch:  # a scratch index, so that the user's own is not touched
+    with tempfile.TemporaryDirectory() as scratch:  # a scratch index leaves the user's own unchanged
         env = {"GIT_INDEX_FILE": shutil.copy(ROOT / index, scratch)}
         untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
         if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
@@ -43,7 +43,7 @@ def code_state() -> tuple[str | None, bytes]:
 
 
 def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
-    if not IS_CHECKOUT:  # installed in a folder that may lie in the user's own repository
+    if not IS_CHECKOUT:  # installed, perhaps inside the user's own repository
         return b""
     try:
         done = subprocess.run(
@@ -55,12 +55,12 @@ def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
 
 
 def is_known(commit: str) -> bool:
-    """Whether the project's repository has it, from wherever it came."""
+    """Whether the project's repository contains the commit, from any source."""
     return bool(_git("cat-file", "-t", commit))
 
 
 def is_in_history(commit: str) -> bool:
-    """Whether the project's code was once the ``commit``, or came from it; one that was merely fetched is not."""
+    """Whether ``commit`` is in the history of the project's code; one that was merely fetched is not."""
     return _git("rev-list", "--count", f"HEAD..{commit}").strip() == b"0"
 
 
@@ -85,8 +85,8 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
 def own_code(config: dict[str, Any]) -> dict[str, str]:
     """sha256 of the code behind each named class that is neither this project's nor an installed library's.
 
-    By top-level package, or by the path of a file; nothing is imported. What can't be found has no digest here, the run
-    its error.
+    By top-level package, or by the path of a file; nothing is imported. Code that cannot be found is skipped here; the
+    run reports it.
     """
     named = sorted({file.path for file in files_named(config).values()})
     found = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file()}
@@ -100,7 +100,7 @@ def own_code(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _files_of(package: str) -> list[Path]:
-    """The code of a package, unless it lies in this project or among the installed ones, which say more of theirs."""
+    """The code of a package; [] if it is this project's or installed, since versions are recorded for those."""
     spec = PathFinder.find_spec(package, [*sys.path, *own_folders()])
     if spec is None:
         return []

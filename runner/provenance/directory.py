@@ -1,4 +1,4 @@
-"""Where a run was started, so that the user's packages are found there when it is resumed from another directory."""
+"""Finds the user's packages in the directory where a run was started, when it is resumed from another directory."""
 
 import os
 from contextlib import suppress
@@ -11,9 +11,9 @@ from manyheads.runner.trust.own import is_own_directory
 
 
 def find_where_started(*folders: RunFolder) -> None:
-    """Let packages be found, behind those of the working directory, where the first of these runs was started.
+    """Add the directory where the first of these runs was started to the import path, after the working directory.
 
-    One that the user did not start himself says nothing.
+    Runs that the user did not start are ignored.
     """
     for folder in folders:
         with suppress(OSError, ConfigurationError):

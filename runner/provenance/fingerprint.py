@@ -1,9 +1,9 @@
 """A fingerprint of a run's data: the names and sizes of its files and, on request, their contents.
 
-Every file is asked for its size, each time. Nothing less would notice what programs do that write files in place, such
-as a script that makes all photos smaller: a folder's own times change with its entries only. A fingerprint that says
-"the same" and is wrong is worth nothing, and a million files on a local disk take 3 seconds, once for a command
-(`tests/benchmarks/growth.py`). On a network each may take as long as its round trip: there is data.fingerprint=none.
+Every file's size is read each time. Nothing less would notice programs that write files in place, such as a script that
+shrinks all photos: a folder's own times change only with its entries. A fingerprint that wrongly says "the same" is
+worthless, and a million files on a local disk take 3 seconds, once per command (`tests/benchmarks/growth.py`). On a
+network file system each file may cost a round trip: data.fingerprint=none turns it off.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ BLOCK = 2**20
 
 
 def fingerprint(section: dict[str, Any]) -> dict[str, Any] | None:
-    """Of the files behind the config's data section; None where none can be read, or with data.fingerprint=none.
+    """The fingerprint of the config's data files; None if none can be read, or with data.fingerprint=none.
 
     ``sizes``: sha256 over the names, relative to the data's own folders, and sizes in bytes. ``contents``: sha256 over
     names and bytes with data.fingerprint=contents, else None.
     """
-    kind = section.get("fingerprint", "none")  # what reads no file has no such key
+    kind = section.get("fingerprint", "none")  # options that read no files lack the key
     if kind == "none":
         return None
     sources = declared("data", section).sources()
-    with suppress(OSError):  # the run itself will say what it can't read
+    with suppress(OSError):  # the run itself reports what it cannot read
         return _taken(tuple(sorted(sources.items())), reads_contents=kind == "contents")
     return None
 
@@ -53,9 +53,9 @@ def _taken(sources: tuple[tuple[str, Path], ...], *, reads_contents: bool) -> di
 
 
 class _Files(NamedTuple):
-    """Files that follow each other in the order of their names, in one folder. ``files``: names and sizes.
+    """Consecutive files of one folder, in the order of their names. ``files``: names and sizes.
 
-    ``name``, ``path``: what each file's name is put behind, to be known by in the fingerprint, and to be found.
+    ``name``, ``path``: prefixes of each file's name, for the fingerprint and for its path on disk.
     """
 
     name: str
@@ -73,7 +73,7 @@ def _folders(sources: tuple[tuple[str, Path], ...]) -> Iterator[_Files]:
 
 def _below(name: str, path: str) -> Iterator[_Files]:
     files: list[tuple[str, int]] = []
-    here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # files are found from here: a fifth quicker than from the root
+    here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # lookups relative to it are a fifth faster
     try:
         with os.scandir(here) as entries:
             found = sorted(entries, key=attrgetter("name"))

@@ -1,6 +1,6 @@
-"""Copies of the files of the user's own that a run's config names, in the run's folder: ``code/<the file's path>``.
+"""Copies of the user's own files that a run's config names, in the run's folder: ``code/<the file's path>``.
 
-Each is sealed together with its run, so that nothing else can take its place; the seal is a comment in its first line.
+Each is sealed together with its run, so that nothing else can replace it; the seal is a comment in its first line.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from manyheads.runner.run.source_file import SourceFile
 
 
 def keep_files(folder: RunFolder, config: dict[str, Any]) -> None:
-    """Copy them. One that does not exist is left to the run's own error."""
+    """Copy the config's files to the run's folder. A missing file is left for the run to report."""
     for path in {file.path for file in files_named(config).values()}:
         if path.is_file():
             copy = kept(folder, path)
@@ -29,12 +29,12 @@ def keep_files(folder: RunFolder, config: dict[str, Any]) -> None:
 
 
 def kept(folder: RunFolder, path: Path) -> Path:
-    """Where the copy of a file is."""
+    """The path of a file's copy."""
     return folder.code / path.relative_to("/")
 
 
 def is_own_copy(folder: RunFolder, path: Path) -> bool:
-    """Whether the user's key has sealed the copy with this run, or he took it over."""
+    """Whether the copy was sealed with this run by the user's key, or the user took it over."""
     try:
         return is_own(read_bytes(kept(folder, path)), name=_name(folder, path))
     except OSError:
@@ -42,14 +42,14 @@ def is_own_copy(folder: RunFolder, path: Path) -> bool:
 
 
 def take_over_copies(folder: RunFolder, config: dict[str, Any]) -> None:
-    """From now on they are the user's own. Raises OSError."""
+    """Seal the copies as the user's own. Raises OSError."""
     for path in {file.path for file in files_named(config).values()}:
         if kept(folder, path).exists():
             take_over(_name(folder, path), read_bytes(kept(folder, path)))
 
 
 def changed_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, SourceFile]:
-    """By key the files that a run was started with, and that are not the same now."""
+    """The files of a run's config that have changed since it started, by key."""
     try:
         digests = read_json(folder.provenance).get("own_code")
     except OSError:  # it was planned, and never started
@@ -59,10 +59,10 @@ def changed_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, Source
 
 
 def copies(folder: RunFolder, config: dict[str, Any], *, chosen: Iterable[str] = ()) -> dict[str, str]:
-    """By key the copies to use in the place of files that have changed, or no longer exist; tells of each.
+    """The copies to use for files that have changed or no longer exist, by key; prints a line for each.
 
-    chosen: keys and groups for which something else is used. There are none of somebody else's run, whose files are
-    looked at as everything else in it. Raises ConfigurationError where a copy is not the one that was recorded.
+    chosen: keys and groups that are overridden. Somebody else's run has no such copies; its files are checked like
+    everything else in it. Raises ConfigurationError if a copy is not the recorded one.
     """
     if not folder.is_own():
         return {}
@@ -83,7 +83,7 @@ def copies(folder: RunFolder, config: dict[str, Any], *, chosen: Iterable[str] =
 
 
 def overrides_of(copies: dict[str, str]) -> list[str]:
-    """What one would type to use them."""
+    """The overrides that use these copies."""
     return [f"{key}={quoted(target)}" for key, target in copies.items()]
 
 

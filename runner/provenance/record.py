@@ -1,4 +1,4 @@
-"""Where a run came from: command, code, versions, devices, host, data. Written before the ranks start."""
+"""Records where a run came from: command, code, versions, devices, host, data. Written before the ranks start."""
 
 import getpass
 import hashlib
@@ -30,7 +30,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import sealed
 from manyheads.runner.trust.own import code_seal, directory_seal
 
-FORMAT = 1  # of what a run folder holds; raised when older programs would misread it
+FORMAT = 1  # of a run folder's content; increased when older programs would misread it
 ENVIRONMENT = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "GLOO_", "HOROVOD_", "TORCH_", "PYTORCH_", "SLURM_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
@@ -55,7 +55,7 @@ WITHOUT_EFFECT = {
 
 
 def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | None = None) -> None:
-    """Write provenance.json, code.diff where the code differs from its commit, and copies of files that were typed.
+    """Write provenance.json, code.diff if the code differs from its commit, and copies of files that were typed.
 
     composed_from: the saved config that the run's config was composed from.
     """
@@ -69,7 +69,7 @@ def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | No
 
 
 def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
-    """What provenance.json would say of a run of this config that is started here and now."""
+    """The content of provenance.json for a run of this config started here and now."""
     commit, diff = code_at_start()
     packages = installed_packages()
     return {
@@ -111,7 +111,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
 
 
 def continued_from(config: dict[str, Any]) -> str | None:
-    """The run, or else the checkpoint, that a run continues from; None for one that starts from scratch."""
+    """The run, or else the checkpoint, that a run continues from; None if it starts from scratch."""
     checkpoint = config["checkpoint"]["resume"]
     if checkpoint is None:
         return None
@@ -121,18 +121,18 @@ def continued_from(config: dict[str, Any]) -> str | None:
 
 @cache
 def installed_packages() -> dict[str, str]:
-    """Versions by name; those of this process, for all the runs that it starts."""
+    """Versions of the installed packages, by name; cached for all runs that this process starts."""
     return {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
 
 
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that can change a run, without any that may hold a secret."""
+    """The environment variables that can affect a run, without those that may contain a secret."""
     chosen = {name: value for name, value in sorted(environment.items()) if name.startswith(ENVIRONMENT)}
     return {name: without_secrets(value) for name, value in chosen.items() if not SECRET.search(name)}
 
 
 def without_secrets(text: str) -> str:
-    """An argument or a value, with what looks like a password or a key in it masked."""
+    """An argument or a value, with anything that looks like a password or a key masked."""
     key, equals, value = text.partition("=")
     if equals and value and SECRET.search(key):
         return f"{key}=***"
@@ -140,7 +140,7 @@ def without_secrets(text: str) -> str:
 
 
 def signature(config: dict[str, Any]) -> str:
-    """Digest of all that can change a run's results: equal signatures ask for equal results."""
+    """A digest of everything in a config that can change a run's results: equal signatures promise equal results."""
     kept = {
         group: {k: v for k, v in section.items() if k != OPTION and f"{group}.{k}" not in WITHOUT_EFFECT}
         if isinstance(section, dict)
@@ -152,7 +152,7 @@ def signature(config: dict[str, Any]) -> str:
 
 
 def user() -> str:
-    """The name of whoever runs this process, or the number of a user without one, as in a container."""
+    """The name of the user who runs this process, or the id of one without a name, as in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -160,5 +160,5 @@ def user() -> str:
 
 
 def _of_nvidia(packages: dict[str, str], library: str) -> str | None:
-    """The version of the library that torch brought along as a package of its own."""
+    """The version of a library that torch installed as a separate package."""
     return next((version for name, version in packages.items() if name.startswith(f"nvidia-{library}-cu")), None)

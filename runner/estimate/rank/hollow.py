@@ -1,4 +1,4 @@
-"""Models whose parameters hold nothing: made on torch's device "meta", then fake, as if they were on the CPU."""
+"""Builds models whose parameters take no memory: on the meta device first, then as fake CPU tensors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 def hollow_parameters() -> Iterator[None]:
     """A context in which new modules free each parameter's memory as soon as it is registered.
 
-    Everything else is really computed, so a constructor may look at the values in its own tensors.
+    Everything else is really computed, so a constructor may use the values in its own tensors.
     """
 
     def empty(module: nn.Module, name: str, parameter: nn.Parameter) -> nn.Parameter:
@@ -30,7 +30,7 @@ def hollow_parameters() -> Iterator[None]:
 
 
 def make_fake(model: nn.Module, mode: FakeTensorMode) -> None:
-    """Put fake tensors on the CPU in the place of all parameters and buffers. ``mode`` is entered."""
+    """Replace all parameters and buffers by fake CPU tensors of ``mode``, which has to be active."""
     made: dict[int, Tensor] = {}
     for module in model.modules():
         for own in (module._parameters, module._buffers):
@@ -50,7 +50,7 @@ def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
 
 @contextmanager
 def plain_conversion() -> Iterator[None]:
-    """``Module.to`` leaves alone what it does not change; torch's own swaps fake tensors, which others hold on to."""
+    """Makes ``Module.to`` keep tensors that it does not change; torch's own replaces fake ones that others refer to."""
     before = nn.Module._apply
 
     def apply(self: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:

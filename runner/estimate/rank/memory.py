@@ -1,4 +1,4 @@
-"""All memory that tensors take while something runs on fake ones: its most, and what then was there."""
+"""Tracks the memory of all tensors while code runs on fake ones, and its peak."""
 
 import weakref
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 
 class Allocated(TorchDispatchMode):
-    """``now``, ``most``: bytes of all storages made while this is entered, meta's left out.
+    """Counts storages created while this mode is active, except on meta. ``now``, ``most``: current and peak bytes.
 
-    ``at_most``: is called whenever there is more than ever before.
+    ``at_most``: called at each new peak.
     """
 
     def __init__(self, at_most: Callable[[], None] = lambda: None) -> None:
@@ -25,7 +25,7 @@ class Allocated(TorchDispatchMode):
         self._known: dict[int, tuple[weakref.ref, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if DTensor in types:  # which comes back with its own parts
+        if DTensor in types:  # dispatched again with its local tensors
             return NotImplemented
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
@@ -54,7 +54,7 @@ class Allocated(TorchDispatchMode):
 
     @contextmanager
     def resizes(self) -> Iterator[None]:
-        """Follow storages that change their size, as FSDP's do."""
+        """Track storages that are resized in place, as FSDP's are."""
         before = torch.UntypedStorage.resize_
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:

@@ -1,7 +1,7 @@
-"""A rank's update, made with fake tensors in a fake process group.
+"""A rank's update, run with torch's fake tensors in its fake process group.
 
-The strategy, the precision, the optimizer and the update are those of a run, and what they do is counted. Built on
-torch's fake tensors and its fake process group.
+The strategy, the precision, the optimizer and the update are those of a real run; their memory and communication are
+counted.
 """
 
 import gc
@@ -34,13 +34,16 @@ from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.locate import instantiate
 
 Config = dict[str, Any]
-FAKE = "torch._subclasses.fake_tensor"  # whose log has each error of a model, which is told in a sentence
-UPDATES = 2  # the first one makes what later ones find, such as the optimizer's state
+FAKE = "torch._subclasses.fake_tensor"  # it logs each error of a model, which is reported in a sentence anyway
+UPDATES = 2  # the first one creates what later ones use, such as the optimizer's state
 
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """``unlike``: as the strategy's; ``layout``: of all ranks, in words; ``samples``: of a micro-batch."""
+    """The result of a rehearsal. ``unlike``: as in the strategy; ``layout``: a description of all ranks' layout.
+
+    ``samples``: number of samples in a micro-batch.
+    """
 
     holds: RankHolds
     unlike: dict[int, bool]
@@ -49,9 +52,9 @@ class Rehearsed:
 
 
 def rehearse(config: Config, rank: int, *, follows: bool = True) -> Rehearsed:
-    """What this rank would hold and send. Raises ConfigurationError as the run would.
+    """Count the memory and communication of a rank. Raises ConfigurationError as the run would.
 
-    ``config``: a run's; ``follows``: whether it makes updates, else only what is held between two of them is found.
+    ``config``: of a run; ``follows``: run updates; otherwise only the memory held between updates is counted.
     """
     config = _without_files(config)
     set_process(config)
@@ -64,26 +67,26 @@ def rehearse(config: Config, rank: int, *, follows: bool = True) -> Rehearsed:
         gc.collect()  # fake tensors refer to each other
     if not found.holds.stops:
         return found
-    held = rehearse(config, rank, follows=False)  # of a model in whose middle nobody has stopped
+    held = rehearse(config, rank, follows=False)  # with a new model: an update has stopped halfway in the other
     return replace(held, holds=replace(held.holds, stops=found.holds.stops))
 
 
 def _alone(config: Config, rank: int) -> Parallel:
-    """The strategy as this rank, which has met nobody."""
+    """The strategy of this rank, without any others."""
     section = declared("parallel", config["parallel"]).stand_in() or config["parallel"]
     if "timeout" in section:
         section = {**section, "backend": "fake"}
     place = {"rank": rank, "local_rank": rank, "world_size": ranks(config), "device_type": "cpu"}
     parallel: Parallel = instantiate("parallel", section, **place)
     parallel.join()
-    parallel.gather = lambda value: [value] * parallel.world_size  # type: ignore[method-assign]  # nobody else is there
+    parallel.gather = lambda value: [value] * parallel.world_size  # type: ignore[method-assign]  # no other ranks
     return parallel
 
 
 def _without_files(config: Config) -> Config:
-    """The config without weights to read, and with what fake tensors can do in the place of the same size."""
+    """The config without weight files, and with settings that fake tensors support, of the same size."""
     precision, trainer = config["precision"], config["trainer"]
-    if precision.get("dtype") == "float16":  # its scaler looks at values; nothing else is of another size
+    if precision.get("dtype") == "float16":  # its scaler needs values; all sizes stay the same
         precision = {**precision, "dtype": "bfloat16"}
     return {
         **config,
@@ -103,7 +106,7 @@ def _rehearsed(config: Config, parallel: Parallel, *, follows: bool) -> Rehearse
         _refuse_nothing(model)
         task, loaders = enter(config, parallel, data, precision.dtype)
         batch = loaders.train.example()
-        loaders.train.example = lambda: batch  # type: ignore[method-assign]  # nothing is read below
+        loaders.train.example = lambda: batch  # type: ignore[method-assign]  # no file is read from here on
         mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()
         with mode, allocated, allocated.resizes(), plain_conversion(), replicated(), silent(FAKE):
             make_fake(model, mode)
@@ -130,7 +133,7 @@ def _fake_batch(batch: Batch, mode: FakeTensorMode) -> Batch:
 
 
 class Rehearsal:
-    """Updates under the counters."""
+    """Runs updates and counts their memory and communication."""
 
     def __init__(self, update: Update, batches: list[Batch], allocated: Allocated, traffic: CountedTraffic):
         self.update, self.batches, self.allocated, self.traffic = update, batches, allocated, traffic
@@ -139,7 +142,7 @@ class Rehearsal:
         self.then = 0
 
     def run(self, rank: int, model: nn.Module, *, follows: bool) -> RankHolds:
-        """What is held and sent in an update that is not the first."""
+        """Count what is held and sent in an update after the first."""
         stops = ""
         try:
             for number in range(UPDATES if follows else 0):
@@ -189,7 +192,7 @@ class Rehearsal:
         self.gradients = held_bytes(self.update.parallel.gradient_tensors(model, self.update.optimizer))
 
     def _step_alone(self) -> None:
-        """The optimizer's step by gradients that nobody has computed."""
+        """Run the optimizer's step with gradients that were not computed."""
         update = self.update
         for parameter in update.parameters:
             parameter.grad = torch.zeros_like(parameter)

@@ -1,6 +1,6 @@
-"""A Python replacement for torch's DistributedDataParallel, whose reducer needs memory behind its tensors.
+"""A Python replacement for torch's DistributedDataParallel, whose reducer needs tensors with real memory.
 
-Buckets follow torch's own rule, and as there they are rebuilt in the order in which the first gradients arrived.
+Buckets follow torch's own rule, and are rebuilt, as there, in the order in which the first gradients arrive.
 """
 
 import sys
@@ -16,7 +16,7 @@ MEGABYTE = 1 << 20
 
 
 class Replicated(nn.Module):
-    """Takes the arguments of DistributedDataParallel, as far as they change what is held or sent."""
+    """Accepts those arguments of DistributedDataParallel that affect memory or communication."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Replicated(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients stay here meanwhile."""
+        """A context in which gradients are not reduced."""
         self._exchanges = False
         try:
             yield
@@ -65,7 +65,7 @@ class Replicated(nn.Module):
             self._exchanges = True
 
     def register_comm_hook(self, state: Any, hook: Callable[..., Any]) -> None:
-        """How buckets are exchanged instead, as torch has it."""
+        """Set a function that reduces buckets instead, as in DistributedDataParallel."""
         self._hook = state, hook
 
     def _make_buckets(self, order: Sequence[nn.Parameter], most: int) -> None:
@@ -95,7 +95,7 @@ class Replicated(nn.Module):
 
 
 class _Bucket:
-    """Gradients that travel together; also what a hook asks of torch's GradBucket."""
+    """Gradients that are reduced together, with the interface of torch's GradBucket that hooks use."""
 
     def __init__(self, index: int, count: int, parameters: list[nn.Parameter]):
         self._index, self._count, self._own = index, count, parameters
@@ -104,7 +104,7 @@ class _Bucket:
         self.flat = torch.empty(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
 
     def fill(self, parameter: nn.Parameter, *, as_view: bool) -> bool:
-        """Bring a gradient in, and say whether all are there; ``as_view``: it stays there."""
+        """Copy a gradient into the bucket; return whether all are in it. ``as_view``: make it a view of the bucket."""
         part = self.gradients()[self._places[parameter]]
         part.copy_(parameter.grad)  # type: ignore[arg-type]
         if as_view:
@@ -134,7 +134,7 @@ class _Bucket:
 
 @contextmanager
 def replicated() -> Iterator[None]:
-    """Meanwhile this is torch's."""
+    """A context in which Replicated replaces torch's DistributedDataParallel."""
     before = nn.parallel.DistributedDataParallel
     nn.parallel.DistributedDataParallel = Replicated  # type: ignore[misc, assignment]
     try:

@@ -1,4 +1,4 @@
-"""What the forward pass keeps for the backward pass, counted by torch's hooks on saved tensors."""
+"""Counts what the forward pass saves for the backward pass, by torch's hooks on saved tensors."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class SavedTensors:
-    """``now``: bytes that are kept at the moment; ``most``: at any moment. Memory counts once, parameters do not."""
+    """``now``, ``most``: current and peak bytes of saved tensors. Shared memory counts once, parameters do not."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -19,7 +19,7 @@ class SavedTensors:
 
     @contextmanager
     def counting(self, model: nn.Module) -> Iterator[None]:
-        """``model``: whose parameters do not count, nor what a strategy puts in their place for the time being."""
+        """A context that counts all but the parameters of ``model`` and what a strategy replaces them by meanwhile."""
         handles = [
             module.register_forward_pre_hook(self._note_weights)
             for module in model.modules()
@@ -53,7 +53,7 @@ class SavedTensors:
 
 
 class _Held:
-    """A saved tensor, for as long as the graph needs it."""
+    """A saved tensor; lives as long as the graph needs it."""
 
     def __init__(self, counter: SavedTensors, tensor: Tensor):
         self.counter, self.tensor = counter, tensor.detach()

@@ -1,4 +1,4 @@
-"""The collectives of this rank, counted where torch passes them to their backend."""
+"""Counts this rank's collectives where torch passes them to their backend."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from manyheads.runner.estimate.findings import Traffic
 
-KINDS = {  # by how the operation's name begins, without underscores
+KINDS = {  # by prefix of the operation's name, without underscores
     "allreduce": "all-reduce",
     "allgather": "all-gather",
     "reducescatter": "reduce-scatter",
@@ -22,14 +22,14 @@ KINDS = {  # by how the operation's name begins, without underscores
 
 
 class CountedTraffic(TorchDispatchMode):
-    """``found``: by kind. The bytes of a call are those of the whole tensor: what is gathered, reduced or sent."""
+    """``found``: the counts by kind. A call counts the bytes of the complete tensor gathered, reduced or sent."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, Traffic] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if DTensor in types:  # which comes back with its own parts
+        if DTensor in types:  # dispatched again with its local tensors
             return NotImplemented
         if func.namespace in ("c10d", "_c10d_functional"):
             self._count(func, args)

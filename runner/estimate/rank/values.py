@@ -1,4 +1,4 @@
-"""Unknown values, since nothing is computed: supplied where the program asks for one, refused to the model."""
+"""Handles unknown values, since nothing is computed: the program gets placeholders, a model is stopped."""
 
 import logging
 import sys
@@ -22,14 +22,14 @@ SAID = {
 
 
 class UnknownValues(TorchDispatchMode):
-    """The loop and the optimizer get some value where they ask for one; a module of ``model`` is stopped."""
+    """Gives the loop and the optimizer a placeholder for any value they ask for; stops a module of ``model``."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self._modules = set(model.modules())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if DTensor in types:  # which comes back with its own parts
+        if DTensor in types:  # dispatched again with its local tensors
             return NotImplemented
         if func is not torch.ops.aten._local_scalar_dense.default:
             return func(*args, **(kwargs or {}))
@@ -42,13 +42,13 @@ class UnknownValues(TorchDispatchMode):
 
 
 def frame_module(frame: FrameType) -> nn.Module | None:
-    """The module whose forward pass a frame is."""
+    """The module whose forward pass a frame belongs to; None if it is not one."""
     owner = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
     return owner if isinstance(owner, nn.Module) else None
 
 
 def where_it_stops(error: Exception, model: nn.Module) -> str:
-    """In which module of the model an error was raised, and why; empty if in none."""
+    """The module of the model in which an error was raised, and why; empty if in none."""
     names = {module: name or type(model).__name__ for name, module in model.named_modules()}
     found = ""
     for trace in _traces(error.__traceback__):
@@ -79,7 +79,7 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 @contextmanager
 def silent(logger: str) -> Iterator[None]:
-    """Its messages are not shown meanwhile."""
+    """A context that suppresses a logger's messages."""
     own = logging.getLogger(logger)
     before, own.disabled = own.disabled, True
     try:
