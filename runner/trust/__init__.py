@@ -1,1 +1,1 @@
-"""Configs from others: which code one may name, and whose it must be otherwise."""
+"""Other people's configs: which code they may name, and what the user has to trust explicitly."""

@@ -1,6 +1,6 @@
-"""Classes that a config from anybody may name: this project's options, and a short list that somebody has read.
+"""Classes that anyone's config may name: this project's options, and a short list of reviewed classes.
 
-None of the list opens a file, imports a module by name or calls what it is given. Whoever adds to it reads the class.
+No class of the list opens a file, imports a module by name or calls its arguments. Review a class before adding it.
 """
 
 from functools import cache
@@ -51,7 +51,7 @@ def own_steering(group: str) -> frozenset[str]:
 
 
 def is_harmless(group: str | None, target: str) -> bool:
-    """Whether any config may have ``target`` in this group; None: somewhere deeper, as any kind of class."""
+    """Whether any config may name ``target`` in this group; None for a nested key, where any kind of class may be."""
     if group is not None and target in _of_conf(group):
         return True
     return any(target in _read(kind) for kind in ([group] if group is not None else READ) if kind in READ)
@@ -73,7 +73,7 @@ def _of_conf(group: str) -> set[str]:
 
 
 def _sections(group: str) -> list[dict[str, Any]]:
-    """What the project's own options of a group say; of a group of entries, what their entries do."""
+    """The contents of the project's own options of a group; for a group of entries, the entries' contents."""
     if group in ENTRIES:
         return [entry for name in options(group) for entry in read_option(group, name).values()]
     return [read_option(group, name) for name in options(group)] if group in GROUPS else []

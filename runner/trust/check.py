@@ -1,4 +1,4 @@
-"""The check of a run config: what in it could run code, and whether the user trusts that."""
+"""Checks a run config for anything that could run code, and whether the user trusts it."""
 
 import json
 import sys
@@ -18,13 +18,13 @@ from manyheads.runner.trust import own
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
 from manyheads.runner.trust.own import Trust
 
-# Of sections that are no option's: files of the user's own, whose weights would land in somebody else's folder.
+# Of sections that are not options: the user's own files, whose weights would end up in somebody else's folder.
 STEERING = {"checkpoint": ("load", "resume")}
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 
 def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
-    """Raises ConfigurationError that lists what the user does not trust yet, and how he can. None: it is his own."""
+    """Raises ConfigurationError that lists what the user does not trust yet, and how to. None: it is the user's own."""
     if trust is None:
         return
     if "trust" in config:
@@ -37,7 +37,7 @@ def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
 
 
 def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
-    """Keys with their values that could run anything."""
+    """The keys whose values could run any code, with these values."""
     found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
     for key, value in steering(config, trust):
         group, _, name = key.partition(".")
@@ -48,10 +48,10 @@ def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
 
 
 def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str, Any]]:
-    """The keys that are set and steer programs, with their values.
+    """The keys that are set and control other programs, with their values.
 
-    Which those are say the project's own options, whatever class the config names, and the class that it names where
-    the user trusts it; no other is imported. ``trust``: None for a config of his own.
+    The project's own options declare which keys these are, whatever class the config names; so does the named class, if
+    the user trusts it. No other class is imported. ``trust``: None for the user's own config.
     """
     for key, group, section in _sections(config):
         names = set(STEERING.get(group) or own_steering(group))
@@ -61,7 +61,7 @@ def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str,
 
 
 def _sections(config: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Of each section that may steer programs its key, its group, and itself."""
+    """Each section that may control programs: its key, its group, and its content."""
     for group in (*GROUPS, *STEERING):
         if isinstance(section := config.get(group), dict):
             yield group, group, section
@@ -73,7 +73,7 @@ def _sections(config: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]
 
 
 def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
-    """Whether a class may be imported to say what an option declares: it is the project's, the user's or trusted."""
+    """Whether a class may be imported for an option's declaration: it is the project's, the user's, or trusted."""
     if trust is None or name is None:
         return True
     is_trusted = isinstance(name, str) and (name in own_declarations(group) or trust.covers(name))
@@ -81,22 +81,22 @@ def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
 
 
 def own_values(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """All that would need trust in a config of the user's own."""
+    """All values in the user's own config that would need trust in somebody else's."""
     yield from targets(config)
     yield from steering(config, None)
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
-    """A composed config, resolved as far as it can be already."""
+    """A composed config as plain values, resolved as far as possible."""
     task = {key: value for key, value in _container(composed, resolve=False).items() if key != "hydra"}
     try:
         return _container(OmegaConf.create(task), resolve=True)
-    except OmegaConfBaseException:  # such as for a key that is still to be set; freezing it will look again
+    except OmegaConfBaseException:  # such as for a key that is not set yet; freezing checks again
         return task
 
 
 def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
-    """The error's text; each of ``found`` is a key, with a value that names code or steers a program."""
+    """The error message; each of ``found`` is a key with a value that names code or controls a program."""
     listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
     files = [(key, value) for key, value in found if source_file(value)]
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found if (key, value) not in files)
@@ -126,7 +126,7 @@ def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
 
 
 def _own_value(group: str, name: str, section: Any) -> Any:
-    """What the project's own option says."""
+    """The value in the project's own option."""
     try:
         return (option_of(group, section) or {}).get(name)
     except ConfigurationError:
@@ -134,7 +134,7 @@ def _own_value(group: str, name: str, section: Any) -> Any:
 
 
 def _to_trust(key: str, value: Any) -> str:
-    """A package of somebody's as a whole; of what is installed everywhere that one thing only."""
+    """The name to trust: a complete package, or for code that is installed everywhere, only the object itself."""
     if key.rpartition(".")[2] not in (TARGET, OPTION):
         return key
     package = str(value).partition(".")[0]
@@ -142,7 +142,7 @@ def _to_trust(key: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A name or value for the terminal in one line, with its control characters written out."""
+    """A name or value as one line for the terminal, with control characters escaped."""
     value = str(value) if isinstance(value, Path) else value
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
 

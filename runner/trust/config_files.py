@@ -1,8 +1,8 @@
-"""Config files from others, read before Hydra composes them: none of them may reach Hydra's own section.
+"""Checks other people's config files before Hydra composes them: none may reach Hydra's own section.
 
-That section names what Hydra imports and calls (callbacks, launcher, sweeper, logging) and where it writes. A file gets
-there by a top-level key, by a package (in its header, or behind an @ in a defaults list), or by a group of that name.
-Names in defaults lists may not leave the folder either, nor enter hidden ones, which are not read here.
+That section names what Hydra imports and calls (callbacks, launcher, sweeper, logging) and where it writes. A file can
+reach it by a top-level key, by a package (in its header, or after an @ in a defaults list), or by a group of that name.
+Names in defaults lists may not leave the folder either, nor enter hidden folders, which are not read here.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hydra.plugins.config_source import ConfigSource
-from omegaconf._utils import get_yaml_loader  # what Hydra reads with: another reader might see another file
+from omegaconf._utils import get_yaml_loader  # Hydra's own: another parser might read a file differently
 
 from manyheads.runner.run.data_files import parse_yaml
 from manyheads.runner.run.errors import ConfigurationError
@@ -21,25 +21,25 @@ from manyheads.runner.trust.check import shown
 ENTRIES = 10_000  # files and folders in a folder of configs
 BYTES = 500_000  # of YAML in it, a few seconds to read
 CHARACTERS = 50_000  # in a file: a run config has 4,000
-_RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be put together from other keys
-HEADER = 512  # characters in which Hydra looks for @package
+_RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be built from other keys
+HEADER = 512  # characters that Hydra searches for @package
 
 _NAME = r"\w[\w.=+,-]*"
 _PATH = rf"{_NAME}(/{_NAME})*"
 _ENTRY = re.compile(rf"((optional|override) +)*/?{_PATH}(@\w[\w.]*)?")
-# Of names of options, which can't put together a name with a dot or a slash that none of them has.
+# References to names of options, which cannot form a name with a dot or a slash, since no option has one.
 _VALUE = re.compile(rf"{_PATH}|\?\?\?|[\w-]*(\$\{{\w[\w/]*\}}[\w-]*)+")
 
 
 class ConfigFile(NamedTuple):
-    """What a file holds, and the package in its header."""
+    """A file's content, and the package in its header."""
 
     content: Any
     package: str | None
 
 
 def read_config_file(path: Path) -> ConfigFile:
-    """Read a file as Hydra would. Raises ConfigurationError for one that is too large or no YAML, OSError."""
+    """Read a file as Hydra would. Raises ConfigurationError if it is too large or not YAML; OSError."""
     with open(path, encoding="utf-8") as file:
         try:
             text = file.read(CHARACTERS + 1)
@@ -62,7 +62,7 @@ def refuse_hydra_files(folder: Path) -> None:
 
 
 def refuse_content(path: Path, content: Any) -> None:
-    """Raises ConfigurationError if a file has Hydra's section among its keys, or a value that is more than it says."""
+    """Raises ConfigurationError if a file has Hydra's section among its keys, or a value that is not plain."""
     if content is not None and not isinstance(content, dict):
         raise ConfigurationError(f"{shown(path)} is not a config: it is not a mapping.")
     for key in content or {}:
@@ -82,7 +82,7 @@ def refuse_content(path: Path, content: Any) -> None:
 
 
 def _values(content: Any) -> Iterator[Any]:
-    """Every key and every value, at whatever depth."""
+    """All keys and values, at any depth."""
     if isinstance(content, dict):
         for key, item in content.items():
             yield key
@@ -107,7 +107,7 @@ def _refuse_hydra_file(path: Path) -> None:
 
 
 def _refuse_entry(path: Path, entry: Any) -> None:
-    """Look at one line of a defaults list: ``config``, ``group: option`` or ``group: [option, ...]``."""
+    """Check one line of a defaults list: ``config``, ``group: option`` or ``group: [option, ...]``."""
     (key, value), *more = entry.items() if isinstance(entry, dict) and entry else [(entry, None)]
     values = value if isinstance(value, list) else [] if value is None else [value]
     if any(map(_leads_to_hydra, (key, *values))):
@@ -122,7 +122,7 @@ def _refuse_entry(path: Path, entry: Any) -> None:
 
 
 def _leads_to_hydra(name: Any) -> bool:
-    """Whether a key, package or path has a part that is called hydra; some file systems know no case."""
+    """Whether a key, package or path has a part named hydra, in any case, since some file systems ignore case."""
     return "hydra" in re.split(r"[^\w-]+", str(name).lower())
 
 
@@ -135,7 +135,7 @@ def _refuse(path: Path, what: object) -> NoReturn:
 
 
 def _config_files(root: Path) -> Iterator[Path]:
-    """Each file that Hydra can take for a config. Raises ConfigurationError for names and links that mislead."""
+    """Each file that Hydra can take for a config. Raises ConfigurationError for misleading names and links."""
     entries = size = 0
     for parent, folders, files in os.walk(root, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -1,4 +1,4 @@
-"""The one door for what others have made: what is behind it is the user's own, or has passed these rules.
+"""The single entry point for other people's content: whatever gets past it is the user's own, or follows these rules.
 
 | what comes in                                  | what it may be                                                    |
 | ---------------------------------------------- | ----------------------------------------------------------------- |
@@ -6,12 +6,12 @@
 | config, as composed and as resolved            | classes of the list, no steering keys (check, allowed_classes)    |
 | run folder, sweep                              | no link out of it; its config like any other                      |
 | jobs that a ledger names                       | folders inside the sweep                                          |
-| commit and changes of a run (reproduce --code) | sealed with the run, or in the history of one's own code (own)    |
+| commit and changes of a run (reproduce --code) | sealed with the run, or in the history of the user's code (own)   |
 | tables, logs, results, checkpoints             | data: no link followed, bounded, shown printable (run/data_files) |
 
-The user's own is (own, run/seal): what his key has sealed, what he took over with ``python -m runner trust``, what he
-types. A config can't say it. Whatever is refused is refused before anything of it is imported, resolved or written.
-docs/security.md says against whom.
+The user's own (own, run/seal) is what the user's key has sealed, what the user took over with ``manyheads trust``, and
+what the user types. A config cannot claim it. Content is refused before any of it is imported, resolved or written.
+docs/security.md describes the threats.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,10 +39,10 @@ from manyheads.runner.trust.own import Trust, is_own_project, trusted_packages
 def trust_for(
     line: CommandLine, packages: Iterable[str], saved: dict[str, Any] | None, files: Iterable[tuple[str, Any]] = ()
 ) -> Trust | None:
-    """What the user trusts of the configs that ``line`` names; None where all of them are the project's own.
+    """What the user trusts of the configs that ``line`` names; None if all of them are the project's own.
 
-    packages: those that he typed; saved: the primary config if it is a whole run's, for which no other file of its
-    folder is read; files: keys with the files that he typed for them.
+    packages: those that the user typed; saved: the primary config if it is a complete run's, for which no other file of
+    its folder is read; files: keys with the files that the user typed for them.
 
     Raises ConfigurationError for files that reach Hydra's own section, and for untrusted packages.
     """
@@ -70,7 +70,7 @@ def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: dict[
 
 
 def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
-    """Raises ConfigurationError for names that lead past the look at the folders of configs."""
+    """Raises ConfigurationError for names that would bypass the check of the config folders."""
     if not saved and _leads_out(line.config_name):
         raise ConfigurationError(
             f"--config-name={line.config_name} is not allowed. Allowed: the name of a config. Name its folder with "
@@ -94,16 +94,16 @@ def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
 
 
 def recorded_values(path: Path) -> Iterator[tuple[str, Any]]:
-    """What a file names that the user himself has recorded on this host; nothing of any other."""
+    """The values that a file names if the user recorded it on this host; nothing otherwise."""
     if is_sealed_here(path):
         content = yaml.safe_load(path.read_bytes())
-        with suppress(OmegaConfBaseException):  # then its plain values alone are the user's
+        with suppress(OmegaConfBaseException):  # then only its plain values are the user's
             content = OmegaConf.to_container(OmegaConf.create(content), resolve=True)
         yield from own_values(content)
 
 
 def typed_values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Each key with each value that the user typed for it; of a mapping also all that is in it."""
+    """Each key with each value that the user typed for it; for a mapping, also everything in it."""
     for override in parsed(overrides):
         for choice in choices(override):
             yield from _inner(override.key_or_group, choice)
@@ -122,12 +122,12 @@ def _is_own(folder: Path | None) -> bool:
 
 
 def _leads_out(name: str) -> bool:
-    """Whether a part of it is hidden, the parent, or the root."""
+    """Whether a part of a name is hidden, the parent folder, or the root."""
     return any(not part or part.startswith(".") for part in name.split("/"))
 
 
 def _refuse_package(source: Source, trust: Trust) -> None:
-    """Looking for configs in a package imports it."""
+    """Raises ConfigurationError for an untrusted package, since looking for configs in a package imports it."""
     scheme, _, path = source.place.partition("://")
     package = path.strip("/").split("/")[0]
     if scheme != "pkg" or not trust.covers(package):
@@ -135,8 +135,8 @@ def _refuse_package(source: Source, trust: Trust) -> None:
 
 
 def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
-    """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: typed ones."""
-    if not folder.config.exists():  # which whoever wants to read it will say
+    """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: those typed."""
+    if not folder.config.exists():  # reported by the code that reads it
         return
     refuse_links(folder.path)
     folder.pin_config()
@@ -145,7 +145,10 @@ def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> Non
 
 
 def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequence[str] = ()) -> None:
-    """The same for the jobs of a sweep, in folders that its ledger names: all of them, before the first one starts."""
+    """Raises ConfigurationError for untrusted jobs of a sweep; checks all of them before the first one starts.
+
+    folders: those that the sweep's ledger names; packages: those typed.
+    """
     refuse_links(sweep)
     for job in (RunFolder(sweep / folder) for folder in folders):
         if not job.path.is_relative_to(sweep.resolve()):
@@ -157,21 +160,21 @@ def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequenc
 
 
 def trust_in_job(job: RunFolder, sweep: Path, packages: Sequence[str] = ()) -> Trust | None:
-    """What the user trusts of a job's config, as it is frozen or else composed; None: it is his own."""
+    """What the user trusts of a job's config, frozen or else composed; None if it is the user's own."""
     if job.is_own() or (not job.config.exists() and is_sealed_here(job.composed)):
         return None
     return Trust(trusted_packages(packages), place=sweep)
 
 
 def _refuse_config(folder: RunFolder, trust: Trust) -> None:
-    """Ranks read run.yaml as it is; without one, a run will be frozen from what Hydra composed."""
+    """Check run.yaml, which ranks read unchanged; if it is missing, what Hydra composed, which will be frozen."""
     if folder.config.exists():
         config = folder.read_config()
         refuse_content(folder.config, config)
         refuse_untrusted(config, trust)
-        check(OmegaConf.create(config))  # going on with a run does not look at its values again
+        check(OmegaConf.create(config))  # resuming a run does not check its values again
     elif folder.composed.exists():
         composed = read_config_file(folder.composed).content
         refuse_content(folder.composed, composed)
-        if isinstance(composed, dict):  # before it is completed, which imports what options declare
-            refuse_untrusted(plain(OmegaConf.create(composed)), trust)  # freezing it looks at it again
+        if isinstance(composed, dict):  # before completing it, which imports the options' declarations
+            refuse_untrusted(plain(OmegaConf.create(composed)), trust)  # freezing checks it again

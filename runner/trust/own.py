@@ -1,4 +1,4 @@
-"""What is the user's own, and whom he trusts: packages by name, what he typed or recorded, what he took over."""
+"""What is the user's own, and what the user trusts: packages by name, and what was typed, recorded or taken over."""
 
 import hashlib
 import hmac
@@ -30,9 +30,9 @@ _ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
 
 @dataclass(frozen=True)
 class Trust:
-    """``packages``: dotted names, each for all that is below it too; ``own``: keys with values that are the user's.
+    """What the user trusts of a config. ``packages``: dotted names, each including its submodules.
 
-    ``place``: the foreign folder that the config is from, where one exists.
+    ``own``: keys with values that are the user's own; ``place``: the foreign folder that the config is from, if any.
     """
 
     packages: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Trust:
         return any(name == package or name.startswith(f"{package}.") for package in self.packages)
 
     def how_to_own(self) -> str:
-        """The command by which the user takes it over, as the end of an error."""
+        """The last sentence of an error: the command by which the user can take the config over."""
         if self.place is None:
             return ""
         return f" If it is your own, run once: {called.command('trust', self.place)}"
@@ -54,7 +54,7 @@ class Trust:
 
 
 def split_typed(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
-    """What ``trust=...`` among the arguments names, and the other arguments. Raises ConfigurationError."""
+    """The packages named by ``trust=...`` among the arguments, and the other arguments. Raises ConfigurationError."""
     typed, others = [], []
     for argument in arguments:
         if match := _TYPED.fullmatch(argument):
@@ -65,19 +65,19 @@ def split_typed(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def trusted_packages(typed: Iterable[str] = ()) -> tuple[str, ...]:
-    """Those of the user's file, of the environment, and ``typed`` ones. Raises ConfigurationError."""
+    """The trusted packages: of the user's file, of the environment, and ``typed``. Raises ConfigurationError."""
     variable = os.environ.get(VARIABLE, "")
     return (*of_file(), *names(variable, said=f"{VARIABLE}={variable}"), *typed)
 
 
 def file() -> Path | None:
-    """Where the user says whom he trusts for good."""
+    """The file in which the user lists permanently trusted packages."""
     folder = user_folder("config")
     return None if folder is None else folder / FILE
 
 
 def of_file() -> list[str]:
-    """The packages in ~/.config/manyheads.yaml. Raises ConfigurationError when it says anything else."""
+    """The packages in ~/.config/manyheads.yaml. Raises ConfigurationError if it contains anything else."""
     path = file()
     try:
         content = yaml.safe_load(path.read_text()) if path else None
@@ -98,7 +98,7 @@ def of_file() -> list[str]:
 
 
 def names(text: str, *, said: str) -> list[str]:
-    """Package names with commas between them. Raises ConfigurationError, which shows what was ``said``."""
+    """Parse package names separated by commas. Raises ConfigurationError, which quotes ``said``."""
     found = [name.strip().strip("'\"") for name in text.split(",")]
     found = [name for name in found if name]
     if not all(map(NAME.fullmatch, found)):
@@ -107,14 +107,14 @@ def names(text: str, *, said: str) -> list[str]:
 
 
 def own_project(folder: Path) -> Path:
-    """The folder of configs that trusting ``folder`` is about: that of its project, else itself."""
+    """The folder of configs that trusting ``folder`` applies to: that of its project, else the folder itself."""
     return (conf_of(folder) or folder).resolve()
 
 
 def conf_of(folder: Path) -> Path | None:
-    """A project's folder of configs: what its pyproject.toml names as [tool.manyheads] conf, else its conf/.
+    """A project's folder of configs: [tool.manyheads] conf in its pyproject.toml, else its conf/.
 
-    Raises ConfigurationError for one that is named and does not exist.
+    Raises ConfigurationError if the named folder does not exist.
     """
     try:
         content: Any = tomllib.loads(read_text(folder / "pyproject.toml", most=10**6))
@@ -124,7 +124,7 @@ def conf_of(folder: Path) -> Path | None:
         ValueError,
         AttributeError,
         RecursionError,
-    ):  # whatever else reads that file will say what is wrong
+    ):  # other readers of the file report what is wrong
         named = None
     conf = folder / (named if isinstance(named, str) else "conf")
     if named is not None and not conf.is_dir():
@@ -135,18 +135,18 @@ def conf_of(folder: Path) -> Path | None:
 
 
 def trust_project(folder: Path) -> None:
-    """From now on these configs, and those in folders below, are the user's own. Raises OSError."""
+    """Mark these configs, and those in subfolders, as the user's own. Raises OSError."""
     take_over(_PROJECT, _name(own_project(folder)))
 
 
 def is_own_project(folder: Path) -> bool:
-    """Whether the user has said so of this folder, or of one that it lies in."""
+    """Whether the user has marked this folder, or one that contains it, as the user's own."""
     path = folder.resolve()
     return any(is_taken_over(_PROJECT, _name(each)) for each in (path, *path.parents))
 
 
 def trust_run(folder: RunFolder, commit: object, diff: bytes) -> None:
-    """From now on this run's config, and the code that it was recorded with, are the user's own. Raises OSError."""
+    """Mark this run's config, and the code recorded with it, as the user's own. Raises OSError."""
     for path in (folder.config, folder.composed):
         if path.exists():
             take_over(path.name, read_bytes(path))
@@ -154,24 +154,24 @@ def trust_run(folder: RunFolder, commit: object, diff: bytes) -> None:
 
 
 def code_seal(folder: RunFolder, commit: object, diff: bytes) -> str | None:
-    """By what a run's record shows that commit and changes are those it was started from."""
+    """The seal by which a run's record proves that commit and changes are those it was started from."""
     return seal_of(_CODE, *_about(folder, commit, diff))
 
 
 def directory_seal(folder: RunFolder, directory: str) -> str | None:
-    """By what a run's record shows that it was started in this directory."""
+    """The seal by which a run's record proves that it was started in this directory."""
     config = folder.config_content() if folder.config.exists() else b""
     return seal_of("directory", hashlib.sha256(config).hexdigest(), directory)
 
 
 def is_own_directory(folder: RunFolder, directory: object, seal: object) -> bool:
-    """Whether the user started this run there, so that his packages can be looked for in it. ``seal``: the record's."""
+    """Whether the user started this run there, so that packages may be imported from it. ``seal``: the record's."""
     expected = directory_seal(folder, str(directory))
     return expected is not None and isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode())
 
 
 def is_own_code(folder: RunFolder, commit: object, diff: bytes, seal: object) -> bool:
-    """Whether the user recorded this code with this run, or took it over. ``seal``: the record's."""
+    """Whether the user recorded this code with this run, or took it over. ``seal``: that of the record."""
     expected = code_seal(folder, commit, diff)
     if expected is not None and isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode()):
         return True
@@ -179,7 +179,7 @@ def is_own_code(folder: RunFolder, commit: object, diff: bytes, seal: object) ->
 
 
 def _about(folder: RunFolder, commit: object, diff: bytes) -> tuple[str, str, str]:
-    """The run.yaml is part of it, so that the code of one run is none of another."""
+    """What a seal covers: run.yaml is included, so that one run's code is not valid for another."""
     config = folder.config_content() if folder.config.exists() else b""
     return (hashlib.sha256(config).hexdigest(), str(commit), hashlib.sha256(diff).hexdigest())
 
