@@ -1,1 +1,1 @@
-"""The comparison that a sweep ends in: a table, pictures, and a page. Drawing libraries are imported late."""
+"""The comparison at the end of a sweep: a table, pictures, and a page. Drawing libraries are imported late."""

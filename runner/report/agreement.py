@@ -1,4 +1,4 @@
-"""Do backends compute the same? The same run's losses, step by step, against the baseline's."""
+"""Checks whether backends compute the same: compares each run's losses, step by step, with the baseline's."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,11 +10,11 @@ from manyheads.runner.report.rounding import departure, is_early, paired
 from manyheads.runner.report.rows import Row
 
 MOST_TOLD = 6
-WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # don't decide them
+WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # do not affect losses
 
 
 def agree(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """The rows, each saying how its losses agree with its reference's, and one sentence for each finding."""
+    """The rows, each with how its losses agree with its reference's, and one sentence per finding."""
     sets: dict[tuple, list[Row]] = {}
     for row in rows:
         if row.first.run.steps.get("loss"):
@@ -61,9 +61,9 @@ def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
 
 
 def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
-    """All that decides a run's logged losses but backend, launcher, ranks and micro-batches.
+    """Everything that determines a run's logged losses, except backend, launcher, ranks and micro-batches.
 
-    With trainer.log_every: a row of steps.csv holds the mean loss since the row before.
+    trainer.log_every is included, since a row of steps.csv holds the mean loss since the previous row.
     """
     ignored = WITHOUT_EFFECT - {"trainer.log_every"} | {"trainer.grad_accumulation"}
     run = row.first.run
@@ -79,5 +79,5 @@ def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
 
 
 def _layout(row: Row) -> tuple[Any, Any]:
-    """How the global batch is cut: statistics and random numbers that are drawn per rank depend on it."""
+    """How the global batch is divided, on which statistics and random numbers per rank depend."""
     return row.measures.devices, row.first.run.config.get("trainer.grad_accumulation")

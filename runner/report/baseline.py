@@ -1,4 +1,4 @@
-"""Against what rows are compared: speed-up and scaling efficiency."""
+"""Chooses the baselines of rows, and computes speed-up and scaling efficiency."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,10 @@ from manyheads.runner.run.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Rule:
-    """How baselines are chosen. ``keys``: in which rows must agree; ``wanted``: what the user named; ``caption``."""
+    """How baselines are chosen. ``keys``: those in which a row must agree with its baseline.
+
+    ``wanted``: the values that the user named; ``caption``: a sentence for below the table.
+    """
 
     keys: list[str]
     wanted: dict[str, str]
@@ -20,7 +23,10 @@ class Rule:
 
 
 def make_rule(rows: Sequence[Row], swept: Sequence[str], named: str | None, *, strict: bool) -> Rule:
-    """Raises ConfigurationError when no row is what the user named. ``strict``: what was not swept must agree."""
+    """The rule for choosing baselines. Raises ConfigurationError if no row is the ``named`` one.
+
+    ``strict``: keys that were not swept must agree.
+    """
     done = [row for row in rows if row.state == "completed" and row.first.run.config]
     keys = differing(done)
     if named is not None:
@@ -29,7 +35,7 @@ def make_rule(rows: Sequence[Row], swept: Sequence[str], named: str | None, *, s
         keys = [key for key in keys if key not in chosen]
         return Rule(keys, wanted, number, _caption(f"--baseline {named}", keys))
     groups = set(divide(done, keys).values())
-    if len(groups) == len(done) > 1:  # each on its own: the swept keys are what is to be compared
+    if len(groups) == len(done) > 1:  # each alone in its group: the swept keys are being compared
         keys = [key for key in keys if strict and not is_swept(key, swept)]
     first = next((f"parallel={_backend(row)}" for row in done if _is_plain(row)), "the first completed job")
     return Rule(keys, {}, None, _caption(first, keys))
@@ -62,9 +68,9 @@ def _parse(named: str, rows: Sequence[Row]) -> tuple[str | None, dict[str, str]]
 
 
 def compare_speed(rows: Sequence[Row], rule: Rule) -> list[Row]:
-    """The rows, each with its group and, where it completed, its speed-up over a baseline of that group.
+    """The rows, each with its group and, if it completed, its speed-up over a baseline of that group.
 
-    Efficiency is samples/s per rank (per device of DataParallel) over the baseline's.
+    Efficiency is samples/s per rank (per device of DataParallel), relative to the baseline's.
     """
     groups = divide(rows, rule.keys)
     rows = [replace(row, group=groups[row.number]) for row in rows]
@@ -77,7 +83,7 @@ def compare_speed(rows: Sequence[Row], rule: Rule) -> list[Row]:
 
 
 def _baselines(done: Sequence[Row], rule: Rule) -> list[Row]:
-    """The rows of one group that the others may be measured against."""
+    """The rows of a group that may serve as baselines."""
     if rule.number is not None:
         return [row for row in done if row.number == rule.number]
     if rule.wanted:
@@ -88,7 +94,7 @@ def _baselines(done: Sequence[Row], rule: Rule) -> list[Row]:
 
 
 def _nearest(row: Row, baselines: Sequence[Row]) -> Row | None:
-    """The first of those that share most of the swept values with the row, how ranks are started left aside."""
+    """The first of the baselines that share most swept values with the row, apart from the launcher's."""
     keys = [key for key in row.values if not key.startswith(("parallel", "launcher"))]
     return max(baselines, key=lambda other: sum(row.values[key] == other.values[key] for key in keys), default=None)
 
@@ -98,7 +104,7 @@ def _backend(row: Row) -> object:
 
 
 def _is_plain(row: Row) -> bool:
-    """Whether its backend is what others are compared with."""
+    """Whether others are compared with the row's backend."""
     return row.first.run.declared("parallel").is_baseline
 
 

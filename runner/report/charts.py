@@ -1,4 +1,4 @@
-"""The charts of a comparison: what there is to draw, in the order in which it is looked at."""
+"""The charts of a comparison, in the order in which they are shown."""
 
 import math
 import statistics
@@ -12,12 +12,12 @@ from manyheads.runner.report.spec import Axis, Chart, axis_of
 
 MOST_POINTS = 200  # of a curve
 MOST_ROWS = 40  # at a time
-DIVERGED = 3  # times the median of the runs' first losses: what is above that would flatten all other curves
-ALIKE = 1.05  # ratio of the largest to the smallest memory up to which there is nothing to see
+DIVERGED = 3  # times the median of the runs' first losses; higher values would flatten all other curves
+ALIKE = 1.05  # ratio of the largest to the smallest memory up to which a chart would show nothing
 
 
 def charts(comparison: Comparison) -> list[Chart]:
-    """Those that there is something to draw in. Speed comes first where that is compared, else the objective."""
+    """The charts that have content. Speed comes first if it is compared, else the objective."""
     series = Series(comparison)
     speed = [_epoch_times(series, comparison), _memory(series, races=comparison.races), _throughputs(series)]
     quality = [*effects(comparison, series), _metrics(series, comparison), _losses(series)]
@@ -84,7 +84,7 @@ def _gpu_load(series: Series) -> Chart:
 
 
 def _top(losses: list[list[float]]) -> float | None:
-    """Where the axis ends, when a run has diverged: some times what losses began with."""
+    """Where the axis ends if a run has diverged: a multiple of the first losses; None if none has."""
     first = [each[0] for each in losses if each and math.isfinite(each[0]) and each[0] > 0]
     top = DIVERGED * statistics.median(first) if first else math.inf
     return top if any(value > top for each in losses for value in each if math.isfinite(value)) else None
@@ -95,7 +95,7 @@ def _thinned(lines: list[Line]) -> list[Line]:
 
 
 def _thin(values: list[float]) -> list[float]:
-    """At most MOST_POINTS points and the last one, of six digits."""
+    """At most MOST_POINTS points and the last one, rounded to six digits."""
     stride = math.ceil(len(values) / MOST_POINTS) or 1
     kept = values[::stride] if (len(values) - 1) % stride == 0 else [*values[::stride], values[-1]]
     return [float(f"{value:.6g}") for value in kept]

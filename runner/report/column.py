@@ -11,7 +11,7 @@ Value = str | float | int | None
 
 @dataclass(frozen=True)
 class Column:
-    """``value``: in full, for files and sorting; ``text``: as shown; ``about``: what it means."""
+    """``value``: the full value, for files and sorting; ``text``: as shown; ``about``: its meaning."""
 
     name: str
     title: str
@@ -22,7 +22,7 @@ class Column:
 
 
 def words(name: str, title: str, value: Callable[[Row], str], about: str = "") -> Column:
-    """One of text."""
+    """A column of text."""
     return Column(name, title, value, lambda row: value(row) or NONE, about, is_number=False)
 
 
@@ -33,5 +33,5 @@ def numbers(
     about: str = "",
     text: Callable[[float], str] = number,
 ) -> Column:
-    """One of numbers, shown by ``text``."""
+    """A column of numbers, formatted by ``text``."""
     return Column(name, title, value, lambda row: NONE if (own := value(row)) is None else text(own), about)

@@ -10,7 +10,7 @@ from manyheads.runner.report.rows import Row
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:
-    """What a table shows: the job, its swept keys, and each measure that any row has, the metric first."""
+    """The columns of a table: the job, its swept keys, and each measure that any row has, the metric first."""
     keys = [_of_key(key, title) for key, title in titles(comparison.swept).items()]
     metric, (objective, _, runs) = _metric(comparison)[0], _objective(comparison)
     several = [runs] if any(row.measures.runs > 1 for row in comparison.rows) else []
@@ -30,7 +30,7 @@ def shown_columns(comparison: Comparison) -> list[Column]:
 
 
 def file_columns(comparison: Comparison) -> list[Column]:
-    """What comparison.csv holds: everything."""
+    """The columns of comparison.csv: everything."""
     keys = [_of_key(key, key) for key in comparison.swept]
     metric, *details = _metric(comparison)
     known = [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS, HELD]
@@ -55,13 +55,13 @@ def _memory(row: Row) -> str:
 
 
 def _range(values: tuple[float, ...]) -> str:
-    """The lowest and the highest, or the one that they all are."""
+    """The lowest and the highest value, or the only one."""
     lowest, highest = number(min(values, default=None)), number(max(values, default=None))
     return highest if lowest == highest else f"{lowest}–{highest}"
 
 
 def _metric(comparison: Comparison) -> list[Column]:
-    """The task's metric: its mean over repeats, their standard deviation, the best epoch's."""
+    """The columns of the task's metric: mean and standard deviation over repeats, and the best epoch's value."""
     metric = comparison.metric
     own, deviation = (lambda row: row.measures.metric), (lambda row: row.measures.metric_spread)
     return [
@@ -72,7 +72,7 @@ def _metric(comparison: Comparison) -> list[Column]:
 
 
 def _objective(comparison: Comparison) -> list[Column]:
-    """What rows are sorted by: its mean over seeds and folds, their standard deviation, and how many there were."""
+    """The columns of the objective, which rows are sorted by: mean and standard deviation over seeds and folds."""
     objective = comparison.objective
     own, deviation = (lambda row: row.measures.objective), (lambda row: row.measures.objective_spread)
     about = "the objective on validation data, in each run's best epoch"
@@ -105,13 +105,13 @@ def _of_key(key: str, title: str) -> Column:
 
 
 def _numbers_of(row: Row) -> str:
-    """``0, 4, 8``: the jobs that the row is an average of."""
+    """``0, 4, 8``: the jobs that the row averages."""
     own = row.numbers
     return ", ".join(own if len(own) <= MOST_JOBS else [*own[: MOST_JOBS - 1], f"… {own[-1]}"])
 
 
 def _of_runs(row: Row) -> str:
-    """``2 of 3`` where one did not complete: the average is of those that did."""
+    """``2 of 3`` if one did not complete: only completed jobs are averaged."""
     return f"{row.measures.runs}" + (f" of {len(row.jobs)}" if row.measures.runs < len(row.jobs) else "")
 
 

@@ -1,4 +1,4 @@
-"""A finished comparison: what the terminal, the files and the page show."""
+"""A finished comparison, as shown in the terminal, the files and the page."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -25,9 +25,9 @@ EXPLAINED = ("failed", "skipped", "interrupted", "pruned")  # states whose reaso
 
 @dataclass(frozen=True)
 class Comparison:
-    """``headline``: how many jobs completed. ``notes``: what differs, and findings. ``reasons``: of what failed.
+    """``headline``: how many jobs completed; ``notes``: differences and findings; ``reasons``: of failed jobs.
 
-    ``races``: backends or layouts were swept, so that speed is what is compared; else rows are sorted by the objective.
+    ``races``: backends or layouts were swept, so speed is compared; otherwise rows are sorted by the objective.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Comparison:
     caption: str
     notes: list[str]
     reasons: list[str]
-    active: bool = False  # there is more to come
+    active: bool = False  # jobs are still to run
     races: bool = True
 
     @property
@@ -47,17 +47,17 @@ class Comparison:
 
     @property
     def metric(self) -> ShownMetric:
-        """What tables and charts show of the tasks' metrics."""
+        """The metric that tables and charts show."""
         return shown_metric(row.first.run for row in self.rows)
 
     @property
     def objective(self) -> ShownMetric:
-        """What makes an epoch, and a row, the best."""
+        """The metric by which an epoch, and a row, is the best."""
         return shown_objective(row.first.run for row in self.rows)
 
 
 def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
-    """Raises ConfigurationError when no completed job is the named ``baseline``."""
+    """Compare a set of runs. Raises ConfigurationError if no completed job is the named ``baseline``."""
     swept = swept_keys(run_set)
     rows = make_rows(run_set, swept)
     objective = shown_objective(job.run for job in run_set.jobs)
@@ -104,7 +104,7 @@ def headline(run_set: RunSet) -> str:
 
 
 def _reasons(jobs: Iterable[Job]) -> list[str]:
-    """Each reason once, with the jobs that did not complete for it."""
+    """Each reason once, with the jobs that did not complete because of it."""
     found: dict[tuple[str, str], list[str]] = {}
     for job in jobs:
         text = " ".join((job.reason or "no reason was recorded").split())
@@ -114,7 +114,7 @@ def _reasons(jobs: Iterable[Job]) -> list[str]:
 
 
 def _loose(run_set: RunSet, rows: list[Row], swept: list[str]) -> list[str]:
-    """Runs that were not made as a sweep may differ by accident."""
+    """A sentence on the keys in which runs that are not from a sweep may differ by accident."""
     if run_set.folder is not None:
         return []
     known = [row for row in rows if row.first.run.config]
@@ -126,7 +126,7 @@ def _loose(run_set: RunSet, rows: list[Row], swept: list[str]) -> list[str]:
 
 
 def _too_fast(rows: list[Row]) -> list[str]:
-    """More ranks that each did clearly more than the baseline's did, at the same work."""
+    """A sentence on rows whose ranks, though more, were each clearly faster than the baseline's at the same work."""
     by_number = {row.number: row for row in rows}
     found = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""The objective against each key that was swept: a line for each combination of the others."""
+"""Charts of the objective against each swept key, with a line for each combination of the others."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ MOST_TICKS = 9
 
 
 def effects(comparison: Comparison, series: Series) -> list[Chart]:
-    """A chart for each swept key that is no backend or layout, and has several values among completed rows."""
+    """A chart for each swept key that is not a backend or layout, and has several values among completed rows."""
     rows = [row for row in comparison.completed if math.isfinite(row.measures.objective or math.nan)]
     keys = [key for key in comparison.swept if not is_layout(key) and len({row.values[key] for row in rows}) > 1]
     names = titles(comparison.swept)
@@ -53,7 +53,7 @@ def _line(series: Series, rows: list[Row], key: str, places: dict[str, float]) -
 
 
 def _axis(rows: list[Row], key: str) -> tuple[Axis, dict[str, float]]:
-    """The axis of a key's values, and where each of them is: numbers by their size, others side by side."""
+    """The axis of a key's values, and the position of each: numbers by size, others side by side."""
     texts = list(dict.fromkeys(row.values[key] for row in rows))
     numbers = as_numbers(texts)
     if numbers is None:

@@ -1,4 +1,4 @@
-"""Which rows may be compared with which, and what else differs between them."""
+"""Decides which rows may be compared with each other, and what else differs between them."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ ENVIRONMENT = {
 
 
 def fair_values(row: Row) -> dict[str, str]:
-    """What must agree for speed and accuracy to be comparable. Without compression is the same as none."""
+    """The values that must agree for speed and accuracy to be comparable. Missing compression counts as none."""
     config = row.first.run.config
     kept = {
         key: text_of(value)
@@ -38,7 +38,7 @@ def fair_values(row: Row) -> dict[str, str]:
 
 
 def differing(rows: Sequence[Row]) -> list[str]:
-    """Keys of fair_values that are not the same in all rows; a group's option stands for the keys that it brings."""
+    """Keys of fair_values that are not the same in all rows; a group's option represents the keys that it sets."""
     values = [fair_values(row) for row in rows]
     repeating = repeating_keys([job for row in rows for job in row.jobs])
     found = dict.fromkeys(key for v in values for key in v if key not in repeating)
@@ -53,7 +53,7 @@ def differing(rows: Sequence[Row]) -> list[str]:
 
 
 def is_swept(key: str, swept: Iterable[str]) -> bool:
-    """Whether one of the sweep's keys is this one, its group, or a named experiment, which may set any key."""
+    """Whether the sweep varied this key, its group, or a named experiment, which may set any key."""
     return any(key in (name, f"{name}.name") or key.startswith(f"{name}.") or name == "experiment" for name in swept)
 
 
@@ -86,7 +86,7 @@ def _at(key: str) -> Callable[[Row], Any]:
 
 
 def _who(rows: Sequence[Row], value: Callable[[Row], Any], *, few: bool = False) -> str:
-    """``1: jobs 0, 2; 2: job 1``, or nothing when all agree. ``few``: the first value is not told job by job."""
+    """``1: jobs 0, 2; 2: job 1``, or empty if all agree. ``few``: the most common value does not list its jobs."""
     found: dict[str, list[str]] = {}
     for row in rows:
         found.setdefault(text_of(value(row)) or "none", []).append(row.number)
@@ -97,7 +97,7 @@ def _who(rows: Sequence[Row], value: Callable[[Row], Any], *, few: bool = False)
 
 
 def listed(numbers: Sequence[str], most: int = 8) -> str:
-    """Rows by their numbers, shortened."""
+    """A shortened list of rows, by their numbers."""
     more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
     return f"job{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:most])}{more}"
 
@@ -108,7 +108,7 @@ def _threads(row: Row) -> int | None:
 
 
 def _throttling(row: Row) -> str | None:
-    """Why the clocks of a row's GPUs were lowered for more than a tenth of its time; None where nobody looked."""
+    """Why a row's GPUs lowered their clocks for more than a tenth of its time; None if that was not recorded."""
     bits = [int(each) for job in row.jobs for each in job.run.gpu.get("throttled_by", ()) if not math.isnan(each)]
     found = [why for bit, why in THROTTLED.items() if sum(bool(each & bit) for each in bits) > len(bits) / 10]
     return (" and ".join(found) or "none") if bits else None

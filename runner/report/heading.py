@@ -1,4 +1,4 @@
-"""Where a comparison's runs come from: what they are called, when, where and from which code they ran."""
+"""The heading of a comparison: its runs' name, and when, where and from which code they ran."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from manyheads.runner.report.load_run import Run
 
 
 def heading(comparison: Comparison) -> str:
-    """The name that all runs were given, or else the folder."""
+    """The common name of all runs, or else the folder."""
     names = {str(row.first.run.config.get("name") or "") for row in comparison.rows}
     return names.pop() if len(names) == 1 and names != {""} else comparison.title
 
@@ -45,7 +45,7 @@ def _date(runs: list[Run]) -> str:
 
 
 def _machine(run: Run) -> str:
-    """``node1: 8 x NVIDIA H200``, or the processor where there is no GPU."""
+    """``node1: 8 x NVIDIA H200``, or the processor if there is no GPU."""
     about = run.provenance
     devices, cpu = about.get("devices") or [], about.get("cpu") or {}
     kinds = [f"{devices.count(name)} x {name}" for name in dict.fromkeys(devices)]

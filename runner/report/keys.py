@@ -1,4 +1,4 @@
-"""Which keys of the config were swept, and what each job has there."""
+"""Finds the swept keys of the config, and their value in each job."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +11,9 @@ FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
 
 def swept_keys(run_set: RunSet) -> list[str]:
-    """Keys in the order in which they were typed: those whose override differs; of loose runs, those that differ.
+    """The swept keys in typed order: those whose override differs; for loose runs, those whose value differs.
 
-    Without the seed or the fold where rows are averages over them.
+    The seed or the fold is left out if rows average over it.
     """
     repeating = repeating_keys(run_set.jobs)
     if run_set.folder is not None and any(job.overrides for job in run_set.jobs):
@@ -23,7 +23,7 @@ def swept_keys(run_set: RunSet) -> list[str]:
 
 
 def repeating_keys(jobs: Sequence[Job]) -> list[str]:
-    """The seed or the fold, or both, where jobs of one row differ in them."""
+    """The seed or the fold, or both, if jobs of one row differ in them."""
     found: dict[str, list[Job]] = {}
     for job in jobs:
         found.setdefault(job.row or job.number, []).append(job)
@@ -31,14 +31,14 @@ def repeating_keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def parsed(overrides: Sequence[str]) -> dict[str, str]:
-    """Overrides by key, without the signs that add and remove. Hydra's own are left out."""
+    """Overrides by key, without + and ~. Hydra's own are left out."""
     pairs = (override.partition("=") for override in overrides)
     found = {key.lstrip("+~").partition("@")[0]: value.strip("'\"") for key, _, value in pairs}
     return {key: value for key, value in found.items() if not key.startswith("hydra.") and key != "hydra"}
 
 
 def value_of(job: Job, key: str) -> str:
-    """What a job has at an override's key: what was typed, or what the config says, or nothing."""
+    """A job's value for an override's key: as typed, else from the config, else empty."""
     typed = parsed(job.overrides)
     if key in typed:
         return typed[key]
@@ -62,7 +62,7 @@ def text_of(value: Any) -> str:
 
 
 def differing_keys(jobs: Sequence[Job]) -> list[str]:
-    """Config keys that differ, a group standing for the keys that follow from its option."""
+    """Config keys that differ; a group represents the keys that follow from its option."""
     jobs = [job for job in jobs if job.run.config]
     configs = [job.run.config for job in jobs]
     typed = {key for job in jobs for key in parsed(job.overrides)}
@@ -87,7 +87,7 @@ def differing_keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def _derived(jobs: Sequence[Job]) -> set[str]:
-    """Keys that follow other keys unless they were chosen, as the jobs' options say."""
+    """Keys that are derived from other keys unless set, as the jobs' options declare."""
     asked = {(group, job.run.options.get(group)): job.run for job in jobs for group in GROUPS}
     return {f"{group}.{key}" for (group, _), run in asked.items() for key in run.declared(group).every("derived")}
 
@@ -98,26 +98,26 @@ def varies(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
 
 
 def follows(configs: Sequence[Mapping[str, Any]], leader: str, key: str) -> bool:
-    """Whether a key has one value for each of the leader's."""
+    """Whether a key has exactly one value for each value of ``leader``."""
     pairs = {(repr(config.get(leader)), repr(config.get(key))) for config in configs}
     return len(pairs) == len({value for value, _ in pairs})
 
 
 def _follows_option(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
-    """Whether a key has one value for each option of its own group, or of the one that brings it."""
+    """Whether a key has exactly one value for each option of its own group, or of the group that sets it."""
     group = key.partition(".")[0]
     leaders = [f"{leader}.name" for leader in (group, FOLLOWS.get(group)) if leader in GROUPS]
     return any(varies(configs, leader) and follows(configs, leader, key) for leader in leaders)
 
 
 def titles(keys: Sequence[str]) -> dict[str, str]:
-    """Keys by their last part, if that is unambiguous."""
+    """A title for each key: its last part, if that is unambiguous."""
     leaves = [key.rpartition(".")[2] for key in keys]
     return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
 
 
 def told(values: Mapping[str, str], *without: str | None) -> str:
-    """Swept values in a few words, such as «ddp lr 0.01»: an option speaks for itself, another value has its key."""
+    """Swept values in short form, such as «ddp lr 0.01»: options without their group, other values with their key."""
     names = titles(list(values))
     return " ".join(
         value if key in GROUPS else f"{names[key]} {value}"

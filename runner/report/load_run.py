@@ -1,4 +1,4 @@
-"""What one run folder holds, read leniently: a run may be going on, killed, or older than a file."""
+"""Reads a run folder leniently: the run may be in progress, killed, or older than some of the files."""
 
 import math
 from collections.abc import Collection
@@ -24,7 +24,7 @@ Columns = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Run:
-    """A run's small files. ``config``: dotted keys, empty where no config was frozen; tables are lists by column."""
+    """A run's small files. ``config``: by dotted key, empty if no config was frozen; tables are lists by column."""
 
     folder: Path
     config: dict[str, Any] = field(default_factory=dict)
@@ -33,17 +33,14 @@ class Run:
     steps: Columns = field(default_factory=dict)
     epochs: Columns = field(default_factory=dict)
     gpu: Columns = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)  # by group, the class that says what its option declares
+    options: dict[str, str] = field(default_factory=dict)  # by group, the class that declares its option
 
     def declared(self, group: str) -> Any:
-        """What the run's option of a group declares.
-
-        Of a class that the user does not trust, or that cannot be had any more, what the base of the group does.
-        """
+        """The declaration of the run's option of a group; the group's base class if it is untrusted or missing."""
         section = {key.partition(".")[2]: value for key, value in self.config.items() if key.startswith(f"{group}.")}
         name = self.options.get(group)
         if name is not None and self._is_trusted(group, name):
-            with suppress(Exception):  # somebody's module may raise anything; a report has other rows
+            with suppress(Exception):  # a user's module may raise anything; the report has other rows
                 return declared(group, {**section, OPTION: name})
         return declared(group, section)
 
@@ -52,7 +49,7 @@ class Run:
 
 
 def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
-    """Whatever of a run is there; what is missing or cannot be read is left empty. ``steps``: its columns, else all."""
+    """Load a run; what is missing or unreadable is left empty. ``steps``: columns of steps.csv, None for all."""
     folder = RunFolder(path)
     config = with_options(_mapping(folder.config))
     sections = {group: section for group in GROUPS if isinstance(section := config.get(group), dict)}
@@ -69,9 +66,9 @@ def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
 
 
 def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
-    """A table of numbers, by column, or some of its columns.
+    """Read a table of numbers by column. ``names``: the columns to read, None for all.
 
-    Empty cells are NaN. Torn lines, as a killed writer leaves them, are left out.
+    Empty cells are NaN. Incomplete lines, as a killed writer leaves them, are skipped.
     """
     try:
         text = read_text(path, most=MOST_TABLE_BYTES)
@@ -102,7 +99,7 @@ def _numbers(line: list[str], count: int) -> list[float] | None:
 
 
 def read_overrides(path: Path) -> list[str] | None:
-    """What was typed for a job, by Hydra's account of it; None where Hydra left none."""
+    """The overrides typed for a job, from Hydra's record; None if there is none."""
     try:
         content = parse_yaml(read_text(path / ".hydra" / "overrides.yaml"), LOADER)
     except Exception:  # YAML's constructors raise anything

@@ -1,4 +1,4 @@
-"""What one run measured, by one rule for all runs."""
+"""The measurements of a run, by the same rules for all runs."""
 
 import math
 import statistics
@@ -12,15 +12,14 @@ from manyheads.runner.report.metric import ACCURACY, ShownMetric
 
 @dataclass(frozen=True)
 class Measures:
-    """Numbers of one run, or of a job's repeats; None where there is none. Memory is MB.
+    """Measurements of one run, or of a job's repeats; None if missing. Memory is in MB.
 
-    ``metric``: of its task's metrics the one that the comparison shows, such as the accuracy, after the last epoch.
-    ``objective``: what checkpoint.monitor names, of the best epoch; of several ``runs`` the mean of each.
+    ``metric``: the task's metric that the comparison shows, such as the accuracy, after the last epoch; ``objective``:
+    the value of checkpoint.monitor in the best epoch; both are means over several ``runs``.
 
-    ``low`` and ``high`` enclose ``seconds``, the median per epoch: over its epochs, or over repeats. ``throughput``:
-    an epoch's samples over ``seconds``. ``with_first``: there was one epoch only, so that its warm-up is in it.
-    ``memory``: one value for each device. ``held``: of it parameters and optimizer state between two updates, for each
-    rank.
+    ``seconds``: the median per epoch, ``low`` and ``high`` its range: over epochs, or over repeats; ``throughput``: an
+    epoch's samples / ``seconds``; ``with_first``: there was only one epoch, so its warm-up is included; ``memory``: the
+    peak of each device; ``held``: parameters and optimizer state between two updates, for each rank.
     """
 
     seconds: float | None = None
@@ -45,7 +44,7 @@ class Measures:
 
 
 def measure(run: Run, metric: ShownMetric = ACCURACY, objective: ShownMetric = ACCURACY) -> Measures:
-    """Epochs count without the first one (start-up, choice of algorithms) and without one that was cut short."""
+    """Measure a run. Leaves out the first epoch (start-up, choice of algorithms) and incomplete ones."""
     epochs, with_first = timed_epochs(run)
     seconds = [run.epochs["train_seconds"][index] for index in epochs]
     metrics = run.result.get("metrics") or {}
@@ -70,7 +69,7 @@ def measure(run: Run, metric: ShownMetric = ACCURACY, objective: ShownMetric = A
 
 
 def timed_epochs(run: Run) -> tuple[list[int], bool]:
-    """Rows of epochs.csv that count, and whether the first epoch is among them for want of others."""
+    """Rows of epochs.csv that count, and whether they include the first epoch because there are no others."""
     steps, seconds = run.epochs.get("step", []), run.epochs.get("train_seconds", [])
     updates = [now - before for before, now in zip([0, *steps], steps, strict=False)]
     whole = [i for i, count in enumerate(updates) if count == max(updates) and math.isfinite(seconds[i])]
@@ -79,14 +78,14 @@ def timed_epochs(run: Run) -> tuple[list[int], bool]:
 
 
 def _throughput(run: Run, epochs: Sequence[int], seconds: Sequence[float]) -> float | None:
-    """An epoch's samples over the median of its seconds, so that efficiency and speed-up tell the same."""
+    """An epoch's samples over the median of its seconds, so that efficiency and speed-up agree."""
     rates = run.epochs.get("samples_per_second", [])
     counts = [rates[index] * run.epochs["train_seconds"][index] for index in epochs] if rates else []
     return _ratio(_median(_finite(counts)), _median(seconds))
 
 
 def _objective(run: Run, objective: ShownMetric) -> float | None:
-    """Of the best epoch that there has been, also of a run that has not ended."""
+    """The objective in the best epoch so far, also of a run in progress."""
     known = [run.result.get(key) or {} for key in ("best", "metrics")]
     values = [*(each.get(objective.column) for each in known), _best(run, objective)]
     return next((value for value in values if value is not None), None)
@@ -98,12 +97,12 @@ def _best(run: Run, objective: ShownMetric) -> float | None:
 
 
 def last(run: Run, column: str) -> float | None:
-    """The last value in epochs.csv, of an epoch that had one."""
+    """The last value of a column in epochs.csv, from an epoch that has one."""
     return next(reversed(_finite(run.epochs.get(column, []))), None)
 
 
 def _data_share(run: Run, epochs: set[float]) -> float | None:
-    """The part of the training time that ranks waited for data."""
+    """The fraction of the training time spent waiting for data."""
     steps = run.steps
     if not {"epoch", "samples", "samples_per_second", "data_fraction"} <= steps.keys():
         return None
@@ -123,7 +122,7 @@ def _data_share(run: Run, epochs: set[float]) -> float | None:
 
 
 def _memory(run: Run) -> tuple[float, ...]:
-    """One value for each device, or rank on CPU."""
+    """Peak memory of each device, or of each rank on CPUs, in MB."""
     peaks = run.result.get("peak_memory_mb")
     if peaks is None:
         peak = last(run, "peak_memory_mb")
@@ -132,7 +131,7 @@ def _memory(run: Run) -> tuple[float, ...]:
 
 
 def _held(run: Run) -> tuple[float, ...]:
-    """One value for each rank; none of an older run."""
+    """Memory held between updates of each rank, in MB; () for older runs."""
     held = run.result.get("held_bytes")
     parts = [held.get("parameters"), held.get("optimizer")] if isinstance(held, dict) else [None]
     if not all(isinstance(part, list) and all(isinstance(size, int) for size in part) for part in parts):
@@ -141,7 +140,7 @@ def _held(run: Run) -> tuple[float, ...]:
 
 
 def _devices(run: Run, ranks: int | None) -> int | None:
-    """How many devices worked: one rank may have several."""
+    """Number of devices in use: a rank may have several."""
     gpus = len(run.provenance.get("devices") or [0]) if run.config.get("trainer.device") == "cuda" else 0
     return run.declared("parallel").devices(ranks=ranks, gpus=gpus)
 
@@ -155,9 +154,9 @@ def _number(value: Any) -> float | None:
 
 
 def average(measured: Sequence[Measures]) -> Measures:
-    """Repeats, seeds or folds of one job as one.
+    """Combine the repeats, seeds or folds of a job.
 
-    Of times and memory medians, lowest and highest; of losses and metrics means, with their standard deviations.
+    Times and memory become medians, lowest and highest values; losses and metrics means with standard deviations.
     """
     if len(measured) < 2:
         return measured[0] if measured else Measures()
@@ -194,7 +193,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _mean(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    """The mean, and the standard deviation of several values (n - 1). NaN where a value is not finite."""
+    """The mean, and the standard deviation (n - 1) of several values. NaN if a value is not finite."""
     known = [value for value in values if value is not None]
     if not all(map(math.isfinite, known)):
         return math.nan, None

@@ -1,4 +1,4 @@
-"""Which of its task's metrics a comparison shows: the monitored one, or the task's first."""
+"""Chooses the metric that a comparison shows: the monitored one, or the task's first."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class ShownMetric:
-    """``name``: as in the column ``val_<name>``; ``label``: in words; ``unit``: "%" or ""; ``direction``: max, min."""
+    """``name``: as in the column ``val_<name>``; ``label``: its title; ``unit``: "%" or ""; ``direction``: max, min."""
 
     name: str
     label: str
@@ -20,22 +20,22 @@ class ShownMetric:
 
     @property
     def column(self) -> str:
-        """Its column in epochs.csv, and its key in result.json."""
+        """The metric's column in epochs.csv, and its key in result.json."""
         return f"val_{self.name}"
 
     @property
     def axis(self) -> str:
-        """Its title on an axis: the label and the unit."""
+        """The metric's title on an axis: the label and the unit."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-# Runs that don't say what they measure are older than tasks, or have failed.
+# Runs that do not say what they measure predate tasks, or have failed.
 ACCURACY = ShownMetric("acc1", "accuracy", "%", "max")
 LOSS = ShownMetric("loss", "val loss", "", "min")
 
 
 def metric_of(run: Run) -> ShownMetric | None:
-    """The run's own; None where it does not say."""
+    """A run's own metric; None if it does not name one."""
     scores = run.result.get("scores")
     described = scores.get("metrics") if isinstance(scores, dict) else None
     if not isinstance(scores, dict) or not isinstance(described, dict) or not described:
@@ -47,23 +47,23 @@ def metric_of(run: Run) -> ShownMetric | None:
 
 
 def shown_metric(runs: Iterable[Run]) -> ShownMetric:
-    """That of the first run that says."""
+    """The metric of the first run that names one."""
     return next(filter(None, map(metric_of, runs)), ACCURACY)
 
 
 def objective_of(run: Run) -> ShownMetric | None:
-    """What the run's best epoch is best at: the loss where checkpoint.monitor is that; None where it does not say."""
+    """The metric that decides a run's best epoch, which may be the loss; None if it does not name one."""
     scores = run.result.get("scores")
     return LOSS if isinstance(scores, dict) and scores.get("monitor") == LOSS.column else metric_of(run)
 
 
 def shown_objective(runs: Iterable[Run]) -> ShownMetric:
-    """The objective of the first run that says."""
+    """The objective of the first run that names one."""
     return next(filter(None, map(objective_of, runs)), ACCURACY)
 
 
 def number(value: float | None) -> str:
-    """Three digits, or all before the point."""
+    """A number with three significant digits, or all before the decimal point."""
     if value is None:
         return NONE
     return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0 else f"{value:#.3g}"
@@ -77,6 +77,6 @@ def shown_value(metric: ShownMetric, mean: float | None, spread: float | None) -
 
 
 def is_share(name: str, result: dict[str, Any]) -> bool:
-    """Whether a column of epochs.csv is a share of samples in percent, which one sample more or less changes."""
+    """Whether a column of epochs.csv is a percentage of samples, which changes in steps of one sample."""
     metrics = (result.get("scores") or {}).get("metrics") or {ACCURACY.name: {"unit": "%"}, "acc5": {"unit": "%"}}
     return (metrics.get(name.partition("_")[2]) or {}).get("unit") == "%"

@@ -1,4 +1,4 @@
-"""comparison.html: one page that needs nothing else, neither network nor server."""
+"""comparison.html: one self-contained page, without a network or a server."""
 
 import json
 import math
@@ -22,7 +22,7 @@ PROVENANCE = ("host", "devices", "commit", "clean", "command")
 
 
 def as_page(comparison: Comparison, folder: Path) -> str:
-    """The page as text. ``folder``: where it will lie; its links to runs are relative to that."""
+    """The page as text. ``folder``: where it will be; links to runs are relative to that."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -58,7 +58,7 @@ def _finite(content: Any) -> Any:
 
 
 def configs(comparison: Comparison) -> dict[str, Any]:
-    """``common``: keys that all rows share; ``own``: for each row, the others. A key that a row lacks is left out."""
+    """The rows' configs: ``common`` keys with the same value in all rows, and for each row its ``own`` other keys."""
     flat = [_describe(row) for row in comparison.rows]
     shared = set.intersection(*(set(config.items()) for config in flat)) if flat else set()
     common = {key for key, _ in shared}
@@ -89,7 +89,7 @@ def _row(row: Row, columns: list[Column], folder: Path) -> dict[str, Any]:
 
 
 def _links(row: Row, folder: Path) -> list[tuple[str, str | None]]:
-    """Each of the row's jobs with the way to its folder, None where there is none."""
+    """Each of the row's jobs with a link to its folder, None if there is none."""
     folders = {job.number: job.run.folder for job in reversed(row.jobs)}
     return [(number, _link(folders[number], folder)) for number in row.numbers]
 

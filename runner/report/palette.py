@@ -9,17 +9,17 @@ from manyheads.runner.report.keys import told
 from manyheads.runner.report.numbers import as_numbers
 from manyheads.runner.report.rows import Row
 
-# Colours that colour-blind readers can tell apart (Okabe and Ito), for what declares none.
+# Colours that colour-blind readers can distinguish (Okabe and Ito), for options that declare none.
 OTHERS = ("#cc79a7", "#56b4e9", "#8c6d1f", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56646e")
 SCALE = ("#3f57c8", "#1f8fb0", "#2f9e62", "#b58a00", "#d9602b", "#b8325e")  # from a key's lowest to its highest value
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 class Palette:
-    """``colours``, ``dashes``: what those of one row mean.
+    """The colours and dashes of rows. ``colours``, ``dashes``: what they represent.
 
-    Colours tell backends apart, or what else was swept first, in the order of its values where they are numbers; dashes
-    the rest, and recur after four.
+    Colours distinguish backends, or else the first swept key, by size if its values are numbers; dashes distinguish all
+    other values, and repeat after four.
     """
 
     def __init__(self, comparison: Comparison):
@@ -34,7 +34,7 @@ class Palette:
         ]
 
     def coloured(self, row: Row) -> str:
-        """What its colour stands for, as in «ddp» or «lr 0.01»."""
+        """What a row's colour represents, as in «ddp» or «lr 0.01»."""
         if self.key is None:
             return str(row.first.run.config.get("parallel.name", ""))
         return told(row.values, *(key for key in row.values if key != self.key))
@@ -44,16 +44,16 @@ class Palette:
         return told(row.values, self.key, *without)
 
     def of(self, row: Row) -> tuple[str, str]:
-        """Its colour and its dash."""
+        """A row's colour and dash."""
         return self.colours[self.coloured(row)], self.dashes[self.rest(row)]
 
     def _declared(self, row: Row) -> str | None:
-        """The colour of its backend, where colours stand for backends."""
+        """The colour declared by a row's backend, if colours represent backends."""
         return row.first.run.declared("parallel").color if self.key in ("parallel", None) else None
 
 
 def short(text: str, most: int = 28) -> str:
-    """The text, cut at its end where it is longer than ``most``."""
+    """The text, truncated if it is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -63,7 +63,7 @@ def dashes(values: Iterable[str]) -> dict[str, str]:
 
 
 def colours(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """A colour for each value: the one that goes with it, one of a scale of numbers, or one of the others."""
+    """A colour for each value: its declared one, one of a scale if all are numbers, or one of the palette."""
     declared: dict[str, str | None] = {}
     for value, colour in values:
         declared[value] = declared.get(value) or colour

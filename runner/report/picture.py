@@ -30,7 +30,7 @@ STYLE: Any = {
 
 
 def draw(comparison: Comparison) -> bytes | None:
-    """A PNG, or None when no job has got through an epoch."""
+    """Draw a PNG; None if no job has completed an epoch."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -57,12 +57,12 @@ def draw(comparison: Comparison) -> bytes | None:
 
 
 def _height(chart: Chart) -> float:
-    """In inches."""
+    """The height of a chart in inches."""
     return max(3.4, 0.3 * min(len(chart.bars), MOST_BARS) + 1.1) + 0.17 * math.ceil(len(_named(chart.lines)) / 3)
 
 
 def draw_bars(axes: "Axes", chart: Chart) -> None:
-    """With whiskers from the lowest to the highest; the smallest where there are too many."""
+    """Draw bars with whiskers from the lowest to the highest value; only the smallest if there are too many."""
     shown = sorted(sorted(chart.bars, key=lambda bar: bar.value)[:MOST_BARS], key=lambda bar: bar.row)
     gaps = [1.0 if before.group == bar.group else 1.5 for before, bar in pairwise(shown)]
     places = list(accumulate([0.0, *gaps]))
@@ -87,7 +87,7 @@ def _draw_bar(axes: "Axes", place: float, bar: Bar, longest: float) -> None:
 
 
 def draw_lines(axes: "Axes", chart: Chart) -> None:
-    """Lines with their names next to them, if they are few enough to be distinguished."""
+    """Draw lines, with their names next to them if they are few enough to be distinguished."""
     shown = chart.lines[:MOST_CURVES]
     for line in shown:
         _draw_line(axes, line)
@@ -108,7 +108,7 @@ def _draw_line(axes: "Axes", line: Line) -> None:
 
 
 def _set(axes: "Axes", which: str, axis: Axis) -> None:
-    """Title, scale and ticks."""
+    """Set an axis's title, scale and ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     own = axes.xaxis if which == "x" else axes.yaxis
@@ -130,7 +130,7 @@ def _set(axes: "Axes", which: str, axis: Axis) -> None:
 
 
 def _limit(axes: "Axes", axis: Axis, values: list[float]) -> None:
-    """Ends the vertical axis where it has to end."""
+    """Set the limits of the vertical axis."""
     low, high = axes.get_ylim()
     if axis.top is not None and not axis.from_zero:
         axes.set_ylim(0.8 * min((value for value in values if value > 0), default=low), axis.top)
@@ -141,13 +141,13 @@ def _limit(axes: "Axes", axis: Axis, values: list[float]) -> None:
 
 
 def _named(lines: list[Line]) -> list[Line]:
-    """One line for each name, where these are few enough to be told apart."""
+    """One line for each name, if they are few enough to be distinguished; else []."""
     named = {line.name if line.row is None else line.row: line for line in reversed(lines)}
     return list(reversed(named.values())) if 1 < len(named) <= MOST_NAMES else []
 
 
 def _legend(axes: "Axes", lines: list[Line]) -> None:
-    """Below the chart, so that it takes none of its width."""
+    """Draw the legend, below the chart, where it takes none of its width."""
     from matplotlib.lines import Line2D
 
     if named := _named(lines):

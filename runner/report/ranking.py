@@ -1,4 +1,4 @@
-"""The order of rows where settings were swept: by the objective, the best first."""
+"""The order of rows if settings were swept: by the objective, the best first."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from manyheads.runner.report.rows import Row
 
 
 def rank(rows: Sequence[Row], objective: ShownMetric) -> list[Row]:
-    """The rows, best first, with the best one marked; what was not measured or did not complete comes last."""
+    """The rows, best first, with the best one marked; unmeasured or incomplete ones come last."""
     sign = -1 if objective.direction == "max" else 1
 
     def key(row: Row) -> tuple[bool, bool, float]:
@@ -24,7 +24,7 @@ def rank(rows: Sequence[Row], objective: ShownMetric) -> list[Row]:
 
 
 def explain(rows: Sequence[Row], objective: ShownMetric) -> str:
-    """How the rows are ordered, for below the table."""
+    """A sentence on how the rows are ordered, for below the table."""
     if not any(row.is_best for row in rows):
         return ""
     extreme = "highest" if objective.direction == "max" else "lowest"
@@ -35,7 +35,7 @@ def explain(rows: Sequence[Row], objective: ShownMetric) -> str:
 
 
 def doubts(rows: Sequence[Row], objective: ShownMetric) -> list[str]:
-    """A sentence where the two best rows are no farther apart than their runs are."""
+    """A sentence if the two best rows differ by no more than their runs do; else []."""
     first, second, *_ = [*(row.measures for row in rows if row.state == "completed"), None, None]
     if first is None or second is None or first.objective is None or second.objective is None:
         return []

@@ -1,4 +1,4 @@
-"""How far two runs' values are apart, and whether rounding alone can have done that."""
+"""Measures how much two runs' values differ, and judges whether rounding alone can explain it."""
 
 import math
 from collections.abc import Callable, Container, Iterable
@@ -8,13 +8,13 @@ from typing import Any
 from manyheads.runner.report.load_run import Columns
 
 FIRST_ROWS = 5
-STEADY_STEPS, GROWTH = 20, 1.5  # rounding is amplified: from then on by half at each step, seen at high rates
-FLOOR = 1e-2  # of a first or largest value: what is smaller is measured by this, being mostly rounding
+STEADY_STEPS, GROWTH = 20, 1.5  # after these steps, rounding errors grow by half per step
+FLOOR = 1e-2  # of a first or largest value; smaller values, mostly rounding, are compared relative to this
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One value in both runs. ``relative``: how far they are apart; ``row``: of its table, among those in common."""
+    """A value in both runs. ``relative``: their relative difference; ``row``: its number among common rows."""
 
     what: str
     step: int
@@ -25,12 +25,12 @@ class Pair:
 
     @property
     def exact(self) -> bool:
-        """The same to the last digit."""
+        """Whether both values are the same to the last digit."""
         return is_same(self.recorded, self.now)
 
     @property
     def percent(self) -> str:
-        """How far they are apart."""
+        """The relative difference as text, in percent."""
         return f"{100 * self.relative:.2g} %" if math.isfinite(self.relative) else "one of them is not finite"
 
     def __str__(self) -> str:
@@ -38,25 +38,25 @@ class Pair:
         return f"{self.what} at step {self.step}: {self.now:.10g} where {self.recorded:.10g} was recorded"
 
     def as_dict(self) -> dict[str, Any]:
-        """For result.json."""
+        """The pair as a dictionary for result.json."""
         relative = self.relative if math.isfinite(self.relative) else None
         return {"what": self.what, "step": self.step, "recorded": self.recorded, "now": self.now, "relative": relative}
 
 
 def is_same(a: float, b: float) -> bool:
-    """Two NaN are the same."""
+    """Whether two values are equal, or both NaN."""
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
 def relative(difference: float, size: float) -> float:
-    """A difference in units of ``size``; inf where one of them is not finite, or there is no size to measure by."""
+    """``difference`` / ``size``; inf if one of them is not finite, or if ``size`` is zero."""
     if difference == 0:
         return 0.0
     return difference / size if math.isfinite(difference) and 0 < size < math.inf else math.inf
 
 
 def relative_difference(a: float, b: float, floor: float = 0.0) -> float:
-    """Relative to the larger of both, or to ``floor`` where that is larger still."""
+    """The difference relative to the larger of both values, or to ``floor`` if that is larger."""
     return 0.0 if is_same(a, b) else relative(abs(a - b), max(abs(a), abs(b), floor))
 
 
@@ -68,9 +68,10 @@ def paired(
     steps: Container[float] | None = None,
     compare: Callable[[float, float, float], float] = relative_difference,
 ) -> list[Pair]:
-    """A column of both runs at the steps that both have, or at those of them that are among ``steps``.
+    """Pair a column's values in both runs, at their common steps, or those of them in ``steps``.
 
-    ``compare``: of the values and a floor, a hundredth of the first, for values that near zero.
+    ``compare``: the relative difference, given both values and a floor, a hundredth of the first value, for values near
+    zero.
     """
     before, after = (dict(zip(table.get("step", []), table.get(what, []), strict=False)) for table in (recorded, now))
     common = [step for step in after if step in before and (steps is None or step in steps)]
@@ -83,16 +84,16 @@ def paired(
 
 
 def departure(pairs: Iterable[Pair], *, tolerance: float) -> Pair | None:
-    """The first value that is farther apart than ``tolerance``."""
+    """The first pair that differs by more than ``tolerance``; None if none does."""
     return next((pair for pair in pairs if pair.relative > tolerance), None)
 
 
 def is_early(pair: Pair, *, tolerance: float, since: int = 0) -> bool:
-    """Whether a departure comes before rounding could have made it, as training amplifies it from step to step.
+    """Whether a departure is too early to be explained by rounding, which training amplifies from step to step.
 
-    Only the first five rows can be early, and what they allow grows with the step: with trainer.log_every=10 the fifth
-    is step 50, where a high learning rate has made 1e-7 into anything. ``since``: the step at which both runs had the
-    same weights.
+    Only the first five rows can be early, with a tolerance that grows with the step: with trainer.log_every=10 the
+    fifth row is step 50, by which a high learning rate may have amplified 1e-7 to any size. ``since``: the step at
+    which both runs had the same weights.
     """
     growth = GROWTH ** min(max(0, pair.step - since - STEADY_STEPS), 200)
     return pair.row < FIRST_ROWS and pair.relative > tolerance * growth

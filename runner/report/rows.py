@@ -1,4 +1,4 @@
-"""One row for each job: its repeats, seeds and folds become one."""
+"""Builds the rows of a comparison: one per job, which combines its repeats, seeds and folds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ from manyheads.runner.report.measures import Measures, average, measure
 from manyheads.runner.report.metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.report.run_set import FOLD, SEED, Job, RunSet
 
-# Of what is said of a job, none of it completed.
+# States of a job without a completed run, the first that applies counts.
 ORDER = ("running", "interrupted", "pruned", "failed", "skipped", "pending")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A job with everything shown of it. ``values``: by swept key; ``baseline``: the number of the row's own."""
+    """A job with everything that is shown of it. ``values``: by swept key; ``baseline``: its baseline's number."""
 
     number: str
     jobs: tuple[Job, ...]
     values: dict[str, str]
     state: str
     measures: Measures
-    digest: str | None = None  # of the weights; "differs" where repeats of one seed do not agree
+    digest: str | None = None  # of the weights; "differs" if repeats with one seed do not agree
     group: int = 0  # rows of one group are compared
     baseline: str | None = None
     speed_up: float | None = None
     efficiency: float | None = None
-    is_best: bool = False  # by the objective, where rows are sorted by that
+    is_best: bool = False  # by the objective, if rows are sorted by it
     losses: str = ""  # how they agree with those of the group's other backends
 
     @property
     def first(self) -> Job:
-        """The repeat that stands for the others: a completed one if there is one."""
+        """The repeat that represents the others: a completed one if it exists."""
         return self.completed[0] if self.completed else self.jobs[0]
 
     @property
@@ -40,17 +40,17 @@ class Row:
 
     @property
     def label(self) -> str:
-        """Its swept values in a few words."""
+        """The row's swept values in short form."""
         return told(self.values) or f"job {self.number}"
 
     @property
     def numbers(self) -> list[str]:
-        """Those of its jobs, several where seeds or folds were swept."""
+        """The numbers of its jobs, several if seeds or folds were swept."""
         return list(dict.fromkeys(job.number for job in self.jobs))
 
     @property
     def marks(self) -> list[str]:
-        """What must be known about the row's numbers."""
+        """Remarks that are needed to interpret the row's numbers."""
         found = ["best"] if self.is_best else []
         if any(job.out_of_memory for job in self.jobs):
             found.append("out of memory")

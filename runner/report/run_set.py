@@ -1,4 +1,4 @@
-"""From the paths that the user names to jobs: of a sweep with a ledger, of any Hydra sweep, or loose runs."""
+"""Gathers jobs from the paths that the user names: of a sweep with a ledger, of any Hydra sweep, or loose runs."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +11,16 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 SEED, FOLD = "seed", "data.fold"
-REPEATING = (SEED, FOLD)  # keys that repeat a job rather than make another one
-# Of steps.csv; of long runs reading numbers is most of the work.
+REPEATING = (SEED, FOLD)  # keys that repeat a job rather than define another one
+# Of steps.csv; for long runs, parsing numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run, or what should have become one. ``number``: how the user finds it, such as 3.
+    """A run, or a job that never became one. ``number``: its name for the user, such as 3.
 
-    ``row``: the number of the first of the jobs that it is averaged with, where it is.
+    ``row``: the number of the first of the jobs that it is averaged with, if it is.
     """
 
     number: str
@@ -37,9 +37,9 @@ class Job:
 
 @dataclass(frozen=True)
 class RunSet:
-    """What is to be compared. ``folder``: the sweep's, None for loose runs, which nobody swept on purpose.
+    """The jobs to compare. ``folder``: the sweep's, None for loose runs, which are not from one sweep.
 
-    ``active``: there is more to come. ``notes``: what to know about how the jobs were run.
+    ``active``: jobs are still to run; ``notes``: remarks on how the jobs were run.
     """
 
     title: str
@@ -50,7 +50,7 @@ class RunSet:
 
 
 def gather(paths: list[str]) -> RunSet:
-    """The jobs of all these folders. Raises ConfigurationError for a folder that holds neither a run nor a sweep."""
+    """Gather the jobs of all these folders. Raises ConfigurationError for one that holds neither a run nor a sweep."""
     if not paths:
         raise ConfigurationError("Name the folder of a sweep, or of runs, such as outputs/sweeps/<date>/<time>.")
     found = [_one(Path(path)) for path in dict.fromkeys(paths)]
@@ -66,9 +66,9 @@ def gather(paths: list[str]) -> RunSet:
 
 
 def averaged(run_set: RunSet) -> RunSet:
-    """Jobs that differ in nothing typed but the seed or the fold of a cross-validation, as one row.
+    """Combine jobs whose overrides differ only in the seed or the fold of a cross-validation into one row.
 
-    Only those of one sweep, or loose runs of one commit: else what differs may be what is to be compared.
+    Only jobs of one sweep, or loose runs of one commit, are combined: other differences may be what is compared.
     """
     first: dict[tuple[object, ...], str] = {}
     jobs = []
@@ -103,7 +103,7 @@ def _one(path: Path) -> RunSet:
 
 
 def _beside(ledger: Ledger) -> tuple[str, ...]:
-    """What to know where jobs had to share the machine."""
+    """Remarks if jobs shared the machine."""
     options = ledger.options()
     jobs = str(options.get("jobs") or 1) if isinstance(options, dict) else "1"
     if jobs == "1":
@@ -159,7 +159,7 @@ def _state(run: Run) -> tuple[str, str | None]:
 
 
 def _reason(run: Run, state: str) -> str | None:
-    """The last line of what the rank that failed first said."""
+    """The last line of the error of the rank that failed first."""
     if state == "completed":
         return None
     failure = Failure.from_json(run.result.get("error")) or next(iter(RunFolder(run.folder).read_failures()), None)

@@ -1,4 +1,4 @@
-"""What comparison.png and comparison.html draw, once, as plain numbers: each of the two only draws it."""
+"""Computes what comparison.png and comparison.html draw, as plain numbers, so that both only draw it."""
 
 import math
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from manyheads.runner.report.palette import Palette, colours, dashes, short
 from manyheads.runner.report.rows import Row
 
 BATCH = "data.batch_size"
-ALONE = "#0072b2"  # the colour of a line that needs no telling apart
-MOST_NAME = 60  # of a line through several rows, letters
+ALONE = "#0072b2"  # the colour of a single line
+MOST_NAME = 60  # characters in the name of a line through several rows
 
 Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A row's value with its lowest and highest. ``row``: its index in the comparison; ``remark``: the speed-up."""
+    """A row's value with its range. ``row``: the row's index in the comparison; ``remark``: the speed-up."""
 
     row: int
     name: str
@@ -36,9 +36,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve. ``row``: the index of its row in the comparison; None where it goes through several rows.
+    """A curve. ``row``: the index of its row in the comparison; None if it goes through several rows.
 
-    ``spread``: of each point, the standard deviation, where one exists; ``mark``: line, points, or both.
+    ``spread``: the standard deviation of each point, if it exists; ``mark``: line, points, or both.
     """
 
     row: int | None
@@ -59,7 +59,7 @@ class Series:
         self.palette = Palette(comparison)
 
     def epoch_times(self) -> list[Bar]:
-        """Seconds per epoch of each row that has got through one."""
+        """Seconds per epoch of each row that has completed one."""
         timed = [
             (index, own.seconds, own.low, own.high)
             for index, own in enumerate(row.measures for row in self._rows)
@@ -68,12 +68,12 @@ class Series:
         return [self._bar(*each, unit="s", has_speed=True) for each in timed]
 
     def memory(self) -> list[Bar]:
-        """Peak memory of each row in MB, of the device that needed most, down to that of the one that needed least."""
+        """Peak memory of each row in MB: that of the device with the highest peak, down to that with the lowest."""
         peaks = [(index, row.measures.memory) for index, row in enumerate(self._rows) if row.measures.memory]
         return [self._bar(index, max(each), min(each), max(each), unit="MB") for index, each in peaks]
 
     def metrics(self, *, against_time: bool) -> list[Line]:
-        """The comparison's metric on validation data, against seconds of training or epochs, where it was evaluated."""
+        """The metric on validation data against seconds of training or epochs, at each evaluation."""
         column = self._comparison.metric.column
 
         def points(run: Run) -> Points:
@@ -84,9 +84,9 @@ class Series:
         return self._lines(points, mark="both")
 
     def throughputs(self) -> list[Line]:
-        """Samples per second against the global batch, where that was swept.
+        """Samples per second against the global batch size, if that was swept.
 
-        A line for each combination of the other swept keys, through the rows that completed.
+        There is one line for each combination of the other swept keys, through the completed rows.
         """
         lines: dict[tuple[str, ...], list[Row]] = {}
         for row in self._comparison.completed if BATCH in self._comparison.swept else ():
@@ -107,7 +107,7 @@ class Series:
         return Line(None, name, self.palette.colours[colour], "solid", x, y, "both", **more)
 
     def dashed(self, lines: list[Line], firsts: list[Row], key: str) -> list[Line]:
-        """Lines through rows, each with a dash for what its colour does not tell, or with another colour for it."""
+        """Lines through rows, each with a dash or another colour for the values that its colour does not represent."""
         rests = [self.palette.rest(row, key) for row in firsts]
         if key == self.palette.key:
             own = colours((rest, None) for rest in rests) if len({*rests}) > 1 else dict.fromkeys(rests, ALONE)
@@ -124,7 +124,7 @@ class Series:
         return self._lines(lambda run: _points(run.epochs, "step", "val_loss"), ", validation", mark="points")
 
     def gpu_load(self) -> list[Line]:
-        """The load of each GPU in percent against seconds, where it was sampled."""
+        """The load of each GPU in percent against seconds, if it was sampled."""
         lines = []
         for index, row in enumerate(self._rows):
             gpu = row.first.run.gpu
@@ -142,7 +142,7 @@ class Series:
         return Bar(index, name, colour, value, low, high, text, remark, row.group, row.state == "completed")
 
     def _lines(self, points_of: Callable[[Run], Points], suffix: str = "", mark: str = "line") -> list[Line]:
-        """A line for each run that has points: those of a row are alike but for the seed or the fold."""
+        """A line for each run that has points: runs of a row differ only in the seed or the fold."""
         found = [(index, points_of(job.run)) for index, row in enumerate(self._rows) for job in row.jobs]
         return [self._line(index, points, suffix, mark) for index, points in found if points]
 
@@ -157,5 +157,5 @@ def _points(columns: Columns, x: str, y: str) -> Points:
 
 
 def _batch(row: Row) -> int:
-    """The global one."""
+    """The global batch size of a row."""
     return row.first.run.config.get(BATCH, 0)

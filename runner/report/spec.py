@@ -9,11 +9,11 @@ from manyheads.runner.report.series import Bar, Line
 
 @dataclass(frozen=True)
 class Axis:
-    """What a chart's values are measured by.
+    """An axis of a chart.
 
-    ``title``: with its unit. ``scale``: linear, log or category. ``ticks``, ``labels``: where they are not for the
-    drawer to choose. ``from_zero``: 0 is on it. ``top``: where it ends, whatever values there are. ``within``: what it
-    never reaches beyond, as a share in percent does not. ``is_whole``: only whole numbers mean something.
+    ``title``: with the unit; ``scale``: linear, log or category; ``ticks``, ``labels``: None to choose them when
+    drawing; ``from_zero``: it includes 0; ``top``: its fixed end; ``within``: limits that it never exceeds, such as
+    those of a percentage; ``is_whole``: only whole numbers are meaningful.
     """
 
     title: str
@@ -27,14 +27,14 @@ class Axis:
 
 
 def axis_of(metric: ShownMetric, title: str, lines: list[Line]) -> Axis:
-    """A metric's values: shares from 0 to 100 %, errors on a logarithmic scale where they are far apart."""
+    """The axis of a metric: percentages within 0 to 100 %, errors on a logarithmic scale if they are far apart."""
     wide = metric.direction == "min" and is_wide(value for line in lines for value in line.y)
     return Axis(title, "log" if wide else "linear", within=[0, 100] if metric.unit == "%" else [])
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines or bars. ``most``: rows at a time, 0 for any number of them."""
+    """A chart of lines or bars. ``most``: number of rows shown at a time, 0 for all."""
 
     name: str
     title: str

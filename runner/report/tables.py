@@ -1,4 +1,4 @@
-"""comparison.csv, with everything in full, and comparison.md, to be pasted."""
+"""comparison.csv, with all columns and digits, and comparison.md, for pasting."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from manyheads.runner.run.data_files import no_formula
 
 
 def as_csv(comparison: Comparison) -> str:
-    """One line for each job; empty cells where nothing was measured."""
+    """The table with one line per job; cells are empty if nothing was measured."""
     columns = file_columns(comparison)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -19,7 +19,7 @@ def as_csv(comparison: Comparison) -> str:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """The headline, the table, and what to know about it."""
+    """The headline, the table, and the notes on it, in Markdown."""
     columns = shown_columns(comparison)
     parts = [f"**{_escaped(comparison.title)}**: {comparison.headline}"]
     if comparison.rows:
@@ -33,7 +33,7 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As Markdown shows it as it is: no markup, no HTML, one line."""
+    """The text escaped so that Markdown shows it unchanged: no markup, no HTML, one line."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
     for mark in "\\|*_`[]":
         text = text.replace(mark, f"\\{mark}")

@@ -1,4 +1,4 @@
-"""The comparison in a terminal: one line on the state of things, the table, what to know about it."""
+"""The comparison in a terminal: a headline, the table, and the notes on it."""
 
 from dataclasses import replace
 from typing import Literal
@@ -13,8 +13,8 @@ from manyheads.runner.report.columns import median, shown_columns
 from manyheads.runner.report.comparison import Comparison
 
 SPREAD = "the spread of s/epoch"
-# Columns in the order in which they are dropped where they don't fit, by whether speed is what is compared. What the
-# sweep is about stays: the metric, or the objective that rows are sorted by.
+# Columns in the order in which they are dropped if they do not fit, by whether speed is compared. What the sweep is
+# about is kept: the metric, or the objective that rows are sorted by.
 DISPENSABLE = {
     True: (
         *("weights", "val_loss", "data_share", "peak_memory_mb", "marks", "ranks", "scaling_efficiency", "state"),
@@ -29,7 +29,7 @@ MOST_ROWS, MOST_LINES = 200, 12
 
 
 def show(comparison: Comparison, *, console: Console | None = None) -> None:
-    """Print it. Where the window is narrow, columns are left out and named; a pipe gets them all."""
+    """Print the comparison. In a narrow window, columns are left out and named; a pipe gets all of them."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console.width = 10_000

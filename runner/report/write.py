@@ -1,4 +1,4 @@
-"""``python -m runner report``: gather, compare, show, and leave the files."""
+"""The command ``manyheads report``: gathers and compares runs, shows the comparison, and writes its files."""
 
 import logging
 import sys
@@ -23,7 +23,7 @@ COMPARISONS = Path("outputs") / "comparisons"
 
 
 class NothingToCompare(ConfigurationError):
-    """No job completed, and none is running; the table was shown all the same."""
+    """No job completed, and none is running; the table was shown anyway."""
 
     exit_code = 1
 
@@ -32,7 +32,7 @@ def report(paths: list[str], *, baseline: str | None = None, to: str | None = No
     """Print the comparison of these sweeps or runs, and write it into the sweep's folder, or into ``to``.
 
     ``baseline``: a job's number, or values such as parallel=dp,precision=fp32. Raises ConfigurationError for a
-    folder that holds no run, NothingToCompare when no job completed and none will.
+    folder that holds no run, NothingToCompare if no job completed and none will.
     """
     comparison = compare(gather(paths), baseline=baseline)
     show(comparison)
@@ -49,7 +49,7 @@ def report(paths: list[str], *, baseline: str | None = None, to: str | None = No
 
 
 def refresh(sweep: Path, *, quiet: bool) -> None:
-    """Bring one sweep's comparison up to date. Never fails: a finished sweep must not be lost to its report."""
+    """Update a sweep's comparison. Never raises: a finished sweep must not fail because of its report."""
     try:
         comparison = compare(gather([str(sweep)]))
         if comparison.rows:
@@ -64,7 +64,7 @@ def refresh(sweep: Path, *, quiet: bool) -> None:
 
 
 def is_current(ledger: Path) -> bool:
-    """Whether the comparison was written after the last change of a job's state."""
+    """Whether a sweep's comparison was written after the last change of a job's state."""
     try:
         changed = ledger.stat().st_mtime_ns
         return all(
@@ -75,7 +75,7 @@ def is_current(ledger: Path) -> bool:
 
 
 def write(comparison: Comparison, folder: Path) -> list[Path]:
-    """comparison.csv, .md, .png and .html, each whole or not at all. Raises ConfigurationError where it can't."""
+    """Write comparison.csv, .md, .png and .html, each atomically. Raises ConfigurationError if it cannot."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": as_page(comparison, folder)}
