@@ -20,7 +20,7 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
     reported = job.failures()
     died = sorted({*silent} - {failure.rank for failure in reported})
     if reported and not died:
-        return reported[0]
+        return min(reported, key=lambda failure: failure.is_lost_peer)  # the first of those with a cause of their own
     unfinished = [rank for rank in job.watched if job.heartbeat.state(rank) != FINISHED]
     for rank in died or unfinished:
         code = exit_codes.get(rank)

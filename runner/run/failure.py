@@ -4,6 +4,8 @@ import traceback
 from dataclasses import asdict, dataclass
 from typing import Any
 
+# Gloo closes its connections before the error that it raises can be reported, and other ranks hear that first.
+LOST_PEER = ("connection closed by peer", "connection reset by peer")
 NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of a GPU, or torch's CPU allocator
 
 
@@ -45,6 +47,11 @@ class Failure:
     def is_out_of_memory(self) -> bool:
         """Whether a rank asked for more memory than there was."""
         return any(text in f"{self.type}: {self.message}" for text in NO_MEMORY)
+
+    @property
+    def is_lost_peer(self) -> bool:
+        """Whether the error only says that another rank is gone, which must have its own cause."""
+        return any(text in self.message.lower() for text in LOST_PEER)
 
     def to_json(self) -> dict[str, Any]:
         """What ``json.dumps`` takes, with the keys in the order of the fields; a machine where there are several."""

@@ -184,4 +184,6 @@ def test_lists_the_models_of_torchvision(capsys):
     list_models()
     names = capsys.readouterr().out.splitlines()
     assert {"resnet50", "vit_b_16", "convnext_tiny"} <= set(names)
-    assert set(options("model")) - {"small_cnn", "mlp", "gpt", "airbench", "custom", "torchvision", "timm"} <= set(names)
+    assert set(options("model")) - {"small_cnn", "mlp", "gpt", "airbench", "custom", "torchvision", "timm"} <= set(
+        names
+    )

@@ -1,6 +1,7 @@
 """What the parent makes of what its ranks left."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def job(tmp_path: Path) -> Job:
 
 def test_the_earliest_failure_began_it(job):
     assert first_failure(job, {0: 1, 1: 1}, silent=[]) == BEGAN
+
+
+def test_a_lost_peer_has_another_cause(job):
+    """Gloo closed the connection of the rank that had timed out, and its peer was the first to say so."""
+    closed = replace(BEGAN, message="[pair.cc:561] Connection closed by peer [10.77.0.1]:11188.")
+    job.folder.write_failure(1, closed)
+    job.folder.write_failure(0, WENT)
+    assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT
+    job.folder.rank_error(0).unlink()
+    assert first_failure(job, {1: 1}, silent=[]) == closed
 
 
 def test_a_rank_that_died_silently_comes_before_those_that_reported(job):

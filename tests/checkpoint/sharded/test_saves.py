@@ -122,7 +122,7 @@ HITS = [
     for count in (2, 3, 4)
     for victims in ((0,), (count - 1,), tuple(range(count // 2)), tuple(range(count)))
     for moment in MOMENTS
-    if 0 in victims or moment in ("before writing", "in a file", "after writing")
+    if victims == (0,) or moment in ("before writing", "in a file", "after writing")
 ]
 ALWAYS = [
     *((2, (0,), moment) for moment in MOMENTS),
