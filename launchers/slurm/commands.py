@@ -86,16 +86,24 @@ def submit(script: Path) -> str:
 def status(job: str) -> Status:
     """How a job stands now. Raises RunFailed where the controller stays away."""
     deadline = time.monotonic() + AWAY_SECONDS
-    while True:
-        done = _run("scontrol", "show", "job", "-o", job)
-        if done.returncode == 0 and "JobState=" in done.stdout:
-            return parsed(done.stdout.splitlines()[0])
-        if "Invalid job id" in done.stderr:
-            return GONE
+    while (found := status_now(job)) is None:
         if time.monotonic() > deadline:
-            said = " ".join(done.stderr.split())
+            said = " ".join(_shown(job).stderr.split())
             raise RunFailed(Failure(type="SlurmAway", message=f"Slurm reports nothing about job {job}: {said}."))
         time.sleep(5)
+    return found
+
+
+def status_now(job: str) -> Status | None:
+    """How a job stands; None where the controller does not say."""
+    done = _shown(job)
+    if done.returncode == 0 and "JobState=" in done.stdout:
+        return parsed(done.stdout.splitlines()[0])
+    return GONE if "Invalid job id" in done.stderr else None
+
+
+def _shown(job: str) -> subprocess.CompletedProcess[str]:
+    return _run("scontrol", "show", "job", "-o", job)
 
 
 def parsed(line: str) -> Status:
@@ -109,6 +117,13 @@ def parsed(line: str) -> Status:
         "" if nodes in without else nodes,
         int(found.get("Restarts", "0")),
     )
+
+
+def gpus_per_node(job: str) -> int:
+    """GPUs that a running job has on each of its nodes; the fewest on any of them."""
+    shown = _run("scontrol", "show", "job", "-o", "-d", job).stdout
+    on_nodes = re.findall(r" CPU_IDs=\S+ Mem=\S+ GRES=(\S*)", shown)
+    return min((sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", each))) for each in on_nodes), default=0)
 
 
 def cancel(job: str) -> None:

@@ -154,6 +154,8 @@ def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], r
     """Why a folder that fits must not be touched; empty where it may."""
     if any(run.status == "running" for run in runs) or _is_held(path / LEDGER):
         return "it is running"
+    if any(run.status == "queued" for run in runs):
+        return "it is in the queue"
     if len(chosen) < len(runs):
         return f"{len(runs) - len(chosen)} of the sweep's {len(runs)} jobs are to be kept"
     if rules.checkpoints:
