@@ -13,7 +13,7 @@ from pathlib import Path
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 
-SECONDS = 60.0  # that a command may take
+SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
 AWAY = re.compile(r"contact slurm controller|connect(ion)? (failure|refused|timed out)|timed out|try again", re.I)
 AWAY_SECONDS = 900.0  # for which a controller may be away, as while it is started anew
 PENDING, OVER = (
@@ -94,16 +94,16 @@ def status(job: str) -> Status:
     return found
 
 
-def status_now(job: str) -> Status | None:
-    """How a job stands; None where the controller does not say."""
-    done = _shown(job)
+def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
+    """How a job stands; None where the controller does not say within ``seconds``."""
+    done = _shown(job, seconds)
     if done.returncode == 0 and "JobState=" in done.stdout:
         return parsed(done.stdout.splitlines()[0])
     return GONE if "Invalid job id" in done.stderr else None
 
 
-def _shown(job: str) -> subprocess.CompletedProcess[str]:
-    return _run("scontrol", "show", "job", "-o", job)
+def _shown(job: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    return _run("scontrol", "show", "job", "-o", job, seconds=seconds)
 
 
 def parsed(line: str) -> Status:
@@ -154,13 +154,13 @@ def addresses(nodes: list[str]) -> dict[str, str]:
     return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
+def _run(*command: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     """Own session: the terminal's Ctrl-C is not for it."""
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, start_new_session=True
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, start_new_session=True
         )
     except FileNotFoundError:
         raise ConfigurationError(f"launcher=slurm: {HOW_TO_GET}.") from None
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} timed out after {SECONDS:g} seconds")
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} timed out after {seconds:g} seconds")

@@ -48,7 +48,8 @@ def standing(folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
     """How the run's job stands, as ``LauncherOption.standing``; Slurm is not asked again once it did not answer."""
     if (job := noted_job(folder)) is None:
         return None
-    status = commands.status_now(job) if AWAY not in answers and commands.missing() is None else None
+    can_ask = AWAY not in answers and commands.missing() is None
+    status = commands.status_now(job, seconds=commands.SHORT_SECONDS) if can_ask else None
     if status is None:
         answers[AWAY] = True
         return Standing("interrupted", f"Slurm cannot be asked from here about job {job}")

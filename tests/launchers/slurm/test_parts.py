@@ -86,7 +86,7 @@ def test_in_salloc_it_is_for_the_allocations_nodes_although_it_is_typed_elsewher
 
 def test_an_engine_that_is_away_is_asked_once_for_a_whole_list(monkeypatch, tmp_path):
     asked, answers = [], {}
-    monkeypatch.setattr(commands, "status_now", asked.append)
+    monkeypatch.setattr(commands, "status_now", lambda job, seconds: asked.append(job))
     for name in "12":
         folder = RunFolder(tmp_path / name)
         folder.path.mkdir()
