@@ -22,7 +22,7 @@ HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
     *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
-    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", "wandb"),
+    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", "wandb", "slurm.sh", "slurm.json"),
 }
 IN_SWEEP = {LEDGER, "multirun.yaml", "run.log", "trackers.lock", "study.log", "optimization_results.yaml"}
 _ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves

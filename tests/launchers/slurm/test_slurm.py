@@ -16,6 +16,7 @@ from manyheads.runner.provenance.record import record
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.runs.clean import Rules, going
 from manyheads.runner.runs.page import show_run
 from manyheads.runner.runs.summary import summaries
 from tests.launchers.conftest import PROJECT, Parent, freeze, rows, survivors
@@ -113,9 +114,11 @@ def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
     job = noted_job(folder)
     (run,) = summaries(tmp_path)
     assert (run.status, run.job) == ("queued", f"job {job} waits in the queue (JobHeldUser)")
+    assert going(tmp_path, Rules(hours=0))[1] == [f"{folder} stays: it is in the queue"]
     cluster.client("scancel", job)
     (run,) = summaries(tmp_path)
     assert (run.status, run.job) == ("failed", f"Slurm job {job} was cancelled before it started.")
+    assert [each.path for each in going(tmp_path, Rules(failed=True))[0]] == [folder.path]
     assert not folder.result.exists()
     capfd.readouterr()
     show_run(str(folder.path))
