@@ -4,12 +4,20 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.option.base import Option
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, list_of, number, whole
+from manyheads.runner.run.run_folder import RunFolder
 
 FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullmatch(r"\d+:\d+", v) is not None)
+
+
+class Standing(NamedTuple):
+    """How a run stands with its engine. ``status``: as in a list of runs; ``text``: a sentence."""
+
+    status: str
+    text: str
 
 
 class LauncherOption(Option):
@@ -56,6 +64,13 @@ class LauncherOption(Option):
     def gpus_here(self, count: int) -> int:
         """How many of this machine's GPUs are used by a run with this many ranks per machine."""
         return count
+
+    def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
+        """How a run that has not completed stands; None where only its folder can say.
+
+        ``answers``: kept by the caller for all runs of a list, so that an engine that is away is asked once.
+        """
+        return None
 
     @property
     def horovod_controller(self) -> str | None:

@@ -5,11 +5,9 @@ heard from it for ``--silence`` seconds, the agent ends every rank on this node.
 """
 
 import argparse
-import platform
 import socket
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 
 from manyheads import __version__
@@ -18,6 +16,7 @@ from manyheads.launchers.nodes.part import attempt
 from manyheads.launchers.nodes.wire import KEY_BYTES, Message, greet, own_key
 from manyheads.launchers.signals import received_signals
 from manyheads.runner.machine import addresses
+from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.run.errors import ConfigurationError, complain
 from manyheads.runner.run.parent_death import die_with_parent
 
@@ -80,15 +79,17 @@ def serve(link: Link, *, name: str, interface: str | None = None, signature: dic
 def description(link: Link, name: str, interface: str | None) -> Message:
     """Describe this node to the parent: its name, addresses, versions and clock."""
     address = addresses.own_address(interface) if interface else link.channel.address
+    machine = inventory()
     return {
         "name": name,
-        "host": socket.gethostname(),
+        "host": machine["host"],
         "address": address,
         "port": free_port(link, interface),
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
+        "python": machine["versions"]["python"],
+        "torch": machine["versions"]["torch"],
         "manyheads": __version__,
         "time": time.time(),
+        "machine": machine,
     }
 
 

@@ -19,6 +19,7 @@ from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.storage import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
+from manyheads.runner.provenance.nodes import note_nodes
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -145,7 +146,8 @@ def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
 
 
 def note(job: Job, shares: list[Share], restarts: list[dict[str, Any]]) -> None:
-    """Record for result.json where the ranks run, and the restarts so far."""
+    """Record for result.json and provenance.json where the ranks run, and the restarts so far."""
+    note_nodes(job.folder, [{"node": each.node.name, **each.node.described["machine"]} for each in shares])
     job.added["nodes"] = [{"node": str(each.node), "ranks": len(each.ranks)} for each in shares]
     job.added["world_size"] = shares[-1].ranks.stop
     if restarts:

@@ -14,10 +14,9 @@ from typing import Any
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.nodes.run import run_on_nodes
 from manyheads.launchers.nodes.settings import Settings
-from manyheads.launchers.nodes.starting import last_words
 from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.allocation import Allocation
-from manyheads.launchers.slurm.following import Following, Output, ended_badly
+from manyheads.launchers.slurm.following import Following, Output, ended_badly, last_line
 from manyheads.launchers.slurm.queued import note_job, refuse_queued
 from manyheads.launchers.slurm.script import output, write_script
 from manyheads.launchers.torchrun import order
@@ -123,7 +122,7 @@ class Slurm(Launcher):
                 self._finish(folder, config, job, reason)
             raise reason
         has_run = result is not None or folder.steps.exists()
-        failure = ended_badly(job, status, _last_line(folder), has_run=has_run)
+        failure = ended_badly(job, status, last_line(folder), has_run=has_run)
         if failure is not None:
             self._finish(folder, config, job, RunFailed(failure))
         elif result is not None and (failure := Failure.from_json(result.get("error"))) is None:
@@ -165,10 +164,3 @@ def _newest(folder: RunFolder) -> float:
     """When the last checkpoint was written; 0 where there is none."""
     path = folder.last_checkpoint
     return path.stat().st_mtime if path.exists() else 0.0
-
-
-def _last_line(folder: RunFolder) -> str:
-    try:
-        return last_words(output(folder))
-    except OSError:
-        return ""

@@ -1,6 +1,7 @@
 """The allocation that this process is in: of our own batch script, or of a job that the user has started himself."""
 
 import os
+import re
 from dataclasses import dataclass
 
 from manyheads.launchers.slurm import commands
@@ -35,6 +36,11 @@ class Allocation:
         names = commands.host_names(self.listed)
         known = commands.addresses(names)
         return {name: addresses.resolved(f"Slurm's node {name}", known.get(name, name)) for name in names}
+
+    def offered(self) -> tuple[int | None, int]:
+        """CPUs, if Slurm says how many, and GPUs that the job has on each of its nodes; the fewest on any of them."""
+        listed = re.findall(r"(\d+)(?:\(x\d+\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+        return min(map(int, listed), default=None), commands.gpus_per_node(self.job)
 
 
 def is_on_node() -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 
-SECONDS = 60.0  # that a command may take
+SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
 AWAY = re.compile(r"contact slurm controller|connect(ion)? (failure|refused|timed out)|timed out|try again", re.I)
 AWAY_SECONDS = 900.0  # for which a controller may be away, as while it is started anew
 PENDING, OVER = (
@@ -86,16 +86,24 @@ def submit(script: Path) -> str:
 def status(job: str) -> Status:
     """How a job stands now. Raises RunFailed where the controller stays away."""
     deadline = time.monotonic() + AWAY_SECONDS
-    while True:
-        done = _run("scontrol", "show", "job", "-o", job)
-        if done.returncode == 0 and "JobState=" in done.stdout:
-            return parsed(done.stdout.splitlines()[0])
-        if "Invalid job id" in done.stderr:
-            return GONE
+    while (found := status_now(job)) is None:
         if time.monotonic() > deadline:
-            said = " ".join(done.stderr.split())
+            said = " ".join(_shown(job).stderr.split())
             raise RunFailed(Failure(type="SlurmAway", message=f"Slurm reports nothing about job {job}: {said}."))
         time.sleep(5)
+    return found
+
+
+def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
+    """How a job stands; None where the controller does not say within ``seconds``."""
+    done = _shown(job, seconds)
+    if done.returncode == 0 and "JobState=" in done.stdout:
+        return parsed(done.stdout.splitlines()[0])
+    return GONE if "Invalid job id" in done.stderr else None
+
+
+def _shown(job: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    return _run("scontrol", "show", "job", "-o", job, seconds=seconds)
 
 
 def parsed(line: str) -> Status:
@@ -109,6 +117,13 @@ def parsed(line: str) -> Status:
         "" if nodes in without else nodes,
         int(found.get("Restarts", "0")),
     )
+
+
+def gpus_per_node(job: str) -> int:
+    """GPUs that a running job has on each of its nodes; the fewest on any of them."""
+    shown = _run("scontrol", "show", "job", "-o", "-d", job).stdout
+    on_nodes = re.findall(r" CPU_IDs=\S+ Mem=\S+ GRES=(\S*)", shown)
+    return min((sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", each))) for each in on_nodes), default=0)
 
 
 def cancel(job: str) -> None:
@@ -139,13 +154,13 @@ def addresses(nodes: list[str]) -> dict[str, str]:
     return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
+def _run(*command: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     """Own session: the terminal's Ctrl-C is not for it."""
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, start_new_session=True
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, start_new_session=True
         )
     except FileNotFoundError:
         raise ConfigurationError(f"launcher=slurm: {HOW_TO_GET}.") from None
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} timed out after {SECONDS:g} seconds")
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} timed out after {seconds:g} seconds")

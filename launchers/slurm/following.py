@@ -5,8 +5,10 @@ import sys
 import time
 from pathlib import Path
 
+from manyheads.launchers.nodes.starting import last_words
 from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.commands import Status
+from manyheads.launchers.slurm.script import output
 from manyheads.runner.run.errors import Interrupted, RunFailed, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.run_folder import RunFolder
@@ -89,6 +91,14 @@ def cancelled(job: str) -> None:
         if time.monotonic() > deadline:
             raise RunFailed(Failure(type="JobStays", message=f"job {job} was cancelled, but still exists. See squeue."))
         time.sleep(ASK_SECONDS[0])
+
+
+def last_line(folder: RunFolder) -> str:
+    """The last words of a run's job; empty where it has written none."""
+    try:
+        return last_words(output(folder))
+    except OSError:
+        return ""
 
 
 def ended_badly(job: str, status: Status, said: str, *, has_run: bool) -> Failure | None:

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from manyheads.launchers.option import LauncherOption
+from manyheads.launchers.option import LauncherOption, Standing
 from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.allocation import Allocation, is_on_node
+from manyheads.launchers.slurm.queued import standing
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.duration import DURATION
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.run_folder import RunFolder
 
 WORD = Rule("a word without spaces", lambda v: isinstance(v, str) and re.fullmatch(r"[^\s\"'\\]+", v) is not None)
 CPUS_FOR_GPU = 8
@@ -60,17 +62,23 @@ class SlurmOption(LauncherOption):
                 section["cpus_per_node"] = hardware.cpu_cores()
             yield
             return
-        gpus = section["gpus_per_node"]
+        cpus, gpus = (None, 0) if allocation is None else allocation.offered()
+        gpus = section["gpus_per_node"] or gpus
         alone = declared("parallel", config["parallel"]).one_process
         ranks = section["nproc_per_node"] if section["nproc_per_node"] != "auto" else 1 if alone else gpus or 2
         if section["cpus_per_node"] == "auto":
             threads = section["threads_per_rank"]
-            section["cpus_per_node"] = ranks * threads if threads != "auto" else max(ranks, CPUS_FOR_GPU * gpus)
+            section["cpus_per_node"] = cpus or (
+                ranks * threads if threads != "auto" else max(ranks, CPUS_FOR_GPU * gpus)
+            )
         with hardware.elsewhere(gpus=gpus, cores=section["cpus_per_node"]):
             yield
 
     def gpus_here(self, count: int) -> int:
         return count if Allocation.here() is not None and is_on_node() else 0
+
+    def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
+        return standing(folder, answers)
 
     def complete(self, config: dict[str, Any]) -> None:
         if config["trainer"]["device"] == "cuda" and hardware.torch_cuda_version() is None:

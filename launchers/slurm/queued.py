@@ -1,9 +1,16 @@
-"""The job of a run in the queue, recorded so that it is not submitted twice."""
+"""The job of a run in the queue, recorded so that it is not submitted twice, and how it stands."""
 
+from typing import Any
+
+from manyheads.launchers.option import Standing
 from manyheads.launchers.slurm import commands
+from manyheads.launchers.slurm.commands import GONE, Status
+from manyheads.launchers.slurm.following import ended_badly, last_line
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.run_folder import RunFolder
+
+AWAY = "Slurm"  # among the answers of a listing: it could not be asked
 
 
 def note_job(folder: RunFolder, job: str) -> None:
@@ -22,7 +29,10 @@ def noted_job(folder: RunFolder) -> str | None:
 
 
 def refuse_queued(folder: RunFolder) -> None:
-    """Raises ConfigurationError where the run's job is still in the queue, or runs."""
+    """Raises ConfigurationError where the run's job is still in the queue, or runs.
+
+    Prints what became of a job that has left no result.
+    """
     if (job := noted_job(folder)) is None:
         return
     status = commands.status(job)
@@ -30,3 +40,26 @@ def refuse_queued(folder: RunFolder) -> None:
         raise ConfigurationError(
             f"{folder} is already in the queue: job {job} {status}. Wait for it, or end it with `scancel {job}`."
         )
+    if not folder.result.exists():
+        print(printable(_standing(folder, job, status).text), flush=True)
+
+
+def standing(folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
+    """How the run's job stands, as ``LauncherOption.standing``; Slurm is not asked again once it did not answer."""
+    if (job := noted_job(folder)) is None:
+        return None
+    can_ask = AWAY not in answers and commands.missing() is None
+    status = commands.status_now(job, seconds=commands.SHORT_SECONDS) if can_ask else None
+    if status is None:
+        answers[AWAY] = True
+        return Standing("interrupted", f"Slurm cannot be asked from here about job {job}")
+    return _standing(folder, job, status)
+
+
+def _standing(folder: RunFolder, job: str, status: Status) -> Standing:
+    if not status.is_over:
+        return Standing("queued" if status.is_waiting else "running", f"job {job} {status}")
+    if status == GONE:
+        return Standing("interrupted", f"Slurm no longer knows job {job}, which left no result")
+    failure = ended_badly(job, status, last_line(folder), has_run=folder.steps.exists())
+    return Standing("failed", failure.message) if failure else Standing("interrupted", f"job {job} {status}")

@@ -4,11 +4,9 @@ import getpass
 import hashlib
 import json
 import os
-import platform
 import re
 import secrets
 import shlex
-import socket
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -17,7 +15,7 @@ from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.machine import apex as apex_installation
-from manyheads.runner.machine import hardware
+from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance.code_state import code_at_start, own_code
 from manyheads.runner.provenance.fingerprint import fingerprint
@@ -71,7 +69,7 @@ def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | No
 def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
     """The content of provenance.json for a run of this config started here and now."""
     commit, diff = code_at_start()
-    packages = installed_packages()
+    packages, here = installed_packages(), inventory()
     return {
         "format": FORMAT,
         "command": shlex.join(map(without_secrets, called.as_typed())),
@@ -83,26 +81,22 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         "clean": commit is not None and not diff,
         "own_code": own_code(config),
         "versions": {
-            "python": platform.python_version(),
+            "python": here["versions"]["python"],
             "torch": packages.get("torch"),
             "torchvision": packages.get("torchvision"),
             "horovod": horovod_installation.version(),
             "apex": apex_installation.description(),
-            "cuda": hardware.torch_cuda_version(),
+            "cuda": here["versions"]["cuda"],
             "cudnn": _of_nvidia(packages, "cudnn"),
             "nccl": _of_nvidia(packages, "nccl"),
-            "driver": hardware.driver_version() or None,
+            "driver": here["versions"]["driver"],
         },
         "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
-        "devices": hardware.gpu_names(),
-        "cpu": {
-            "model": hardware.cpu_model(),
-            "cores": hardware.cpu_cores(),
-            "threads_per_rank": config["launcher"]["threads_per_rank"],
-        },
-        "host": socket.gethostname(),
+        "devices": here["devices"],
+        "cpu": {**here["cpu"], "threads_per_rank": config["launcher"]["threads_per_rank"]},
+        "host": here["host"],
         "user": user(),
-        "system": platform.platform(),
+        "system": here["system"],
         "environment": recorded_environment(os.environ),
         "ranks": ranks(config),
         "launcher": config["launcher"]["name"],

@@ -14,6 +14,7 @@ from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import copies, overrides_of
+from manyheads.runner.provenance.nodes import unless_submitted
 from manyheads.runner.provenance.record import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
@@ -83,6 +84,7 @@ def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None
         refuse_untrusted(past.config, trust)  # its data option is asked for its files
     diffs = None if config is None else (past.code_diff, code_at_start()[1])
     now = describe(past.config if config is None else config)
+    now = unless_submitted(now, past.provenance)
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 

@@ -14,10 +14,11 @@ RESULT: dict[str, Any] = {
 }
 PROVENANCE: dict[str, Any] = {
     **dict.fromkeys(("id", "command", "directory", "commit", "host", "user", "system", "launcher", "signature"), str),
+    "submitted_from": str,
     **dict.fromkeys(("versions", "packages", "cpu", "environment", "own_code", "data"), dict),
     **dict.fromkeys(("ranks", "format"), int),
     "clean": bool,
-    "devices": list,
+    **dict.fromkeys(("devices", "nodes"), list),
 }
 
 

@@ -22,7 +22,7 @@ HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
     *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
-    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", "wandb"),
+    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", "wandb", "slurm.sh", "slurm.json"),
 }
 IN_SWEEP = {LEDGER, "multirun.yaml", "run.log", "trackers.lock", "study.log", "optimization_results.yaml"}
 _ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves
@@ -154,6 +154,8 @@ def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], r
     """Why a folder that fits must not be touched; empty where it may."""
     if any(run.status == "running" for run in runs) or _is_held(path / LEDGER):
         return "it is running"
+    if any(run.status == "queued" for run in runs):
+        return "it is in the queue"
     if len(chosen) < len(runs):
         return f"{len(runs) - len(chosen)} of the sweep's {len(runs)} jobs are to be kept"
     if rules.checkpoints:

@@ -12,7 +12,7 @@ from manyheads.runner.runs.find import OUTPUTS
 from manyheads.runner.runs.select import ordered, selected
 from manyheads.runner.runs.summary import Summary, summaries
 
-TITLES = ("run", "name", "status", "metric", "time", "set")
+TITLES = ("run", "name", "status", "metric", "time", "job", "set")
 
 
 def list_runs(words: Sequence[str], *, sort: str | None = None, as_json: bool = False) -> None:
@@ -44,7 +44,7 @@ def line(run: Summary) -> tuple[str, ...]:
     metric = "" if run.measured is None else f"{run.metric.column} {run.measured:.4g}"
     name = "" if run.config.get("name") is None else str(run.config["name"])
     typed = " ".join(f"{key}={value}" for key, value in run.typed.items())
-    return tuple(map(_one_line, (str(run.folder), name, run.status, metric, duration(run.seconds), typed)))
+    return tuple(map(_one_line, (str(run.folder), name, run.status, metric, duration(run.seconds), run.job, typed)))
 
 
 def duration(seconds: float | None) -> str:

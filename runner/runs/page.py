@@ -77,6 +77,8 @@ def _state(run: Summary) -> Rows:
     known = {key: result[key] for key in ("epochs", "steps") if key in result}
     counts = [f"{count:,} {key if count != 1 else key[:-1]}" for key, count in known.items()]
     yield "status", ", ".join([run.status, *counts])
+    if run.job:
+        yield "job", run.job
     if failure := Failure.from_json(result.get("error")):
         yield "error", failure.describe()
     took = f", took {duration(run.seconds)}" if run.seconds is not None else ""

@@ -16,22 +16,27 @@ from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.runs.find import find_runs, states
 from manyheads.runner.runs.frozen import read_frozen, read_typed
 
-STATUSES = ("completed", "interrupted", "failed", "running", "pending", "skipped")
+STATUSES = ("completed", "interrupted", "failed", "running", "queued", "pending", "skipped")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One run. ``status``: one of STATUSES; ``started``: when it was frozen, in seconds since 1970."""
+    """One run. ``status``: one of STATUSES; ``started``: when it was frozen, in seconds since 1970.
+
+    ``job``: what the queue that it was submitted to says of it; empty where there is none, or a result says more.
+    """
 
     folder: RunFolder
     sweep: Path | None
     status: str
     started: float
     result: dict[str, Any]
+    job: str = ""
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -83,32 +88,44 @@ class Summary:
             "value": self.measured,
             "metrics": self.result.get("metrics") or {},
             "typed": self.typed,
+            "job": self.job or None,
         }
 
 
 def summaries(folder: Path) -> Iterator[Summary]:
     """All runs below a folder, in the order of their names. Raises ConfigurationError if the folder does not exist."""
     known: dict[Path, dict[Path, str]] = {}
+    answers: dict[str, Any] = {}
     for path, sweep in find_runs(folder):
         run = RunFolder(path)
         if sweep is not None and sweep not in known:
             known[sweep] = states(sweep)
-        yield summary(run, sweep, known[sweep].get(run.path) if sweep is not None else None)
+        yield summary(run, sweep, known[sweep].get(run.path) if sweep is not None else None, answers)
 
 
-def summary(folder: RunFolder, sweep: Path | None = None, planned: str | None = None) -> Summary:
-    """What the folder's small files say; a file that cannot be read counts as none. planned: its state in a ledger."""
+def summary(
+    folder: RunFolder, sweep: Path | None = None, planned: str | None = None, answers: dict[str, Any] | None = None
+) -> Summary:
+    """What the folder's small files say; a file that cannot be read counts as none.
+
+    ``planned``: its state in a ledger; ``answers``: those that engines gave for other runs of the list.
+    """
     result: dict[str, Any] = {}
     with suppress(OSError, ConfigurationError):
         result = kinds.right(read_json(folder.result), kinds.RESULT)
-    status = result.get("status")
-    return Summary(
-        folder=folder,
-        sweep=sweep,
-        status=status if status in STATUSES else _status(folder, planned),
-        started=_time(folder),
-        result=result,
-    )
+    known = result.get("status") in STATUSES
+    status, job = result["status"] if known else _status(folder, planned), ""
+    if status == "interrupted":
+        standing = _launcher(folder).standing(folder, {} if answers is None else answers)
+        if standing is not None and (not known or standing.status in ("queued", "running")):
+            status, job = standing
+    return Summary(folder=folder, sweep=sweep, status=status, started=_time(folder), result=result, job=job)
+
+
+def _launcher(folder: RunFolder) -> Any:
+    config = dict(read_frozen(folder.config))
+    name = config.pop(f"launcher.{OPTION}", None)
+    return Run(folder.path, config, options={} if name is None else {"launcher": name}).declared("launcher")
 
 
 def _status(folder: RunFolder, planned: str | None) -> str:

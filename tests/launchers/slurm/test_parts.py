@@ -8,6 +8,7 @@ import pytest
 from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.commands import Status, parsed
 from manyheads.launchers.slurm.following import ended_badly
+from manyheads.launchers.slurm.queued import note_job, standing
 from manyheads.launchers.slurm.script import write_script
 from manyheads.runner.config.complete import complete, gpus_used, unavailable
 from manyheads.runner.machine import addresses, hardware
@@ -71,6 +72,27 @@ def test_inside_an_allocation_its_nodes_are_taken(monkeypatch):
     assert decided("parallel=ddp", "data.batch_size=60", "launcher.nproc_per_node=1")[1] == 3
     with pytest.raises(ConfigurationError, match=r"launcher.nodes=4: this is Slurm job 7, which has 3"):
         decided("parallel=ddp", "launcher.nodes=4")
+
+
+def test_in_salloc_it_is_for_the_allocations_nodes_although_it_is_typed_elsewhere(monkeypatch):
+    found = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_NUM_NODES": "3"}
+    for name, value in {**found, "SLURM_JOB_CPUS_PER_NODE": "16(x2),12"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(commands, "gpus_per_node", lambda job: 2)
+    monkeypatch.setattr(hardware, "torch_cuda_version", lambda: "13.0")
+    assert decided("parallel=ddp", "data.batch_size=60") == ("cuda", 3, 2, 12, 6, 6, 0)
+    assert decided("parallel=ddp", "data.batch_size=60", "trainer.device=cpu")[0] == "cpu"
+
+
+def test_an_engine_that_is_away_is_asked_once_for_a_whole_list(monkeypatch, tmp_path):
+    asked, answers = [], {}
+    monkeypatch.setattr(commands, "status_now", lambda job, seconds: asked.append(job))
+    for name in "12":
+        folder = RunFolder(tmp_path / name)
+        folder.path.mkdir()
+        note_job(folder, name)
+        assert standing(folder, answers) == ("interrupted", f"Slurm cannot be asked from here about job {name}")
+    assert asked == ["1"]
 
 
 def test_of_a_steps_tasks_only_the_first_is_the_run(monkeypatch):

@@ -1,6 +1,9 @@
 """Runs submitted to a real Slurm: followed, refused, cancelled, held, and never started."""
 
+import json
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,10 +11,15 @@ import pytest
 from manyheads.launchers.launch import launch
 from manyheads.launchers.slurm.queued import noted_job
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.machine.inventory import inventory
+from manyheads.runner.provenance.record import record
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from tests.launchers.conftest import Parent, freeze, rows, survivors
+from manyheads.runner.runs.clean import Rules, going
+from manyheads.runner.runs.page import show_run
+from manyheads.runner.runs.summary import summaries
+from tests.launchers.conftest import PROJECT, Parent, freeze, rows, survivors
 from tests.launchers.slurm.conftest import COMMON, HELD
 from tests.tail import tail
 
@@ -37,9 +45,37 @@ def test_a_run_on_two_nodes_is_that_of_as_many_ranks_on_one_machine(cluster, sub
     assert there["weights_sha256"] == expected["weights_sha256"]
     assert rows(run.folder.steps) == rows(here.steps)
     assert [each["ranks"] for each in there["nodes"]] == [1, 1]
+    provenance = json.loads(run.folder.provenance.read_text())
+    assert [each["node"] for each in provenance["nodes"]] == ["n1", "n2"]
+    assert all(each.items() >= inventory().items() for each in provenance["nodes"])  # both are this machine
     assert there["slurm"] == {"job": noted_job(run.folder), "restarts": 0}
     assert cluster.jobs() == []
     assert not survivors(run.folder)
+
+
+@pytest.mark.tail
+@pytest.mark.processes
+def test_inside_salloc_a_run_takes_the_nodes_of_the_allocation(cluster, tmp_path):
+    options = (*COMMON, "launcher.nproc_per_node=1", "trainer.max_steps=6", f"hydra.run.dir={tmp_path}/run")
+    command = ["salloc", "--nodes=2", "--cpus-per-task=3", "--gpus-per-node=1", sys.executable, "run.py", *options]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "submitted" not in done.stdout
+    folder = RunFolder(tmp_path / "run")
+    result, launcher = folder.read_result(), folder.read_config()["launcher"]
+    assert [each["ranks"] for each in result["nodes"]] == [1, 1]
+    assert f"job allocation {result['slurm']['job']}" in done.stderr
+    assert (launcher["nodes"], launcher["cpus_per_node"], launcher["threads_per_rank"]) == (2, 3, 3)
+    provenance = json.loads(folder.provenance.read_text())
+    assert [each["node"] for each in provenance["nodes"]] == ["n1", "n2"]
+    assert cluster.jobs() == []
+    assert not survivors(folder)
+
+
+def test_of_an_allocation_it_is_known_what_its_nodes_have(cluster, tmp_path):
+    command = "from manyheads.launchers.slurm.allocation import Allocation; print(Allocation.here().offered())"
+    asked = ["salloc", "--nodes=2", "--ntasks=2", "--cpus-per-task=3", "--gres=gpu:1", sys.executable, "-c", command]
+    assert cluster.client(*asked) == "(3, 1)"
 
 
 def test_what_slurm_refuses_is_said_in_its_own_words(cluster, tmp_path):
@@ -69,6 +105,28 @@ def test_a_run_that_is_left_in_the_queue_is_not_submitted_twice(cluster, tmp_pat
     with pytest.raises(ConfigurationError, match=rf"is already in the queue: job {job} waits in the queue"):
         launch(folder)
     assert cluster.jobs() == [job]
+
+
+def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
+    folder = freeze(tmp_path / "run", *COMMON, HELD, "launcher.follow=false")
+    record(folder, folder.read_config())
+    launch(folder)
+    job = noted_job(folder)
+    (run,) = summaries(tmp_path)
+    assert (run.status, run.job) == ("queued", f"job {job} waits in the queue (JobHeldUser)")
+    assert going(tmp_path, Rules(hours=0))[1] == [f"{folder} stays: it is in the queue"]
+    cluster.client("scancel", job)
+    (run,) = summaries(tmp_path)
+    assert (run.status, run.job) == ("failed", f"Slurm job {job} was cancelled before it started.")
+    assert [each.path for each in going(tmp_path, Rules(failed=True))[0]] == [folder.path]
+    assert not folder.result.exists()
+    capfd.readouterr()
+    show_run(str(folder.path))
+    launch(folder)
+    shown, again = capfd.readouterr().out.split("resume it:")
+    assert f"job       Slurm job {job} was cancelled before it started." in shown
+    assert f"Slurm job {job} was cancelled before it started.\nsubmitted as Slurm job {noted_job(folder)}" in again
+    assert noted_job(folder) != job
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, tail(signal.SIGTERM)])
