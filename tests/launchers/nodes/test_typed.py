@@ -82,7 +82,7 @@ def test_a_machine_goes_and_comes_back(cluster, run_on, tmp_path) -> None:
         print(
             f"{seconds:.1f} s from restart to first step, {whole:.1f} s since that came; {start_seconds:.1f} s at first"
         )
-        assert seconds < max(RESTART_SECONDS, start_seconds)
+        assert seconds < max(RESTART_SECONDS, 2 * start_seconds)  # other processes come and go meanwhile
     steps, expected = rows(first.folder.steps), rows(alone.steps)
     assert [(row["step"], row["samples"]) for row in steps] == [(row["step"], row["samples"]) for row in expected]
     losses = [float(row["loss"]) for row in expected]
