@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.checkpoint.sharded.index import is_checkpoint
+from manyheads.runner.machine.torch_version import too_old
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -14,6 +15,8 @@ CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that
 def check_graphs(trainer: dict[str, Any]) -> None:
     """Raises ConfigurationError if trainer.compile does not work with its units or with accumulation."""
     mode, accumulation = trainer["compile"], trainer["grad_accumulation"]
+    if trainer["compile_units"] and (reason := too_old("2.8")):  # which compiled each block for itself, at most 8
+        raise ConfigurationError(f"trainer.compile_units: {reason}. Or set it to [], and compile the whole model.")
     if trainer["compile_units"] and mode in ("none", *CUDA_GRAPHS):
         reason = "nothing is compiled" if mode == "none" else "CUDA graphs capture a whole model"
         raise ConfigurationError(

@@ -88,7 +88,14 @@ def build(
     train, evaluation = loaders.train, loaders.val
     samples = train.samples, evaluation.samples
     rows = header(
-        config, folder, parallel, precision, parameters=parameters, samples=samples, classes=data.classes_in_words
+        config,
+        folder,
+        parallel,
+        precision,
+        model=built.model,
+        parameters=parameters,
+        samples=samples,
+        classes=data.classes_in_words,
     )
     reporter.display.header(rows | weights(config, built))
     if config["trainer"]["evaluate_only"] and (warning := other_classes(config["checkpoint"]["load"], evaluation)):

@@ -3,7 +3,9 @@
 from typing import Any
 
 import torch
+from torch import nn
 
+from manyheads.runner.machine.processor import EMULATED, bfloat16
 from manyheads.runner.model.rank.build import Built
 from manyheads.runner.optimizer.rank.build import scaled_lr
 from manyheads.runner.option.declared import declared
@@ -19,11 +21,12 @@ def header(
     parallel: Parallel,
     precision: Precision,
     *,
+    model: nn.Module,
     parameters: int,
     samples: tuple[int, int],
     classes: str,
 ) -> dict[str, str]:
-    """Names and texts. parameters: of the model; samples: of training and evaluation; classes: how many, in words."""
+    """Names and texts. parameters: of the whole model; samples: of training and evaluation; classes: in words."""
     batch_size, accumulation, shares = (
         config["data"]["batch_size"],
         config["trainer"]["grad_accumulation"],
@@ -46,7 +49,8 @@ def header(
         ),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
         **averaging(config["trainer"]),
-        **left_on_the_table(config),
+        **left_on_the_table(config, convolves=convolves(model)),
+        **emulated(config),
     }
 
 
@@ -60,11 +64,16 @@ def averaging(trainer: dict[str, Any]) -> dict[str, str]:
     return {} if start is None else {"averaging": f"SWA from epoch {start}; the final weights are the average"}
 
 
-def left_on_the_table(config: dict[str, Any]) -> dict[str, str]:
-    """What a GPU gains by and this run does without, with the words that take it; nothing on CPUs."""
+def left_on_the_table(config: dict[str, Any], *, convolves: bool) -> dict[str, str]:
+    """What would be faster on this device and is not used, with the words that take it.
+
+    ``convolves``: whether the model is mostly convolutions; on CPUs no other models were seen to gain (docs/gpus.md).
+    """
     trainer, precision = config["trainer"], declared("precision", config["precision"])
-    if trainer["device"] != "cuda":
-        return {}
+    if trainer["device"] == "cpu":
+        is_plain = precision.dtype == "float32" and precision.autocast(on_gpus=False) is None
+        gains = convolves and is_plain and bfloat16() is not None
+        return {"faster": f"usually with precision=bf16: this processor has {bfloat16()}"} if gains else {}
     fast = {
         "precision=bf16": precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True),
         "trainer.channels_last=true": trainer["channels_last"],
@@ -73,6 +82,19 @@ def left_on_the_table(config: dict[str, Any]) -> dict[str, str]:
     words = [word for word, is_taken in fast.items() if not is_taken]
     every = " (all of them: experiment=fast)" if len(words) == len(fast) else ""
     return {"faster": f"usually with {', '.join(words)}{every}"} if words else {}
+
+
+def convolves(model: nn.Module) -> bool:
+    """Whether more than half of the model's parameters belong to convolutions over images."""
+    sizes = [(isinstance(each, nn.Conv2d), p.numel()) for each in model.modules() for p in each.parameters(False)]
+    return 2 * sum(size for is_of_one, size in sizes if is_of_one) > sum(size for _, size in sizes)
+
+
+def emulated(config: dict[str, Any]) -> dict[str, str]:
+    """What makes a run on CPUs slower than fp32 would be; nothing where the processor has the instructions."""
+    precision = declared("precision", config["precision"])
+    on_cpus = config["trainer"]["device"] == "cpu" and precision.autocast(on_gpus=False) == "bfloat16"
+    return {"slower": f"usually than precision=fp32: {EMULATED}"} if on_cpus and bfloat16() is None else {}
 
 
 def weights(config: dict[str, Any], built: Built) -> dict[str, str]:

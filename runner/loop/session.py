@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from manyheads.runner.callbacks.base import RunContext
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints, best_of, kept
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import explained, memory_explained
@@ -35,6 +35,7 @@ class Session:
         self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, State(trainer)
         self._is_described = False
         self._gradients = 0  # bytes
+        self._best: dict[str, Any] | None = None  # the content of best.pt, of ranks that come and go
 
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
@@ -51,7 +52,7 @@ class Session:
             reached = trainer.progress.step
             if (newer := self.parallel.catch_up(self, step=reached)) is not None:
                 self.state.restore({**newer, "source": "another rank"}, seed=seed)
-                reporter.recorder.catch_up(newer["rows"], after=reached)
+                self.take_missed(newer, after=reached)
             if state is not None or newer is not None:
                 reporter.display.say(f"resuming from step {trainer.progress.step}")
             self.start()
@@ -96,7 +97,19 @@ class Session:
     def standing(self) -> dict[str, Any]:
         """Everything that another rank needs to reach this rank's state, between two updates."""
         self.trainer.collect_all()
-        return {**self.state.whole(), **self.state.reached(), "rows": self.trainer.reporter.recorder.kept()}
+        missed = {"rows": self.trainer.reporter.recorder.kept(), "best": self._best}
+        return {**self.state.whole(), **self.state.reached(), **missed}
+
+    def take_missed(self, newer: dict[str, Any], *, after: int) -> None:
+        """Write what the run would have written after update ``after``, had this rank been there."""
+        self.trainer.reporter.recorder.catch_up(newer["rows"], after=after)
+        self._best = newer["best"]
+        if not self.parallel.records or not self.checkpoints.enabled:
+            return
+        if self._best is not None and self._best["progress"]["step"] >= after:
+            self.checkpoints.save_best(self._best)
+        if self.trainer.done:
+            self.save(best=False)
 
     def drawn(self, batches: list[Batch], *, share: int, of: int) -> list[Batch]:
         """The next update's micro-batches for this share of ``of``: the current ones if they match, else fetched."""
@@ -126,6 +139,8 @@ class Session:
             self.checkpoints.save_shares(self.state.shares(), self.parallel, step=progress.step, best=best)
         else:
             state = self.state.whole()
+            if best and self.parallel.keeps_rows:
+                self._best = kept(best_of({**state, **self.state.reached()}))
             if self.parallel.records:
                 self.checkpoints.save({**state, **self.state.reached()}, step=progress.step, best=best)
         if not self.checkpoints.asynchronous:

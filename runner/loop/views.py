@@ -15,13 +15,13 @@ Weighted = Iterator[tuple[float, Tensor]]
 
 
 def flipped(images: Tensor) -> Weighted:
-    """As they are, and mirrored."""
+    """Each image, and its mirror image."""
     yield 0.5, images
     yield 0.5, images.flip(-1)
 
 
 def flipped_and_shifted(images: Tensor) -> Weighted:
-    """Likewise, and for the other half one pixel down and right, and one up and left."""
+    """The views of ``flipped``, and of two shifts by one pixel, down and right and up and left, at half the weight."""
     height, width = images.shape[-2:]
     padded = pad(images, (1, 1, 1, 1), mode="reflect")
     shifted = (padded[..., at : at + height, at : at + width] for at in (0, 2))
@@ -36,11 +36,10 @@ WAYS = {"flip": flipped, "flip_shift": flipped_and_shifted}
 def averaged(way: str, evaluate: Callable[[Any], Any], inputs: Any) -> Any:
     """The mean of what ``evaluate`` gives for the views of ``inputs``, (N, C, H, W).
 
-    Anything where it gives no tensor, as on a rank that does not have the outputs. Raises ConfigurationError for inputs
-    that are no images.
+    Returns any value on a rank that does not have the outputs. Raises ConfigurationError if inputs are not images.
     """
     if not (isinstance(inputs, Tensor) and inputs.ndim == 4):
-        raise ConfigurationError(f"trainer.tta={way}: the model's inputs are no images. Set it to none.")
+        raise ConfigurationError(f"trainer.tta={way}: the model's inputs are not images. Set it to none.")
     found = [(weight, evaluate(view)) for weight, view in WAYS[way](inputs)]
     if not all(isinstance(outputs, Tensor) for _, outputs in found):
         return found[0][1]

@@ -9,7 +9,8 @@ def too_old(lowest: str) -> str | None:
     installed = metadata.version("torch")
     if _numbers(installed) >= _numbers(lowest):
         return None
-    return f"it needs torch {lowest} or newer, and {installed} is installed. Get one by pip install 'torch>={lowest}'"
+    remedy = f"Install one with: pip install 'torch>={lowest}'"
+    return f"it needs torch {lowest} or newer, and {installed} is installed. {remedy}"
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""How ranks failed, as each leaves it for its parent: a file beside the heartbeat, on a disk that no machine shares.
+"""Reports of failed ranks to their parent: files beside the heartbeat.
 
-On one machine that is the run folder's ``logs/``. Over several it is a folder of each machine's own, which can be
-written when the shared one is gone, full or silent, and its agent tells the parent what is in it.
+On one machine they are in the run folder's ``logs/``. On several, they are in a folder on each machine's own disk,
+which can be written when the shared disk is gone, full or hangs; the machine's agent sends them to the parent.
 """
 
 import json
@@ -19,18 +19,18 @@ Report = dict[str, Any]  # a Failure in JSON, with its time
 
 
 def report_file(folder: Path, rank: int) -> Path:
-    """Where a rank says so. ``folder``: that of the heartbeat."""
+    """The path of a rank's report. ``folder``: that of the heartbeat."""
     return folder / f"rank_{rank}.error.json"
 
 
 def write_report(folder: Path, rank: int, failure: Failure) -> None:
-    """Leave how a rank failed, and when. Raises OSError."""
+    """Report how a rank failed, and when. Raises OSError."""
     content = {**failure.to_json(), "time": time.time()}
     write_whole(report_file(folder, rank), json.dumps(content, indent=2) + "\n")
 
 
 def read_reports(folder: Path) -> list[Report]:
-    """What ranks have left there. A file that cannot be read is skipped."""
+    """All reports in a folder; unreadable files are skipped."""
     found = []
     with suppress(OSError):  # of a folder that is gone
         for path in folder.glob("rank_*.error.json"):

@@ -1,6 +1,7 @@
 """trainer.compile, without a compiler: what is compiled, and what CUDA graphs would do to outputs that are kept."""
 
 from collections import Counter
+from importlib import metadata
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.runner.loop.compile import compile_in_place, is_compiled
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import opened, small
+from tests.torch_versions import from_torch
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -61,6 +63,7 @@ def graphs(monkeypatch) -> list[bool]:
     return graphs
 
 
+@from_torch("2.8")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler looks at it
 def test_alike_blocks_are_compiled_once(tmp_path, graphs):
     torch._dynamo.reset()
@@ -74,6 +77,15 @@ def test_alike_blocks_are_compiled_once(tmp_path, graphs):
     assert 1 <= graphs.count(True) <= 2  # the first one's input comes from elsewhere than the others'
 
 
+def test_a_torch_that_compiles_alike_blocks_one_by_one_is_refused(monkeypatch):
+    """From the ninth on it leaves them as they are."""
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "2.7.1" if name == "torch" else real(name))
+    with pytest.raises(ConfigurationError, match=r"trainer\.compile_units: it needs torch 2\.8 .* Or set it to \[\]"):
+        small("trainer.compile_units=[auto]", "trainer.compile=default")
+
+
+@from_torch("2.8")
 @pytest.mark.parametrize(
     ("compile", "said"), [("none", "nothing is compiled"), ("reduce-overhead", "CUDA graphs capture a whole model")]
 )

@@ -1,6 +1,10 @@
 import pytest
+import torch
+from torch import nn
+from torchvision.models import resnet18, vit_b_16
 
-from manyheads.runner.loop.header import about, left_on_the_table
+from manyheads.runner.loop import header
+from manyheads.runner.loop.header import about, convolves, emulated, left_on_the_table
 from tests.in_process import config
 
 
@@ -20,7 +24,46 @@ def test_what_the_user_says_of_a_run_is_shown_where_he_says_it():
 )
 def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
     run = config(*overrides)
-    assert left_on_the_table(run) == {}
+    assert left_on_the_table(run, convolves=False) == {}
     run["trainer"]["device"] = "cuda"
-    assert left_on_the_table(run).get("faster", "").startswith(says or "")
-    assert bool(left_on_the_table(run)) is bool(says)
+    assert left_on_the_table(run, convolves=True).get("faster", "").startswith(says or "")
+    assert bool(left_on_the_table(run, convolves=False)) is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "instructions", "convolves", "says"),
+    [
+        ((), "AMX", True, "usually with precision=bf16: this processor has AMX"),
+        ((), None, True, None),
+        ((), "AMX", False, None),
+        (("precision=bf16",), "AMX", True, None),
+        (("precision=fp64",), "AMX", True, None),
+    ],
+)
+def test_on_a_cpu_it_says_it_where_it_was_measured(monkeypatch, overrides, instructions, convolves, says):
+    monkeypatch.setattr(header, "bfloat16", lambda: instructions)
+    assert left_on_the_table(config("trainer.device=cpu", *overrides), convolves=convolves).get("faster") == says
+
+
+def test_what_is_mostly_convolutions():
+    with torch.device("meta"):
+        assert [convolves(make()) for make in (resnet18, vit_b_16, lambda: nn.Linear(2, 2), nn.Identity)] == [
+            *(True, False, False, False)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "instructions", "says"),
+    [
+        (("precision=bf16",), None, "usually than precision=fp32: this processor has no bfloat16 instructions"),
+        (("precision=amp",), None, "usually than precision=fp32"),
+        (("precision=bf16",), "AMX", ""),
+        (("precision=amp", "precision.dtype=float16"), None, ""),
+        ((), None, ""),
+    ],
+)
+def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, instructions, says):
+    monkeypatch.setattr(header, "bfloat16", lambda: instructions)
+    run = config("trainer.device=cpu", *overrides)
+    assert emulated(run).get("slower", "").startswith(says)
+    assert bool(emulated(run)) is bool(says)

@@ -55,5 +55,5 @@ def test_it_is_refused_where_it_means_nothing(tmp_path, overrides, text):
 
 
 def test_inputs_that_are_no_images_are_refused():
-    with pytest.raises(ConfigurationError, match=r"trainer\.tta=flip: the model's inputs are no images\."):
+    with pytest.raises(ConfigurationError, match=r"trainer\.tta=flip: the model's inputs are not images\."):
         averaged("flip", lambda view: view, torch.zeros(2, 8))

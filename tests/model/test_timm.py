@@ -1,6 +1,7 @@
 """model=timm: names, sizes, what goes to the model's class, and weights."""
 
 import re
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, opened, rows, small, train
 
-timm = pytest.importorskip("timm")
+pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
 PLAIN = ("model=timm", "model.name=test_resnet")  # timm's own, of 500,000 parameters
 VIT = ("model=timm", "model.name=test_vit", "data.image_size=32")
 
@@ -34,6 +35,8 @@ def test_its_own_arguments_are_options(tmp_path):
 
 
 def test_a_local_file_of_weights_is_loaded_but_for_the_classifier(tmp_path):
+    import timm  # seconds, where it is needed
+
     torch.manual_seed(7)
     torch.save(timm.create_model("test_resnet").state_dict(), tmp_path / "weights.pt")
     kept = torch.load(tmp_path / "weights.pt")["conv1.0.weight"]

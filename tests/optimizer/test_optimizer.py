@@ -9,6 +9,7 @@ from manyheads.runner.precision.amp import rank as amp
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import locate
 from tests.in_process import config, rows, small, train
+from tests.tail import each_once
 
 PLAIN = ("data=synthetic",)  # the digits bring a learning rate of their own
 UNFUSED = "optimizer.fused=false"
@@ -67,8 +68,7 @@ def test_fused_or_as_torch_chooses(name):
     assert (plain["fused"], plain["foreach"]) == (None, None)  # given one, torch would not choose the other
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp64", "amp"])
-@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize(("precision", "name"), each_once(["fp32", "fp64", "amp"], ["sgd", "adam", "adamw"]))
 def test_fused_computes_the_same(tmp_path, name, precision):
     shared = (f"optimizer={name}", "optimizer.lr=0.005", f"precision={precision}")
     runs = [train(tmp_path / str(len(more)), small(*shared, *more)) for more in ((UNFUSED,), ())]
@@ -77,8 +77,7 @@ def test_fused_computes_the_same(tmp_path, name, precision):
     assert losses[0][-1] != losses[0][0]
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
-@pytest.mark.parametrize("clip", ["0.5", "inf"])
+@pytest.mark.parametrize(("name", "clip"), each_once(["sgd", "adam", "adamw"], ["0.5", "inf"]))
 def test_fused_leaves_overflows_out(tmp_path, name, clip):
     """The first updates too, before there is a momentum."""
     fp16 = ("precision=amp", "precision.dtype=float16", f"precision.init_scale={2.0**30}", f"trainer.clip_norm={clip}")

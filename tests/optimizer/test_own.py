@@ -14,6 +14,7 @@ from manyheads.runner.optimizer.muon.rank import Muon, orthogonal
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import small, train, weights
 from tests.loop.test_trainer import assert_same, synthetic
+from tests.torch_versions import from_torch
 
 DECAY, LR = 0.1, 0.02
 
@@ -193,5 +194,9 @@ def test_recomputed_blocks_give_the_same_bits(tmp_path):
         ConfigurationError, match=r"trainer\.recompute: the model has no module or class named Encoder\."
     ):
         train(tmp_path / "wrong", small(*vit, "trainer.recompute=[Encoder.]"))
+
+
+@pytest.mark.parametrize("strategy", ["tensor", pytest.param("fsdp", marks=from_torch("2.7"))])
+def test_recomputing_is_refused_where_ranks_communicate_within_modules(strategy):
     with pytest.raises(ConfigurationError, match=r"ranks communicate within modules.*parallel\.recompute=true"):
-        complete(small("parallel=fsdp", "trainer.recompute=[auto]"))
+        complete(small(f"parallel={strategy}", "trainer.recompute=[auto]"))

@@ -6,7 +6,7 @@ from torchvision.models import resnet18, swin_t, vit_b_16
 
 from manyheads.runner.model.gpt.rank import GPT
 from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.parallel.rank.units import find_units
+from manyheads.runner.parallel.rank.units import find_units, listed_units
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -64,3 +64,9 @@ class Tied(nn.Module):
 def test_what_can_be_no_unit_is_refused(model, wanted, words):
     with pytest.raises(ConfigurationError, match=words):
         find_units(model, wanted)
+
+
+def test_a_setting_that_would_do_nothing_is_refused():
+    with pytest.raises(ConfigurationError, match=r"trainer\.compile_units=\[auto\]: the model has no repeated blocks"):
+        listed_units(SmallCNN(num_classes=3, width=4), ["auto"], key="trainer.compile_units")
+    assert len(listed_units(gpt(), ["auto"], key="trainer.compile_units")) == 3

@@ -62,7 +62,9 @@ def test_it_says_what_it_does(tmp_path, overrides, summary):
     ids=lambda value: " ".join(value[1:]) if isinstance(value, tuple) else "",
 )
 def test_formats(tmp_path, overrides, conv, norm, owned):
-    run = attempt(tmp_path, small(*overrides, *RICH, "trainer.max_steps=3", "optimizer.lr=0.01"))
+    # Fused, SGD of half-precision weights on CPUs does nothing with torch 2.6 to 2.10.
+    plainly = ("optimizer.lr=0.01", "optimizer.fused=false")
+    run = attempt(tmp_path, small(*overrides, *RICH, "trainer.max_steps=3", *plainly))
     seen = set()
     run.trainer.update.model.register_forward_hook(lambda _, inputs, output: seen.add((inputs[0].dtype, output.dtype)))
     before = weights(run.trainer)

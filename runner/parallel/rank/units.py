@@ -28,8 +28,16 @@ def find_units(model: nn.Module, wanted: str | Sequence[str], *, key: str = "par
 
 
 def listed_units(model: nn.Module, patterns: Sequence[str], *, key: str) -> dict[str, nn.Module]:
-    """Those that a key of the trainer names, a list, in which [auto] stands for "auto"; else as ``find_units``."""
-    return find_units(model, "auto" if patterns == ["auto"] else patterns, key=key)
+    """Those that a key of the trainer names, a list, in which [auto] stands for "auto"; else as ``find_units``.
+
+    Raises ConfigurationError also where "auto" finds none, so that a setting without any effect does not go unnoticed.
+    """
+    found = find_units(model, "auto" if patterns == ["auto"] else patterns, key=key)
+    if not found:
+        raise ConfigurationError(
+            f"{key}=[auto]: the model has no repeated blocks. Name some of its modules or classes, or set it to []."
+        )
+    return found
 
 
 def _repeated(module: nn.Module, prefix: str = "") -> dict[str, nn.Module]:

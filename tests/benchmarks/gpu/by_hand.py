@@ -8,52 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
 
-from tests.benchmarks.gpu.case import WARM_UP, Case, Measured, Setup
-from tests.benchmarks.gpu.device import Stopwatch, peak_bytes
-from tests.benchmarks.gpu.ready import Ready
+from tests.benchmarks.gpu.batches import Batches, Pair
+from tests.benchmarks.gpu.case import Case, Measured, Setup
 from tests.benchmarks.gpu.work import network
-
-Pair = tuple[Tensor, Tensor]
-
-
-class Whole(Dataset):
-    """Each item is a batch."""
-
-    def __init__(self, batches: Ready, count: int):
-        self.batches, self.count = batches, count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Pair:
-        return self.batches.images, self.batches.targets
 
 
 def measure(case: Case, setup: Setup) -> Measured:
     """Raises what the loop ends with."""
     device = torch.device(setup.device, 0) if setup.device == "cuda" else torch.device(setup.device)
-    first, last = setup.span(case)
-    batches = Ready(samples=setup.batch_size, batch=setup.batch_size, size=setup.image_size)
-    loader = DataLoader(
-        Whole(batches, last + 1),
-        batch_size=None,
-        num_workers=setup.workers(case),
-        pin_memory=setup.device == "cuda",
-        multiprocessing_context="fork",
-    )
+    batches = Batches(case, setup)
     enter, update = entrance(case, device), training_step(case, setup, device)
-    batch = enter((batches.images, batches.targets))
-    for _ in range(WARM_UP):
-        update(*batch)
-    watch = Stopwatch(setup.device, first=first, last=last)
-    for step, pair in enumerate(ahead(loader, enter, device), 1):
-        update(*pair)
-        watch(step)
-        if step == last:
-            break
-    return Measured.of(setup, watch.seconds_per_step, peak_bytes=peak_bytes(setup.device))
+    return batches.timed(update, enter(batches.pair), ahead(batches.loader(), enter, device))
 
 
 def entrance(case: Case, device: torch.device) -> Callable[[Pair], Pair]:

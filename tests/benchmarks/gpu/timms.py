@@ -5,15 +5,13 @@ Source: https://github.com/huggingface/pytorch-image-models/blob/main/train.py, 
 """
 
 from collections.abc import Callable
+from itertools import count
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
-from tests.benchmarks.gpu.by_hand import Whole
+from tests.benchmarks.gpu.batches import Batches
 from tests.benchmarks.gpu.case import WARM_UP, Case, Measured, Setup
-from tests.benchmarks.gpu.device import Stopwatch, peak_bytes
-from tests.benchmarks.gpu.ready import Ready
 from tests.benchmarks.gpu.work import network
 
 LOG_INTERVAL = 50  # updates
@@ -24,32 +22,13 @@ def measure(case: Case, setup: Setup) -> Measured:
     from timm.data.loader import PrefetchLoader
 
     device = torch.device(setup.device, 0) if setup.device == "cuda" else torch.device(setup.device)
-    first, last = setup.span(case)
-    batches = Ready(samples=setup.batch_size, batch=setup.batch_size, size=setup.image_size)
-    loader = DataLoader(
-        Whole(batches, last + 1),
-        batch_size=None,
-        num_workers=setup.workers(case),
-        pin_memory=setup.device == "cuda",
-        multiprocessing_context="fork",
-    )
-    update = training_step(case, setup, device)
-    images, targets = next(iter(PrefetchLoader([(batches.images, batches.targets)], device=device)))
-    for _ in range(WARM_UP):
-        update(images, targets)
-    watch = Stopwatch(setup.device, first=first, last=last)
-    for step, pair in enumerate(PrefetchLoader(loader, device=device), 1):
-        loss = update(*pair)
-        if step % LOG_INTERVAL == 0:
-            loss.item()
-        watch(step)
-        if step == last:
-            break
-    return Measured.of(setup, watch.seconds_per_step, peak_bytes=peak_bytes(setup.device))
+    batches = Batches(case, setup)
+    warm = next(iter(PrefetchLoader([batches.pair], device=device)))
+    return batches.timed(training_step(case, setup, device), warm, PrefetchLoader(batches.loader(), device=device))
 
 
-def training_step(case: Case, setup: Setup, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
-    """One update, which returns the loss."""
+def training_step(case: Case, setup: Setup, device: torch.device) -> Callable[[Tensor, Tensor], None]:
+    """One update."""
     from timm.optim import create_optimizer_v2
 
     torch.backends.cuda.matmul.allow_tf32 = True
@@ -60,7 +39,9 @@ def training_step(case: Case, setup: Setup, device: torch.device) -> Callable[[T
     model, criterion = model.train(), nn.CrossEntropyLoss()
     optimizer = create_optimizer_v2(model, opt="sgd", lr=0.001, momentum=0.9, weight_decay=1e-4)
 
-    def update(images: Tensor, targets: Tensor) -> Tensor:
+    numbers = count(1 - WARM_UP)
+
+    def update(images: Tensor, targets: Tensor) -> None:
         if case.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=case.precision == "bf16"):
@@ -68,6 +49,7 @@ def training_step(case: Case, setup: Setup, device: torch.device) -> Callable[[T
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        return loss
+        if (number := next(numbers)) > 0 and number % LOG_INTERVAL == 0:
+            loss.item()
 
     return update

@@ -86,7 +86,9 @@ def test_what_does_not_fit_is_refused_with_the_key_to_set(overrides, words):
 def test_a_torch_that_is_too_old_is_refused_with_the_one_to_get(monkeypatch, overrides, installed, lowest):
     real = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: installed if name == "torch" else real(name))
-    words = rf"it needs torch {lowest} or newer, and {re.escape(installed)} is installed\. Get one by pip install"
+    words = (
+        rf"it needs torch {lowest} or newer, and {re.escape(installed)} is installed\. Install one with: pip install"
+    )
     with nullcontext() if lowest is None else pytest.raises(Unavailable, match=words):
         config(*overrides, *FOUR)
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.runner.parallel.model_parallel.rank.tensor_layers import SplitAttention
+from manyheads.runner.parallel.model_parallel.rank.tensor_layers import SplitAttention, exchange
 
 
 def gathered(piece: Tensor, group: Any) -> Tensor:
@@ -38,43 +38,12 @@ def summed_piece(part: Tensor, group: Any) -> Tensor:
     return own
 
 
-class EnterPieces(torch.autograd.Function):
-    """Splits sequences that every rank has into pieces; the backward pass all-gathers the pieces' gradients."""
-
-    @staticmethod
-    def forward(context: Any, whole: Tensor, group: Any) -> Tensor:
-        context.group = group
-        return own_piece(whole, group)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gathered(gradient, context.group), None
-
-
-class LeavePieces(torch.autograd.Function):
-    """Gathers pieces into sequences, the inverse of EnterPieces; the layers after it are replicated on all ranks."""
-
-    @staticmethod
-    def forward(context: Any, piece: Tensor, group: Any) -> Tensor:
-        context.group = group
-        return gathered(piece, group)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return own_piece(gradient, context.group), None
-
-
-class SumToPieces(torch.autograd.Function):
-    """Reduce-scatters partial sums into pieces; the backward pass all-gathers the pieces' gradients."""
-
-    @staticmethod
-    def forward(context: Any, part: Tensor, group: Any) -> Tensor:
-        context.group = group
-        return summed_piece(part, group)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gathered(gradient, context.group), None
+# Splits sequences that every rank has into pieces.
+EnterPieces = exchange("EnterPieces", own_piece, gathered)
+# Gathers pieces into sequences; the layers after it are replicated on all ranks.
+LeavePieces = exchange("LeavePieces", gathered, own_piece)
+# Reduce-scatters partial sums into pieces.
+SumToPieces = exchange("SumToPieces", summed_piece, gathered)
 
 
 class GatheredLinear(torch.autograd.Function):

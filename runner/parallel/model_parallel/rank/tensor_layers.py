@@ -4,6 +4,7 @@ Source: Shoeybi et al. 2019 (https://arxiv.org/abs/1909.08053). A column-paralle
 features on each rank; the row-parallel layer after it takes these as its input features, and sums over the ranks.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,30 +12,21 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
+Exchanged = Callable[[Tensor, Any], Tensor]  # of a tensor over a group
 
-class EnterGroup(torch.autograd.Function):
-    """The identity; the backward pass sums the ranks' gradients, each of which comes from that rank's outputs."""
 
-    @staticmethod
-    def forward(context: Any, whole: Tensor, group: Any) -> Tensor:
+def exchange(name: str, there: Exchanged, back: Exchanged) -> type[torch.autograd.Function]:
+    """A function of (tensor, group): ``there`` in the forward pass, ``back`` for the gradient in the backward pass."""
+
+    def forward(context: Any, given: Tensor, group: Any) -> Tensor:
         context.group = group
-        return whole.view_as(whole)
+        return there(given, group)
 
-    @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _sum(gradient, context.group), None
+        return back(gradient, context.group), None
 
-
-class LeaveGroup(torch.autograd.Function):
-    """The sum over the ranks, which all of them receive; the backward pass is the identity."""
-
-    @staticmethod
-    def forward(context: Any, part: Tensor, group: Any) -> Tensor:
-        return _sum(part, group)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(name, (torch.autograd.Function,), methods)
 
 
 def _sum(tensor: Tensor, group: Any) -> Tensor:
@@ -42,6 +34,16 @@ def _sum(tensor: Tensor, group: Any) -> Tensor:
     if not total.is_meta:  # on meta, only the shape matters
         dist.all_reduce(total, group=group)
     return total
+
+
+def _same(tensor: Tensor, group: Any) -> Tensor:
+    return tensor.view_as(tensor)
+
+
+# The identity; its gradients come from each rank's own outputs, and are summed.
+EnterGroup = exchange("EnterGroup", _same, _sum)
+# The sum over the ranks, which all of them receive.
+LeaveGroup = exchange("LeaveGroup", _sum, _same)
 
 
 class ColumnLinear(nn.Linear):
