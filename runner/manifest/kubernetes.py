@@ -10,6 +10,8 @@ from manyheads.runner.manifest.subject import PORT, Subject, text
 
 JOB = "node"
 RESTARTS = 3
+MISTAKE = 2  # the exit code of a run whose config is wrong, which no restart mends
+DEFAULTS = {"start_timeout": 1800}  # pods come up minutes apart while images are pulled and machines are added
 
 
 def rendezvous(name: str) -> str:
@@ -25,6 +27,9 @@ def manifest(subject: Subject) -> str:
         "completions": nodes,
         "completionMode": "Indexed",
         "backoffLimit": 0,
+        "podFailurePolicy": {
+            "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [MISTAKE]}}],
+        },
         "template": {"spec": pod(subject)},
     }
     content = {
@@ -33,7 +38,10 @@ def manifest(subject: Subject) -> str:
         "metadata": {"name": subject.name},
         "spec": {
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "failurePolicy": {"maxRestarts": RESTARTS},
+            "failurePolicy": {
+                "maxRestarts": RESTARTS,
+                "rules": [{"name": "mistake", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}],
+            },
             "replicatedJobs": [{"name": JOB, "replicas": 1, "template": {"spec": pods}}],
         },
     }
@@ -41,16 +49,23 @@ def manifest(subject: Subject) -> str:
 
 
 def pod(subject: Subject) -> dict[str, Any]:
-    """One machine. Pods of a set come up one by one, so that each waits for the name of the first."""
+    """One machine. Pods of a set come up one by one, so that each waits for the name of the first.
+
+    The first waits until the name is its own: after a restart it may still lead to the pod that is gone.
+    """
     machines = subject.machines
     host = rendezvous(subject.name).partition(":")[0]
     resources = {"cpu": str(machines.cpus), **({"nvidia.com/gpu": str(machines.gpus)} if machines.gpus else {})}
-    wait = f"until getent hosts {host} > /dev/null; do sleep 1; done"
+    own = '[ "$JOB_COMPLETION_INDEX" != 0 ] || own="$POD_IP "'
+    wait = f'{own}; until getent hosts {host} | grep -q "^$own"; do sleep 1; done'
     container = {
         "name": "manyheads",
         "image": subject.image,
         "command": ["sh", "-c", f"{wait}; exec {shlex.join(subject.command())}"],
-        "env": [{"name": name, "value": value} for name, value in subject.variables().items()],
+        "env": [
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            *({"name": name, "value": value} for name, value in subject.variables().items()),
+        ],
         "ports": [{"containerPort": PORT}],
         "resources": {"requests": resources, "limits": resources},
         "volumeMounts": [

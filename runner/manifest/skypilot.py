@@ -9,6 +9,7 @@ from typing import Any
 from manyheads.runner.manifest.subject import PORT, Subject, text
 
 HEAD = "manyheads-head"  # known to the nodes alone: addresses are given when they are there
+DEFAULTS: dict[str, Any] = {}
 
 
 def rendezvous(name: str) -> str:
@@ -33,7 +34,10 @@ def manifest(subject: Subject) -> str:
         "run": "\n".join(
             [
                 'head=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
-                f'grep -q {HEAD} /etc/hosts || echo "$head {HEAD}" | sudo tee -a /etc/hosts',
+                # Written anew each time: after a recovery the first node has another address. In place, since
+                # containers have this file mounted.
+                f"hosts=$(grep -v {HEAD} /etc/hosts)",
+                f'printf "%s\\n" "$hosts" "$head {HEAD}" | sudo tee /etc/hosts > /dev/null',
                 f"exec {shlex.join(subject.command())}",
                 "",
             ]

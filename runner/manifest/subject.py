@@ -66,7 +66,7 @@ def text(engine: str, subject: Subject, content: dict[str, Any]) -> str:
     """The file, with a comment at its top."""
     return (
         f"# {engine} for {subject.folder}, written by the command manifest.\n"
-        "# NOT TESTED ON A CLUSTER: only its structure was checked. It expects\n"
+        "# NOT TESTED ON A CLUSTER, only validated against the engine's schema. It expects\n"
         f"# - that {subject.shared} is storage shared by all machines under this path, and contains the data too;\n"
         "# - an image with the same versions of torch and manyheads as here, and your own packages.\n"
     ) + yaml.dump(content, Dumper=_Plain, sort_keys=False, width=1000)

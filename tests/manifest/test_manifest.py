@@ -1,5 +1,6 @@
 """Manifests: the shapes that their engines' documentation gives, and the folder that they run."""
 
+import os
 import subprocess
 
 import pytest
@@ -42,6 +43,50 @@ def test_a_jobset_has_a_pod_for_each_machine(tmp_path):
     host, port = addresses.parse_endpoint("", frozen["launcher"]["rendezvous"])
     assert (host, port) == ("manyheads-my-run-node-0-0.manyheads-my-run", container["ports"][0]["containerPort"])
     assert host in container["command"][-1]
+
+
+@pytest.mark.parametrize("index", ["0", "1"])
+def test_a_pod_waits_for_the_first_one_and_the_first_for_its_own_address(tmp_path, index):
+    """``getent`` knows nothing at first, then an address that is out of date, then the right one."""
+    _, text = written(tmp_path, "kubernetes", python=str(tmp_path / "bin" / "python"))
+    (job,) = yaml.safe_load(text)["spec"]["replicatedJobs"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    answers = ["exit 2", "echo '10.0.0.10       old'", "echo '10.0.0.1        new'"]
+    script = f"#!/bin/sh\necho >> {tmp_path}/asked\ncase $(wc -l < {tmp_path}/asked) in\n"
+    (bin / "getent").write_text(script + "\n".join(f"{n}) {each};;" for n, each in enumerate(answers, 1)) + "\nesac\n")
+    (bin / "sleep").write_text("#!/bin/sh\n")
+    (bin / "python").write_text('#!/bin/sh\necho "$@"\n')
+    for each in bin.iterdir():
+        each.chmod(0o755)
+    environment = {"PATH": f"{bin}:{os.environ['PATH']}", "JOB_COMPLETION_INDEX": index, "POD_IP": "10.0.0.1"}
+    done = subprocess.run(container["command"], env=environment, capture_output=True, text=True, timeout=10)
+    assert "resume" in done.stdout, done.stderr
+    assert (tmp_path / "asked").read_text().count("\n") == (3 if index == "0" else 2)
+
+
+def test_a_mistake_is_not_tried_again_and_pods_may_come_up_late(tmp_path):
+    folder, text = written(tmp_path, "kubernetes")
+    spec = yaml.safe_load(text)["spec"]
+    (rule,) = spec["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"]["rules"]
+    assert rule == {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [ConfigurationError.exit_code]}}
+    assert spec["failurePolicy"]["rules"][0]["action"] == "FailJobSet"
+    assert folder.read_config()["launcher"]["start_timeout"] == 1800
+
+
+def test_a_typed_timeout_stays(tmp_path):
+    folder, _ = written(tmp_path, "kubernetes", "launcher.start_timeout=60")
+    assert folder.read_config()["launcher"]["start_timeout"] == 60
+
+
+def test_a_recovered_skypilot_task_finds_its_new_first_node(tmp_path):
+    _, text = written(tmp_path, "skypilot", python="echo")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n10.0.0.1 manyheads-head\n")
+    script = yaml.safe_load(text)["run"].replace("/etc/hosts", str(hosts)).replace("sudo ", "")
+    subprocess.run(["bash", "-c", script], env={**os.environ, "SKYPILOT_NODE_IPS": "10.0.0.2\n10.0.0.3"}, check=True)
+    assert hosts.read_text().splitlines() == ["127.0.0.1 localhost", "10.0.0.2 manyheads-head"]
 
 
 def test_a_task_of_skypilots(tmp_path):
