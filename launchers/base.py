@@ -3,14 +3,13 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.reports import Report, failures_of, read_reports
+from manyheads.runner.run.reports import Report, failures_of
 from manyheads.runner.run.run_folder import RunFolder
 
 TRAIN = "manyheads.runner.loop.main"
@@ -42,7 +41,7 @@ class Job:
 
     def failures(self) -> list[Failure]:
         """How the watched ranks failed, the earliest first."""
-        found = failures_of((self.reports or partial(read_reports, self.folder.logs))())
+        found = failures_of(self.reports()) if self.reports else self.folder.read_failures()
         return [each for each in found if each.rank is None or each.rank in self.watched]
 
     def check_timeout(self) -> None:

@@ -23,7 +23,8 @@ class Standing(NamedTuple):
 class LauncherOption(Option):
     """Starts ranks that communicate through torch.distributed. ``one_process``: there is only one rank.
 
-    ``restarts_ranks``: a rank that dies is restarted, and does not stop the others.
+    ``restarts_ranks``: a rank that dies is restarted, and does not stop the others. ``first_output``: the log that
+    grows once an engine has found room for the run; None: the run uses this machine's devices.
     """
 
     rules: ClassVar = {
@@ -51,6 +52,7 @@ class LauncherOption(Option):
     has_own_class = True
     one_process: ClassVar[bool] = False
     restarts_ranks: ClassVar[bool] = False
+    first_output: ClassVar[str | None] = None
 
     def complete(self, config: dict[str, Any]) -> None:
         if self.section.get("hostfile") is not None:  # a run may go on from another directory

@@ -43,20 +43,29 @@ class Spawn(Launcher):
 
     def launch(self, job: Job) -> None:
         with file_rendezvous() as rendezvous:
-            processes = [self._start(job, rank, {**job.environment, **rendezvous}) for rank in range(job.ranks)]
+            environment = {**job.environment, **rendezvous}
+            processes = [start_rank(job, rank, environment, is_warm=self.warm) for rank in job.watched]
             supervise(SpawnedRanks(processes, job.heartbeat), job, stall_timeout=self.stall_timeout)
 
-    def _start(self, job: Job, rank: int, environment: dict[str, str]) -> BaseProcess:
-        places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job.ranks, "LOCAL_WORLD_SIZE": job.ranks}
-        environment |= {name: str(value) for name, value in places.items()}
-        if self.warm:
-            return warm.fork(_rank, job.main, str(job.folder.path), environment=environment)
-        resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
-        process = multiprocessing.get_context("spawn").Process(target=_rank, args=(job.main, str(job.folder.path)))
-        # Libraries read some variables while they are imported, which is before the rank can set them.
-        with variables_set(environment), blocked_signals(), warm.unburdened():
-            process.start()
-        return process
+
+def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: bool) -> BaseProcess:
+    """Start one of the ranks that are watched from here."""
+    own = job.watched
+    places = {
+        "RANK": rank,
+        "LOCAL_RANK": rank - own.start,
+        "WORLD_SIZE": job.ranks,
+        "LOCAL_WORLD_SIZE": len(own),
+    }
+    environment = {**environment, **{name: str(value) for name, value in places.items()}}
+    if is_warm:
+        return warm.fork(_rank, job.main, str(job.folder.path), environment=environment)
+    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+    process = multiprocessing.get_context("spawn").Process(target=_rank, args=(job.main, str(job.folder.path)))
+    # Libraries read some variables while they are imported, which is before the rank can set them.
+    with variables_set(environment), blocked_signals(), warm.unburdened():
+        process.start()
+    return process
 
 
 def _rank(main: str, folder: str) -> None:

@@ -75,12 +75,17 @@ class Gathering:
 
     def could_grow(self, job: Job, count: int) -> bool:
         """Whether a machine has connected that a run on ``count`` machines could use in addition."""
-        self._admit(0.0)
         if count >= self.settings.most:
+            self._admit(0.0)
             return False
-        self._call(is_first=False)
-        now, then = self.settings.per_node * count, self.settings.per_node * len(self._nodes)
+        now, then = self.settings.per_node * count, self.settings.per_node * len(self.connected())
         return any(job.fits(ranks) for ranks in range(now + 1, then + 1))
+
+    def connected(self) -> list[Node]:
+        """The machines that are connected now; an agent is started again where there is none."""
+        self._call(is_first=False)
+        self._admit(0.0)
+        return list(self._nodes)
 
     def forget(self, nodes: list[Node]) -> None:
         """Drop machines that did not end their ranks when asked to."""

@@ -30,7 +30,7 @@ def join(config: dict[str, Any]) -> None:
     assert settings is not None
     assert settings.rendezvous is not None
     host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
-    link = _connected(addresses.resolved("launcher.rendezvous", host), port, settings)
+    link = _connected(host, port, settings)
     print(f"machine {socket.gethostname()} joins the run of {settings.rendezvous}", flush=True)
     serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature(config))
     if link.refusal is not None:
@@ -40,11 +40,15 @@ def join(config: dict[str, Any]) -> None:
     _conclude(link.outcome)
 
 
-def _connected(address: str, port: int, settings: Settings) -> Link:
-    """Connect as soon as the run's parent listens. Raises RunFailed after ``launcher.start_timeout`` seconds."""
+def _connected(host: str, port: int, settings: Settings) -> Link:
+    """Connect as soon as the run's parent listens. Raises RunFailed after ``launcher.start_timeout`` seconds.
+
+    The name is looked up for each attempt: a machine that has been replaced has another address.
+    """
     key, deadline = own_key(), time.monotonic() + settings.start_timeout
     while True:
         try:
+            address = addresses.resolved("launcher.rendezvous", host)
             return connect(address, port, key, silence=settings.silence)
         except OSError as error:
             if time.monotonic() > deadline:

@@ -22,6 +22,7 @@ from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
 from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.launchers.stdout_relay import passed_on
+from manyheads.launchers.torchft.replicas import start_replicas
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
@@ -95,6 +96,10 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
 
 def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
     """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does."""
+    variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
+    if order["engine"] == "torchft":
+        start_replicas(order, job, {**without_place(os.environ), **variables}, note=partial(note_restart, job.link))
+        return
     read = MEETS[order["engine"]]
 
     def read_exit_codes(text: str) -> dict[int, int]:
@@ -102,7 +107,6 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         codes.update(found)
         return found
 
-    variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
     if order["command"] is None:
         given = {**without_place(os.environ), **variables}
         supervise(Errand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
@@ -123,6 +127,11 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
             stall_timeout=math.inf,  # the parent detects stalls: these ranks may wait for another node's
             quiet=order["quiet"],
         )
+
+
+def note_restart(link: Link, cause: str) -> None:
+    """Tell the parent that a rank is started again without the others."""
+    link.send({"is": "restart", "cause": cause})
 
 
 def filled(command: list[str], own: Path, address: str) -> list[str]:

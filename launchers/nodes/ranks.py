@@ -45,7 +45,7 @@ class NodeRanks:
             self._has_failed = True  # all reports are needed to tell which was first
             self._hear(SETTLE_SECONDS, whole=True)
         self._meeting.stop = self.attempt, self._job.heartbeat.stop_signal
-        for node in self.shares:
+        for node in list(self.shares):
             self._refuse_lost(node, self.silence)
         if not self._has_failed and (failure := self.said()) is not None:  # not a rank's: none was even started
             raise RunFailed(failure)

@@ -65,7 +65,7 @@ def run_on_nodes(
     with gather(settings, job.folder) as machines:
         while True:
             shares = share_out(machines.gather(job), settings, job)
-            note(job, shares, restarts)
+            note(job, shares)
             try:
                 attempt(machines, shares, job, order, number=len(restarts), stall_timeout=stall_timeout)
                 return
@@ -77,6 +77,7 @@ def run_on_nodes(
             except Grown:
                 cause = "more machines joined"
             restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
+            job.added["restarts"] = restarts
             print(f"restarting from the last checkpoint: {cause}", flush=True)
             clear_attempt(job, settings.start_timeout)
 
@@ -91,14 +92,11 @@ def attempt(
     ranks = Attempt(machines, job, {each.node: each.ranks for each in shares}, attempt=number, silence=silence)
     job = replace(job, name_of=ranks.name_of, reports=ranks.reports)
     with storage_token(job) as common:
-        base = f"{scratch.base()}/manyheads-{common['token']}-"
         first = shares[0]
         meeting = {"MASTER_ADDR": first.address, "MASTER_PORT": str(first.port)}
         environment = {**exported(job.environment), **meeting}
         for index, share in enumerate(shares):
-            own = {"first": share.ranks.start, "count": len(share.ranks), "ranks": count, "name": share.node.name}
-            place = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
-            start = {"do": "start", "attempt": number, "environment": environment, **common, **own, **place}
+            start = starting(job, share, environment, common, number=number)
             share.node.send({**start, **(ordered := order(job, shares, index))})
             ranks.engine_is_alone = ordered["command"] is None
         try:
@@ -114,6 +112,17 @@ def attempt(
         finally:
             machines.forget(ranks.end(END_SECONDS))
             scratch.sweep(Path(scratch.base()))
+
+
+def starting(job: Job, share: Share, environment: dict[str, str], common: Message, *, number: int) -> Message:
+    """What a machine needs to start its ranks in attempt ``number``, apart from the command.
+
+    ``common``: from ``storage_token``.
+    """
+    base = f"{scratch.base()}/manyheads-{common['token']}-"
+    own = {"first": share.ranks.start, "count": len(share.ranks), "ranks": job.ranks, "name": share.node.name}
+    place = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
+    return {"do": "start", "attempt": number, "environment": environment, **common, **own, **place}
 
 
 class Attempt(NodeRanks):
@@ -145,13 +154,11 @@ def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
     return shares
 
 
-def note(job: Job, shares: list[Share], restarts: list[dict[str, Any]]) -> None:
-    """Record for result.json and provenance.json where the ranks run, and the restarts so far."""
+def note(job: Job, shares: list[Share]) -> None:
+    """Record for result.json and provenance.json where the ranks run."""
     note_nodes(job.folder, [{"node": each.node.name, **each.node.described["machine"]} for each in shares])
     job.added["nodes"] = [{"node": str(each.node), "ranks": len(each.ranks)} for each in shares]
     job.added["world_size"] = shares[-1].ranks.stop
-    if restarts:
-        job.added["restarts"] = restarts
 
 
 def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failure:

@@ -1,19 +1,23 @@
 """launcher=torchft: a process for each replica, restarted when it dies, and torchft's lighthouse."""
 
 import tempfile
+import time
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from manyheads.launchers.base import Job
+from manyheads.launchers.nodes.settings import KEYS, Settings
 from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.processes import supervise
-from manyheads.launchers.spawn import Spawn
+from manyheads.launchers.spawn import Spawn, start_rank
 from manyheads.launchers.torchft.lighthouse import Lighthouse
+from manyheads.launchers.torchft.machines import run_on_machines
 from manyheads.launchers.torchft.replicas import Replicas
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import number
 from manyheads.runner.parallel.replicated.option import missing
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.layout import read_hosts
 
 
 class TorchftOption(LauncherOption):
@@ -38,23 +42,35 @@ class TorchftOption(LauncherOption):
 
 
 class Torchft(Spawn):
-    """Ranks as child processes that find each other through the lighthouse."""
+    """Ranks as child processes, of this process or of each machine's agent, that find each other by the lighthouse."""
 
     def __init__(self, *, max_restarts: int, hang_timeout: float, heartbeat_timeout: float, **options: Any):
+        section = {**options, **{key: options.pop(key, None) for key in KEYS}, "max_restarts": max_restarts}
         super().__init__(**options)
         self.max_restarts, self.hang_timeout = max_restarts, hang_timeout
         self.heartbeat_timeout = heartbeat_timeout
+        self.settings = Settings.of(section)
+        self.machines = read_hosts(section["hosts"], section["hostfile"]) if self.settings else {}
+        self.ranks *= self.settings.most if self.settings else 1
 
     def launch(self, job: Job) -> None:
+        limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
+        if self.settings is not None:
+            order = {**limits, "engine": "torchft", "command": None, "is_warm": self.warm}
+            beat, stall = self.heartbeat_timeout, self.stall_timeout
+            run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
+            return
         with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
             lighthouse = Lighthouse(job, heartbeat_timeout=self.heartbeat_timeout)
-            found = {"MANYHEADS_LIGHTHOUSE": lighthouse.address, "MANYHEADS_REPLICAS": scratch, "RUST_LOG": "warn"}
-            environment = {**job.environment, **found}
-            replicas = Replicas(
-                lambda rank: self._start(job, rank, dict(environment)),
-                job,
-                lighthouse,
-                max_restarts=self.max_restarts,
-                hang_timeout=self.hang_timeout,
-            )
+            environment = {**job.environment, **lighthouse.variables(scratch)}
+            restarts = job.added.setdefault("restarts", [])
+
+            def note(cause: str) -> None:
+                restarts.append({"time": time.time(), "cause": cause})
+                print(f"{cause}; it is restarted, the others continue", flush=True)
+
+            def start(rank: int) -> Any:
+                return start_rank(job, rank, environment, is_warm=self.warm)
+
+            replicas = Replicas(start, job, **limits, note=note, lighthouse=lighthouse)
             supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=self.stall_timeout)

@@ -13,24 +13,31 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.signals import SIGNALS
 
-HOST = "127.0.0.1"
 JOIN_MS = 5000  # that a quorum waits for replicas that are alive but have not asked for it
 TICK_MS = 20
 
 
 class Lighthouse:
-    """Runs the lighthouse. It keeps no state that a run needs: replicas wait until it is back on the same port."""
+    """Runs the lighthouse, which keeps no state that a run needs: replicas wait until it is back on the same port.
 
-    def __init__(self, job: Job, *, heartbeat_timeout: float):
+    ``host``: the address of this machine on which it listens.
+    """
+
+    def __init__(self, job: Job, *, host: str = "127.0.0.1", heartbeat_timeout: float):
+        self._host = host
         self._log, self._environment = str(job.folder.logs / "lighthouse.log"), job.environment
-        self._port, self._timeout = addresses.free_port(HOST), round(1000 * heartbeat_timeout)
+        self._port, self._timeout = addresses.free_port(host), round(1000 * heartbeat_timeout)
         self.restarts = 0
         self.process = self._start()
 
     @property
     def address(self) -> str:
         """The address at which replicas reach it."""
-        return f"http://{HOST}:{self._port}"
+        return f"http://{self._host}:{self._port}"
+
+    def variables(self, healing: str) -> dict[str, str]:
+        """What replicas are told. ``healing``: a folder that all see, for the state of those that come back."""
+        return {"MANYHEADS_LIGHTHOUSE": self.address, "MANYHEADS_REPLICAS": healing, "RUST_LOG": "warn"}
 
     def keep(self) -> None:
         """Restart it if it has died."""
@@ -39,7 +46,7 @@ class Lighthouse:
             self.process = self._start()
 
     def _start(self) -> BaseProcess:
-        return warm.fork(_shine, f"{HOST}:{self._port}", self._timeout, self._log, environment=self._environment)
+        return warm.fork(_shine, f"{self._host}:{self._port}", self._timeout, self._log, environment=self._environment)
 
 
 def _shine(bind: str, timeout: int, log: str) -> None:

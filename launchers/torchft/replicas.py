@@ -1,29 +1,52 @@
-"""The replicas of a run; one that dies or hangs is restarted."""
+"""The replicas on a machine; one that dies or hangs is restarted."""
 
+import math
 import multiprocessing.connection
 import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.ending import end, tell_where
+from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.processes import supervise
+from manyheads.launchers.spawn import start_rank
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat
+from manyheads.runner.run.reports import report_file
 
 IN_VAIN = 3  # starts in a row that come to no update
 FINAL = (ConfigurationError.__name__, "FloatingPointError")  # which would happen again
+HOST = "MANYHEADS_REPLICA_HOST"  # the variable that says which address of this machine the others reach
 LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
 
 
-class Replicas:
-    """The replicas, with the interface of ``manyheads.launchers.processes.Ranks``.
+def start_replicas(order: Message, job: Job, environment: dict[str, str], *, note: Callable[[str], None]) -> None:
+    """Start the replicas of one of several machines, and those that die again, until all have ended.
 
-    ``start``: starts a rank; ``shown``: the heartbeat that ``supervise`` sees, in which restarted replicas never die.
+    ``note``: called with the cause of each restart. Raises as ``launchers.processes.supervise`` does.
+    """
+    variables = {**environment, **order["replicas"], HOST: order["address"], "MANYHEADS_PARENT": str(os.getpid())}
+    replicas = Replicas(
+        lambda rank: start_rank(job, rank, variables, is_warm=order["is_warm"]),
+        job,
+        max_restarts=order["max_restarts"],
+        hang_timeout=order["hang_timeout"],
+        note=note,
+    )
+    supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=math.inf)
+
+
+class Replicas:
+    """This machine's replicas, with the interface of ``manyheads.launchers.processes.Ranks``.
+
+    ``start``: starts a rank; ``note``: called with the cause of each restart; ``lighthouse``: the one to keep alive
+    from here; ``shown``: the heartbeat that ``supervise`` sees, in which restarted replicas never die.
     """
 
     patience = 0.0
@@ -32,35 +55,39 @@ class Replicas:
         self,
         start: Callable[[int], BaseProcess],
         job: Job,
-        lighthouse: Lighthouse,
         *,
         max_restarts: int,
         hang_timeout: float,
+        note: Callable[[str], None],
+        lighthouse: Lighthouse | None = None,
     ):
-        self._start, self._job, self._lighthouse = start, job, lighthouse
+        self._start, self._job, self._lighthouse, self._note = start, job, lighthouse, note
         self._max_restarts, self._hang_timeout = max_restarts, hang_timeout
         self.shown = Heartbeat(None, ranks=job.ranks)
-        self._restarts: list[dict[str, Any]] = []
+        self._restarts = 0
         self._given_up: dict[int, int | None] = {}
-        self._beats = {rank: (0, time.monotonic()) for rank in range(job.ranks)}
-        self._vain = dict.fromkeys(range(job.ranks), 0)
+        self._beats = {rank: (0, time.monotonic()) for rank in job.watched}
+        self._vain = dict.fromkeys(job.watched, 0)
         self._over: float | None = None
-        self._processes = [start(rank) for rank in range(job.ranks)]
+        self._processes = {rank: start(rank) for rank in job.watched}
 
     def roots(self) -> list[int]:
-        processes = [*self._processes, self._lighthouse.process]
+        processes = [*self._processes.values(), *([self._lighthouse.process] if self._lighthouse else [])]
         return [process.pid for process in processes if process.pid is not None]
 
     def running(self) -> bool:
-        return any(process.exitcode is None for process in self._processes)
+        return any(process.exitcode is None for process in self._processes.values())
 
     def wait(self, seconds: float) -> None:
         """Return when a process ends, or after ``seconds``; restart dead replicas, kill hanging ones."""
-        alive = [process.sentinel for process in self._processes if process.exitcode is None]
-        multiprocessing.connection.wait([*alive, self._lighthouse.process.sentinel], timeout=seconds)
+        alive = [process.sentinel for process in self._processes.values() if process.exitcode is None]
+        if self._lighthouse is not None:
+            alive.append(self._lighthouse.process.sentinel)
+        multiprocessing.connection.wait(alive, timeout=seconds)
         self._job.heartbeat.stop_signal = self.shown.stop_signal
-        self._lighthouse.keep()
-        for rank in range(self._job.ranks):
+        if self._lighthouse is not None:
+            self._lighthouse.keep()
+        for rank in self._job.watched:
             self._look(rank)
         self._show()
 
@@ -104,21 +131,20 @@ class Replicas:
 
     def _died(self, rank: int, code: int) -> None:
         """Start a replica again, unless that would be in vain."""
-        heartbeat, folder = self._job.heartbeat, self._job.folder
-        failure = next((each for each in folder.read_failures() if each.rank == rank), None)
+        heartbeat = self._job.heartbeat
+        failure = next((each for each in self._job.failures() if each.rank == rank), None)
         if self._is_needless(rank):
             self._say(rank, FINISHED)
             return
         self._vain[rank] += 1
         hopeless = failure is not None and failure.type in FINAL
-        if hopeless or self._vain[rank] >= IN_VAIN or len(self._restarts) >= self._max_restarts:
+        if hopeless or self._vain[rank] >= IN_VAIN or self._restarts >= self._max_restarts:
             self._given_up[rank] = code
             return
-        cause = _cause(rank, code, failure)
-        self._restarts.append({"time": time.time(), "cause": cause})
-        self._job.added["restarts"] = self._restarts
-        print(f"{cause}; it is restarted, the others continue", flush=True)
-        folder.rank_error(rank).unlink(missing_ok=True)
+        self._restarts += 1
+        self._note(_cause(rank, code, failure))
+        if heartbeat.path is not None:
+            report_file(heartbeat.path.parent, rank).unlink(missing_ok=True)
         self._say(rank, STARTING)
         self._beats[rank] = heartbeat.read(rank)[0], time.monotonic()
         self._processes[rank] = self._start(rank)
@@ -133,7 +159,7 @@ class Replicas:
 
     def _show(self) -> None:
         """What ``supervise`` may see: the states of all, but of no death that is not the end."""
-        for rank in range(self._job.ranks):
+        for rank in self._job.watched:
             words = self._job.heartbeat.read(rank)
             if words[1] == FAILED and rank not in self._given_up:
                 words[1] = RUNNING

@@ -1,4 +1,4 @@
-"""The machines on which ranks run, where they may be others than the one on which the command was typed."""
+"""Records the machines on which ranks run, which may not include the one where the command was typed."""
 
 import os
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 def note_nodes(folder: RunFolder, nodes: Sequence[dict[str, Any]]) -> None:
-    """Have provenance.json describe the machine of rank 0, and list all machines under ``nodes``.
+    """Make provenance.json describe the machine of rank 0, and list all machines under ``nodes``.
 
-    ``nodes``: the inventory of each, with its name, in the order of their ranks. Where the command was typed on a
-    machine that is not rank 0's, that machine is kept as ``submitted_from``. Nothing is noted without a provenance.json
-    that can be read and written: a disk that fails is named by the ranks.
+    ``nodes``: the inventory of each, with its name, in the order of their ranks. If the command was typed on another
+    machine than rank 0's, that one is kept as ``submitted_from``. If provenance.json cannot be read or written, it is
+    left as it is: the ranks report a failing disk.
     """
     with suppress(OSError, ConfigurationError):
         _note(folder, list(nodes))
 
 
 def unless_submitted(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
-    """What ``describe`` says, without this machine if the recorded run was only submitted from it: so will be the next.
+    """The result of ``describe``, without this machine's entries if the recorded run was only submitted from it.
 
-    It is then unknown until the ranks start.
+    The machines of the next run are then unknown until its ranks start.
     """
     if now["host"] != recorded.get("submitted_from"):
         return now

@@ -17,7 +17,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
 from manyheads.runner.run.old_configs import renewed
-from manyheads.runner.run.reports import failures_of, read_reports, report_file, write_report
+from manyheads.runner.run.reports import failures_of, read_reports, report_file
 from manyheads.runner.run.seal import is_own, sealed
 
 CHECKED = "MANYHEADS_CHECKED"
@@ -168,10 +168,6 @@ class RunFolder:
             return kinds.check(read_json(self.result), kinds.RESULT, self.result)
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-    def write_failure(self, rank: int, failure: Failure) -> None:
-        """Leave for the parent how a rank failed, and when."""
-        write_report(self.logs, rank, failure)
 
     def read_failures(self) -> list[Failure]:
         """How ranks failed, the earliest first. A file that cannot be read is skipped."""

@@ -104,6 +104,7 @@ def test_a_value_that_cannot_be_had_any_more_is_refused():
         renewed({"data": {**section, "decode": "cuda"}})
 
 
+@pytest.mark.tail
 @pytest.mark.processes
 @pytest.mark.parametrize("run", ["interrupted"], indirect=True)
 def test_a_recorded_run_resumes(run):

@@ -21,7 +21,7 @@ from manyheads.runner.run.files import also_named, remove, remove_leftovers, who
 from manyheads.runner.run.run_folder import RunFolder
 
 LAST, BEST = "last.pt", "best.pt"
-PARTS_OF_BEST = ("version", "model", "progress")  # an optimizer's state is often twice the weights
+PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the weights
 
 
 class Checkpoints:
@@ -88,7 +88,7 @@ class Checkpoints:
         with whole_file(folder / LAST) as file:
             torch.save(state, file)
         if best:
-            self._save_best(state)
+            self.save_best(best_of(state))
         if self._keep.keeps_any:
             also_named(folder / LAST, folder / f"step_{step:08}.pt")
         self._remove_others(folder / LAST, folder / BEST if best else None)
@@ -165,11 +165,12 @@ class Checkpoints:
             if path.is_dir():
                 copy_folder(path, self._folder.checkpoints / path.name)
             else:
-                self._save_best(state)
+                self.save_best(best_of(state))
         return True
 
-    def _save_best(self, state: dict[str, Any]) -> None:
-        content = {part: state[part] for part in PARTS_OF_BEST} | {"model": evaluated(state)}
+    def save_best(self, content: dict[str, Any]) -> None:
+        """Write best.pt. ``content``: what ``best_of`` returned."""
+        self._folder.checkpoints.mkdir(exist_ok=True)
         with whole_file(self._folder.checkpoints / BEST) as file:
             torch.save(content, file)
 
@@ -183,6 +184,12 @@ class Checkpoints:
         for path in [*lasts, *bests]:
             if path not in (last, best, *kept):
                 remove(path)
+
+
+def best_of(state: dict[str, Any]) -> dict[str, Any]:
+    """The content of best.pt, of a checkpoint at the best evaluation so far."""
+    parts = {part: state[part] for part in PARTS_OF_BEST}
+    return {"version": state.get("version", VERSION), **parts, "model": evaluated(state)}
 
 
 def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:

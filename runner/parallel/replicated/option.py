@@ -9,11 +9,12 @@ from manyheads.runner.parallel.base.option import ParallelOption
 from manyheads.runner.run.errors import ConfigurationError
 
 VERSION = "0.2.0"  # whose programming interface changes with each version
+WAITS = 3  # timeouts in a row without a sign of life: the quorum, the connections to its members, their state
 INSTALL = "pip install 'manyheads[replicated]'"
 TRUST = (
     "torchft's services have no authentication: anyone who can reach their ports can stop the replicas or join the "
-    "training. All but one per replica listen only on the loopback interface. If the network is isolated, or you "
-    "trust everybody on it, set parallel.trusted_network=true. Use parallel=ddp otherwise"
+    "training. On one machine, all but one per replica listen only on the loopback interface. If the network is "
+    "isolated, or you trust everybody on it, set parallel.trusted_network=true. Use parallel=ddp otherwise"
 )
 
 
@@ -51,6 +52,7 @@ class ReplicatedOption(ParallelOption):
                 f"launcher={launcher['name']} stops all ranks when one dies, which parallel=replicated is meant to "
                 "prevent. Set launcher=torchft."
             )
+        self._check_hang_timeout(launcher)
         if precision.half_weights(on_gpus=config["trainer"]["device"] != "cpu") or precision.reloads_optimizer():
             raise ConfigurationError(
                 f"precision={config['precision']['name']} unscales gradients before replicas exchange them. Set "
@@ -66,3 +68,13 @@ class ReplicatedOption(ParallelOption):
                 "checkpoint.format=sharded: each replica has the whole model, and one of them writes. Set it to single."
             )
         config["checkpoint"]["format"] = "single"
+
+    def _check_hang_timeout(self, launcher: dict[str, Any]) -> None:
+        """A replica that waits for one that hangs must not count as hanging itself."""
+        hang, timeout = launcher["hang_timeout"], self.section["timeout"]
+        if hang < WAITS * timeout:
+            raise ConfigurationError(
+                f"launcher.hang_timeout={hang:g} is too short: with parallel.timeout={timeout:g}, a replica may wait "
+                f"for another one for up to {WAITS * timeout:g} seconds. Set it to at least that, or parallel.timeout "
+                "lower."
+            )

@@ -1,76 +1,14 @@
 """Replicas are killed at random, and nothing is lost: the run is the undisturbed one, with each sample counted once."""
 
-import os
-import random
-import signal
-import threading
-import time
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
-from manyheads.runner.run.heartbeat import RUNNING, Heartbeat
-from manyheads.runner.run.run_folder import RunFolder
-from tests.in_process import rows, small, train
+from tests.in_process import rows
+from tests.parallel.replicated.runs import PACED, SAMPLES, assert_equal, replicated, undisturbed
 from tests.tail import tail
 
 pytest.importorskip("torchft")
 pytestmark = pytest.mark.processes
-
-RUN = (
-    *("precision=fp64", "data.batch_size=26", "data.train_samples=208", "trainer.log_every=1", "optimizer=adamw"),
-    *("trainer.grad_accumulation=2", "trainer.clip_norm=1.0", "optimizer.lr=0.01"),
-)
-REPLICATED = ("parallel=replicated", "parallel.trusted_network=true", "parallel.timeout=5")
-
-
-class Killer(threading.Thread):
-    """Kills replicas at random, ``kills`` times, each when all live and have made updates since."""
-
-    def __init__(self, folder: RunFolder, *, kills: int, seed: int = 1, signum: int = signal.SIGKILL):
-        super().__init__(daemon=True)
-        self.folder, self.wanted, self.signum = folder, kills, signum
-        self.random = random.Random(seed)
-        self.done = 0
-
-    def run(self) -> None:
-        while self.done < self.wanted:
-            time.sleep(0.05)
-            with suppress(OSError, ValueError):
-                heartbeat = Heartbeat(self.folder.heartbeat)
-                ranks = range(heartbeat.ranks)
-                before = [heartbeat.read(rank)[0] for rank in ranks]
-                time.sleep(self.random.uniform(0.1, 0.6))
-                moved = all(heartbeat.read(rank)[0] > before[rank] for rank in ranks)
-                if moved and all(heartbeat.state(rank) == RUNNING for rank in ranks):
-                    os.kill(heartbeat.pid(self.random.choice(ranks)), self.signum)
-                    self.done += 1
-
-
-def replicated(path: Path, *overrides: str, kills: int = 0) -> tuple[RunFolder, int]:
-    """A run of replicas, and how many of them were killed."""
-    folder = RunFolder(path)
-    path.mkdir()
-    folder.write_config(small(*RUN, *REPLICATED, *overrides))
-    killer = Killer(folder, kills=kills)
-    if kills:
-        killer.start()
-    launch(folder)
-    return folder, killer.done
-
-
-def assert_equal(one: RunFolder, other: RunFolder) -> None:
-    """Every row of the tables and the weights, to what rounding in fp64 leaves."""
-    for table, names in {"steps": ("step", "loss", "samples"), "epochs": ("train_loss", "val_loss")}.items():
-        for name in names:
-            before, after = ([float(row[name]) for row in rows(getattr(run, table))] for run in (one, other))
-            assert after == pytest.approx(before, rel=0, abs=1e-12)
-    before, after = (torch.load(run.last_checkpoint, weights_only=True)["model"] for run in (one, other))
-    for name, weight in before.items():
-        torch.testing.assert_close(after[name], weight, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +16,37 @@ def assert_equal(one: RunFolder, other: RunFolder) -> None:
 )
 def test_killed_at_random_it_is_the_undisturbed_run(tmp_path, replicas, epochs, kills):
     length = f"trainer.epochs={epochs}"
-    alone = train(tmp_path / "alone", small(*RUN, length)).folder
+    alone = undisturbed(tmp_path / "alone", length)
     folder, killed = replicated(tmp_path / "killed", length, f"launcher.nproc_per_node={replicas}", kills=kills)
     assert killed == kills
     result = folder.read_result()
     assert len(result["restarts"]) >= kills
-    assert result["samples_seen"] == 208 * epochs
+    assert result["samples_seen"] == SAMPLES * epochs
     assert_equal(alone, folder)
+
+
+@pytest.mark.tail
+@pytest.mark.parametrize(
+    "precision",
+    [
+        ("precision=amp", "precision.dtype=float16", "precision.init_scale=1024"),
+        ("precision=bf16",),
+    ],
+    ids=["fp16 with a scaler", "bf16"],
+)
+def test_in_half_precision_too(tmp_path, precision):
+    """An update that the gradient scaler skips for one replica's sample is skipped by all, also by one that rejoins."""
+    model = ("model=custom", "model._target_=tests.parallel.replicated.faults.Overflowing", "+model.width=2")
+    length = (*PACED, *(model if "precision=amp" in precision else ()), "trainer.epochs=10", *precision)
+    alone = undisturbed(tmp_path / "alone", *length)
+    pace = "+data.seconds=0.02"
+    folder, killed = replicated(tmp_path / "killed", *length, pace, "launcher.nproc_per_node=2", kills=2)
+    assert killed == 2
+    assert folder.read_result()["samples_seen"] == SAMPLES * 10
+    before, after = (torch.load(run.last_checkpoint, weights_only=True) for run in (alone, folder))
+    assert after["precision"] == before["precision"]
+    if "precision=amp" in precision:
+        assert after["precision"]["scale"] == 1.0  # halved in each epoch
+    for name in ("step", "samples", "loss"):
+        one, other = ([float(row[name]) for row in rows(run.steps)] for run in (alone, folder))
+        assert other == pytest.approx(one, rel=0, abs=0.0 if name != "loss" else 0.05)

@@ -1,5 +1,8 @@
 """What exactness rests on, part by part: shares drawn late, sums of shares, rows that were missed, refusals."""
 
+import threading
+from datetime import timedelta
+
 import pytest
 import torch
 
@@ -7,6 +10,7 @@ from manyheads.runner.config.complete import unavailable
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.loop.micro_steps import MicroSteps
+from manyheads.runner.machine.addresses import free_port
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config, small, train
 
@@ -72,6 +76,7 @@ def test_it_is_started_only_by_who_says_so():
         ("launcher=spawn", "launcher=spawn stops all ranks when one dies"),
         ("trainer.sam_rho=0.05", "trainer.sam_rho"),
         ("checkpoint.format=sharded", "checkpoint.format=sharded"),
+        ("launcher.hang_timeout=29", "launcher.hang_timeout=29 is too short"),
     ],
 )
 def test_what_it_does_not_go_with_is_refused(override, message):
@@ -84,3 +89,53 @@ def test_its_launcher_is_for_it_alone():
     pytest.importorskip("torchft")
     with pytest.raises(ConfigurationError, match="parallel=ddp can't handle"):
         config("parallel=ddp", "launcher=torchft")
+
+
+def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
+    """One committed it and was cut off; the other made it again: both are at the same step, with other weights."""
+    coordination = pytest.importorskip("torchft.coordination")
+    from manyheads.runner.parallel.replicated.rank.membership import LIGHTHOUSE, PLACE, Membership
+
+    place = f"127.0.0.1:{free_port('127.0.0.1')}"
+    server = coordination.LighthouseServer(bind=place, min_replicas=2, join_timeout_ms=5000, quorum_tick_ms=20)
+    monkeypatch.setenv(LIGHTHOUSE, f"http://{place}")
+    monkeypatch.setenv(PLACE, str(tmp_path))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    outcomes = {}
+
+    def update(replica: int, history: int) -> None:
+        members = Membership(replica, timeout=5, standing=dict, step=5)
+        members._history = history
+        members.enter(bool)
+        try:
+            members.compare(members.add(members.history))
+            outcomes[replica] = members.commit()
+        except RuntimeError as error:
+            outcomes[replica] = str(error)
+        members.close()
+
+    threads = [threading.Thread(target=update, args=given) for given in ((0, 7), (1, 8))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert outcomes == {0: False, 1: "the others have made an update again that this replica had made before."}
+    server.shutdown()
+
+
+def test_a_state_that_took_too_long_is_written_once(tmp_path):
+    """Else a large one would be written again for each repetition of the update, and never be read."""
+    pytest.importorskip("torchft")
+    from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
+
+    sender, receiver = FolderTransport(tmp_path, 0), FolderTransport(tmp_path, 1)
+    second = timedelta(seconds=1)
+    sender.send_checkpoint([1], 5, {"written": 1}, second)
+    sender.disallow_checkpoint()
+    sender.send_checkpoint([1], 5, {"written": 2}, second)
+    assert receiver.recv_checkpoint(0, sender.metadata(), 5, second) == {"written": 1}
+    sender.send_checkpoint([1], 6, {"written": 3}, second)
+    assert [path.name for path in tmp_path.iterdir()] == ["replica_0_step_6.pt"]
+    sender.forget()
+    with pytest.raises(TimeoutError, match="did not arrive within 0.1 seconds"):
+        receiver.recv_checkpoint(0, sender.metadata(), 6, second / 10)

@@ -114,7 +114,9 @@ class Replicated(Parallel):
         finally:
             self._is_in_update = False
         passes = super().compute_gradients(held, step)
+        self._course.idle()  # it waits for the others now, each time for at most ``timeout``
         row = self._exchange(step.flattened(passes))
+        self._course.idle()
         return step.unflattened(row) if self._members.commit() else None
 
     def _exchange(self, row: Tensor) -> Tensor:
@@ -122,13 +124,16 @@ class Replicated(Parallel):
         assert self._members is not None
         trained = [p for p in self._model.parameters() if p.requires_grad]
         has_gradient = torch.tensor([float(p.grad is not None) for p in trained], dtype=torch.float64)
-        found = self._members.add(torch.cat([has_gradient, row]))
-        for parameter, count in zip(trained, found[: len(trained)].tolist(), strict=True):
+        histories = self._members.history
+        found = self._members.add(torch.cat([histories, has_gradient, row]))
+        histories, has_gradient, row = found.split([len(histories), len(trained), len(row)])
+        self._members.compare(histories)
+        for parameter, count in zip(trained, has_gradient.tolist(), strict=True):
             if count and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [p.grad for p in trained if p.grad is not None]
         self._members.average([*gradients, *_statistics(self._model)])
-        return found[len(trained) :]
+        return row
 
     def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
         if self._is_in_update and self._members is not None:

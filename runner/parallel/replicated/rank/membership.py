@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import zlib
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,10 +16,10 @@ from torchft import Manager, ProcessGroupGloo
 
 from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
 
-HOST = "127.0.0.1"
 LOUD = ("torchft", "torchft_commits", "torchft_quorums")
 PLACE = "MANYHEADS_REPLICAS"  # the variable that names the folder of states for replicas that have come back
 LIGHTHOUSE = "MANYHEADS_LIGHTHOUSE"
+HOST = "MANYHEADS_REPLICA_HOST"  # this machine's address, of several; without it nothing need be reached from others
 
 
 class Membership:
@@ -26,14 +27,17 @@ class Membership:
 
     def __init__(self, replica: int, *, timeout: float, standing: Callable[[], dict[str, Any]], step: int):
         self._taken: dict[str, Any] | None = None
+        self._history = 0
         for name in LOUD:  # several lines for each update
             logging.getLogger(name).setLevel(logging.WARNING)
         seconds = timedelta(seconds=timeout)
-        self._store = loopback_store(seconds)
+        host = os.environ.get(HOST, "127.0.0.1")
+        self._store = store_on(host, seconds)
+        self._transport = FolderTransport(Path(os.environ[PLACE]), replica)
         self._manager = Manager(
             pg=ProcessGroupGloo(timeout=seconds),
             load_state_dict=self._take,
-            state_dict=standing,
+            state_dict=lambda: {"state": standing(), "history": self._history},
             min_replica_size=1,
             use_async_quorum=False,  # shares are drawn after it
             timeout=seconds,
@@ -41,12 +45,12 @@ class Membership:
             connect_timeout=seconds,
             rank=0,
             world_size=1,
-            store_addr=HOST,
+            store_addr=host,
             store_port=self._store.port,
             lighthouse_addr=os.environ[LIGHTHOUSE],
             replica_id=f"replica_{replica}",
-            hostname=HOST,
-            checkpoint_transport=FolderTransport(Path(os.environ[PLACE]), replica),
+            hostname=host,
+            checkpoint_transport=self._transport,
             init_sync=False,  # all have the same weights from the seed
             quorum_retries=3,
         )
@@ -85,7 +89,37 @@ class Membership:
 
     def commit(self) -> bool:
         """Whether what was exchanged since the quorum counts."""
-        return self._manager.should_commit()
+        step, quorum = self._manager.current_step(), self._manager._quorum_id
+        if not self._manager.should_commit():
+            return False
+        self._transport.forget()
+        self._history = zlib.crc32(f"{self._history} {step} {quorum} {self.count}".encode()) or 1
+        return True
+
+    @property
+    def history(self) -> Tensor:
+        """With which members this replica has made its updates, as a number at its place, (count,); others add theirs.
+
+        A replica may have made an update of which the others, cut off from it, do not know: they have made it again.
+        """
+        numbers = torch.zeros(self.count, dtype=torch.float64)
+        numbers[self.share] = self._history  # 0: it comes from a checkpoint and has made none
+        return numbers
+
+    def compare(self, histories: Tensor) -> None:
+        """Let no update count whose members come from different ones. Raises RuntimeError where this one must restart.
+
+        ``histories``: the sum of all members' ``history``; the first one's is kept.
+        """
+        known = [int(number) for number in histories.tolist() if number]
+        if self._manager.errored() is not None or not known:
+            return
+        if any(number != known[0] for number in known):
+            if self._history not in (0, known[0]):
+                raise RuntimeError("the others have made an update again that this replica had made before.")
+            self._manager.report_error(RuntimeError("the members of this update have different histories"))
+        elif not self._history:
+            self._history = known[0]
 
     def taken(self) -> dict[str, Any] | None:
         """The state of a replica that is further, where the last quorum has brought one."""
@@ -112,15 +146,15 @@ class Membership:
         self._manager.shutdown(wait=False)
 
     def _take(self, state: dict[str, Any]) -> None:
-        self._taken = state
+        self._taken, self._history = state["state"], state["history"]
 
 
-def loopback_store(timeout: timedelta) -> TCPStore:
-    """A store that other machines cannot reach; torch's own would listen on all interfaces."""
-    listener = socket.create_server((HOST, 0))
+def store_on(host: str, timeout: timedelta) -> TCPStore:
+    """A store that listens on this address alone; torch's own would listen on all interfaces."""
+    listener = socket.create_server((host, 0))
     port = listener.getsockname()[1]
     return TCPStore(
-        HOST,
+        host,
         port,
         is_master=True,
         wait_for_workers=False,
