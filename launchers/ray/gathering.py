@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ from manyheads.runner.run.run_folder import RunFolder
 POLL_SECONDS = 0.1
 
 
+class Displaced(Exception):
+    """Ray has lost a bundle while its agent was awaited."""
+
+
 class Placed(Gathering):
     """Machines whose agents Ray starts, and restarts. ``patience``: seconds to wait for room; None for no limit."""
 
@@ -34,11 +38,8 @@ class Placed(Gathering):
     def gather(self, job: Job) -> list[Node]:
         while True:
             self._wait_for_room(job)
-            try:
+            with suppress(Displaced):
                 return super().gather(job)
-            except RunFailed:
-                if self._gang.is_placed:
-                    raise
 
     def why(self, name: str) -> str | None:
         return self._gang.failure
@@ -49,11 +50,11 @@ class Placed(Gathering):
             self._refuse_failed()
             if job.signals:
                 raise Interrupted(job.signals[0])
+            job.check_timeout()
             waited = time.monotonic() - began
             if self._patience is not None and waited > self._patience:
-                raise RunFailed(
-                    Failure(type="NoRoom", message=f"{self._gang.wanted} within {self._patience:g} seconds")
-                )
+                limit = f"launcher.placement_timeout={self._patience:g} seconds"
+                raise RunFailed(Failure(type="NoRoom", message=f"{self._gang.wanted} (waited for {limit})."))
             if not told and waited > 2:
                 print(f"waiting for Ray: {self._gang.wanted}", flush=True)
                 told = True
@@ -61,6 +62,8 @@ class Placed(Gathering):
 
     def _call(self, *, is_first: bool) -> None:
         self._refuse_failed()
+        if not self._gang.is_placed:
+            raise Displaced
 
     def _refuse_failed(self) -> None:
         if self._gang.failure is not None:
@@ -70,7 +73,7 @@ class Placed(Gathering):
 def _command(settings: Settings, name: str, place: dict[str, Any], output: Path) -> str:
     arguments = [*agent_arguments(settings, name=name, **place), "--beside-parent"]
     out, log = (shlex.quote(str(path)) for path in (output, output.with_suffix(".log")))
-    return f"{command_there(arguments)} >>{out} 2>>{log}"
+    return f'echo "$(date) {name} on $(hostname)" >>{log}; {command_there(arguments)} >>{out} 2>>{log}'
 
 
 @contextmanager

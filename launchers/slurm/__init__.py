@@ -72,15 +72,15 @@ class Slurm(Launcher):
         if self._is_apart and not self._section["follow"]:
             raise ConfigurationError("launcher.follow=false: a sweep follows its jobs. Set it to true.")
         with folder.locked():
-            refuse_queued(folder)
+            refuse_queued(folder, signals)
             pinned = folder.pin_config()
             config = folder.read_config()
             folder.clear_attempt()
             try:
                 script = write_script(folder, config["launcher"], name=config["name"], pinned=pinned)
                 written = Output(output(folder))
-                job = commands.submit(script)
-            except (RunFailed, ConfigurationError) as reason:
+                job = commands.submit(script, signals)
+            except (RunFailed, ConfigurationError, Interrupted) as reason:
                 finish(folder, config, 0.0, reason)
                 raise
             note_job(folder, job)

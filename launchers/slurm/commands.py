@@ -7,15 +7,18 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyheads.launchers.slurm.absence import Absence
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 
 SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
-AWAY = re.compile(r"contact slurm controller|connect(ion)? (failure|refused|timed out)|timed out|try again", re.I)
-AWAY_SECONDS = 900.0  # for which a controller may be away, as while it is started anew
+UNREACHED = re.compile(r"contact slurm controller|connect(ion)? (failure|refused)", re.I)
+AWAY = re.compile(r"timed out|try again", re.I)  # it may have taken the request
+AGAIN_SECONDS = 5.0  # between two questions that have no answer
 PENDING, OVER = (
     ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "CONFIGURING"),
     (
@@ -69,28 +72,34 @@ def version() -> str:
     return _run("sbatch", "--version").stdout.strip()
 
 
-def submit(script: Path) -> str:
-    """Submit a job; returns its number. Raises ConfigurationError if refused, RunFailed if Slurm does not answer."""
-    done = _run("sbatch", "--parsable", str(script))
-    if done.returncode == 0:
-        return done.stdout.strip().splitlines()[-1].partition(";")[0]
-    said = " ".join(done.stderr.replace("sbatch: error:", "").split()).rstrip(".")
-    if AWAY.search(said):
-        raise RunFailed(Failure(type="SlurmAway", message=f"Slurm's controller does not answer: {said}."))
-    raise ConfigurationError(
-        f"Slurm refused the job: {said}. See {script}, and launcher.partition, account, qos, time_limit, nodes, "
-        "gpus_per_node, cpus_per_node and constraint."
-    )
+def submit(script: Path, signals: Sequence[int] = ()) -> str:
+    """Submit a job; returns its number.
+
+    Raises ConfigurationError if refused, RunFailed if Slurm does not answer, Interrupted after a signal.
+    """
+    absence = Absence(signals)
+    while (done := _run("sbatch", "--parsable", str(script))).returncode != 0:
+        said = " ".join(done.stderr.replace("sbatch: error:", "").split()).rstrip(".")
+        if UNREACHED.search(said):
+            absence.goes_on(said)
+        elif AWAY.search(said):
+            why = f"Slurm's controller did not answer, but may have the job: {said}. See `squeue --me`."
+            raise RunFailed(Failure(type="SlurmAway", message=why))
+        else:
+            raise ConfigurationError(
+                f"Slurm refused the job: {said}. See {script}, and launcher.partition, account, qos, time_limit, "
+                "nodes, gpus_per_node, cpus_per_node and constraint."
+            )
+        time.sleep(AGAIN_SECONDS)
+    return done.stdout.strip().splitlines()[-1].partition(";")[0]
 
 
-def status(job: str) -> Status:
-    """How a job stands now. Raises RunFailed where the controller stays away."""
-    deadline = time.monotonic() + AWAY_SECONDS
+def status(job: str, signals: Sequence[int] = ()) -> Status:
+    """How a job stands now. Raises RunFailed if the controller stays away, Interrupted after a signal."""
+    absence = Absence(signals)
     while (found := status_now(job)) is None:
-        if time.monotonic() > deadline:
-            said = " ".join(_shown(job).stderr.split())
-            raise RunFailed(Failure(type="SlurmAway", message=f"Slurm reports nothing about job {job}: {said}."))
-        time.sleep(5)
+        absence.goes_on(f"nothing is known of job {job}")
+        time.sleep(AGAIN_SECONDS)
     return found
 
 
@@ -131,9 +140,9 @@ def cancel(job: str) -> None:
     _run("scancel", job)
 
 
-def ask_to_stop(job: str, signal: str) -> None:
-    """Send a signal to a running job's batch script alone."""
-    _run("scancel", "--batch", f"--signal={signal}", job)
+def ask_to_stop(job: str, signal: str) -> bool:
+    """Send a signal to a running job's batch script alone; returns whether Slurm took it."""
+    return _run("scancel", "--batch", f"--signal={signal}", job).returncode == 0
 
 
 def requeue(job: str) -> str | None:

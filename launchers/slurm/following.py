@@ -7,6 +7,7 @@ from pathlib import Path
 
 from manyheads.launchers.nodes.starting import last_words
 from manyheads.launchers.slurm import commands
+from manyheads.launchers.slurm.absence import Absence
 from manyheads.launchers.slurm.commands import Status
 from manyheads.launchers.slurm.script import output
 from manyheads.runner.run.errors import Interrupted, RunFailed, printable
@@ -47,6 +48,7 @@ class Following:
         self._folder, self._job, self._output, self._signals = folder, job, output, signals
         self._passed_on = 0
         self._said = ""
+        self._absence = Absence(())
 
     def to_the_end(self) -> Status:
         """Return how the job ended. Raises Interrupted once it is gone, where a signal has ended it."""
@@ -57,7 +59,11 @@ class Following:
             has_result = self._folder.result.exists()
             if now - asked > (ASK_SECONDS[0] if has_result or self._signals else pause):
                 asked, pause = now, min(1.2 * pause, ASK_SECONDS[1])
-                status = commands.status(self._job)
+                status = commands.status_now(self._job)
+                if status is None:
+                    self._without_answer()
+                    continue
+                self._absence.ended()
                 self._say(status)
                 if status.is_over:
                     self._output.pass_on()
@@ -70,23 +76,30 @@ class Following:
             self._said = said
             print(printable(said), flush=True)
 
+    def _without_answer(self) -> None:
+        """The job continues without the controller, which alone can end it. Raises RunFailed."""
+        self._absence.goes_on("the job continues without it")
+        if len(self._signals) > 1:
+            why = f"Slurm's controller does not answer, so job {self._job} is not cancelled. Use `scancel {self._job}`."
+            raise RunFailed(Failure(type="SlurmAway", message=why))
+
     def _heed(self, status: Status) -> None:
         """Pass on what has been received."""
         count = len(self._signals)
         if count == self._passed_on:
             return
-        self._passed_on = count
         if count > 1 or status.state != "RUNNING":
             cancelled(self._job)
             self._output.pass_on()
             raise Interrupted(self._signals[0])
-        commands.ask_to_stop(self._job, signal.Signals(self._signals[0]).name.removeprefix("SIG"))
+        if commands.ask_to_stop(self._job, signal.Signals(self._signals[0]).name.removeprefix("SIG")):
+            self._passed_on = count
 
 
 def cancelled(job: str) -> None:
     """Cancel a job and return when it is gone. Raises RunFailed where it stays."""
     deadline = time.monotonic() + END_SECONDS
-    while not commands.status(job).is_over:
+    while (status := commands.status_now(job)) is None or not status.is_over:
         commands.cancel(job)
         if time.monotonic() > deadline:
             raise RunFailed(Failure(type="JobStays", message=f"job {job} was cancelled, but still exists. See squeue."))

@@ -1,5 +1,6 @@
 """The job of a run in the queue, recorded so that it is not submitted twice, and how it stands."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from manyheads.launchers.option import Standing
@@ -28,14 +29,14 @@ def noted_job(folder: RunFolder) -> str | None:
     return job if isinstance(job, str) and job.replace("_", "").isdigit() else None
 
 
-def refuse_queued(folder: RunFolder) -> None:
-    """Raises ConfigurationError where the run's job is still in the queue, or runs.
+def refuse_queued(folder: RunFolder, signals: Sequence[int]) -> None:
+    """Raises ConfigurationError where the run's job is still in the queue, or runs; as ``commands.status`` else.
 
     Prints what became of a job that has left no result.
     """
     if (job := noted_job(folder)) is None:
         return
-    status = commands.status(job)
+    status = commands.status(job, signals)
     if not status.is_over:
         raise ConfigurationError(
             f"{folder} is already in the queue: job {job} {status}. Wait for it, or end it with `scancel {job}`."

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.conclusion import conclude
-from manyheads.launchers.sweep.devices import jobs_at_once, on_cores, shares_of_cores
+from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.plan import Planned, compose, frozen, save_composed, task_config
@@ -106,7 +106,7 @@ class Batch:
 
     def _frozen(self, planned: list[Planned], slots: int) -> list[Planned]:
         """``auto`` is decided for the cores that a job will have."""
-        with on_cores(shares_of_cores(slots)[0]):
+        with on_cores(shares_of_cores(1 if are_placed([each.config for each in planned]) else slots)[0]):
             return [each if each.excluded else frozen(each, self._options, self._trust) for each in planned]
 
     def _leave_nothing(self) -> None:

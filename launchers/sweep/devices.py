@@ -39,13 +39,32 @@ class Room:
 
 
 def jobs_at_once(jobs: int | str, configs: list[DictConfig]) -> int:
-    """hydra.launcher.jobs with ``auto`` resolved: one job per GPU, or as many as have a core for each rank."""
+    """hydra.launcher.jobs with ``auto`` resolved: one job per GPU, or as many as have a core for each rank.
+
+    For an engine that finds room for its jobs itself, ``auto`` has no limit.
+    """
+    most = max(1, len(configs))
     if jobs != "auto":
-        return min(int(jobs), max(1, len(configs)))
+        return min(int(jobs), most)
+    if are_placed(configs):
+        return most
     if gpus := len(hardware.gpu_names()):
-        return min(gpus, max(1, len(configs)))
-    most = max((_ranks(config) for config in configs), default=1)
-    return max(1, min(hardware.cpu_cores() // most, len(configs)))
+        return min(gpus, most)
+    ranks = max((_ranks(config) for config in configs), default=1)
+    return max(1, min(hardware.cpu_cores() // ranks, most))
+
+
+def are_placed(configs: list[DictConfig]) -> bool:
+    """Whether an engine finds machines for all of these jobs, so that none uses this machine's devices."""
+    return bool(configs) and all(is_run_config(config) and _first_output(config) is not None for config in configs)
+
+
+def _first_output(config: DictConfig) -> str | None:
+    section: Any = OmegaConf.to_container(config.launcher)
+    try:
+        return declared("launcher", section).first_output
+    except (ConfigurationError, AttributeError):  # freezing the job will say so
+        return None
 
 
 def _ranks(config: DictConfig) -> int:

@@ -23,7 +23,8 @@ RULES = {
 class Options:
     """Defaults of ``hydra/launcher=manyheads``."""
 
-    # Jobs at once, each in a process and on devices of its own. auto: as many as have room. Timings want 1.
+    # Jobs at once, each in a process and on devices of its own. auto: as many as have room, here, or on the machines
+    # of launcher=ray or slurm, where one more waits. Timings want 1.
     jobs: Any = 1
     # After a failed job: continue with the others, or stop.
     on_failure: Any = "continue"

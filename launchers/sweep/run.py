@@ -35,7 +35,7 @@ def run_jobs(
     """
     progress = Progress(entries, ledger, options, apart=slots > 1, pruning=pruning)
     if slots > 1:
-        Slots(slots, start, share_devices=options.share_devices).run(progress)
+        Slots(slots, start, options).run(progress)
     else:
         _run_here(progress, start)
     if progress.interrupted:

@@ -12,9 +12,11 @@ from manyheads.launchers.environment import variables_set
 from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.signals import handled_by, interrupt, received_signals
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
+from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.states import Start, settle
 from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.declared import declared
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.parent_death import die_with_parent
@@ -90,15 +92,36 @@ def _output_to(path: str) -> Iterator[None]:
             os.close(descriptor)
 
 
-class Slots:
-    """As many slots as jobs may run at once, created when first needed."""
+class FirstOutput:
+    """What a run writes first once an engine has found room for it."""
 
-    def __init__(self, count: int, start: Start, *, share_devices: bool):
+    def __init__(self, folder: RunFolder, config: dict[str, Any] | None):
+        name = declared("launcher", config["launcher"]).first_output if config else None
+        self._path = folder.logs / name if name else None
+        self._before = self._bytes()
+
+    def is_awaited(self) -> bool:
+        """Whether the run still waits for room; False on this machine's devices."""
+        return self._path is not None and self._bytes() == self._before
+
+    def _bytes(self) -> int:
+        return self._path.stat().st_size if self._path is not None and self._path.exists() else 0
+
+
+class Slots:
+    """As many slots as jobs may run at once, created when first needed.
+
+    With ``jobs=auto``, of the jobs for which an engine finds room, one at a time waits for it.
+    """
+
+    def __init__(self, count: int, start: Start, options: Options):
         self._cores = shares_of_cores(count)
         self._start = start
-        self._room = Room(hardware.gpu_ids(), shared=share_devices)
+        self._room = Room(hardware.gpu_ids(), shared=options.share_devices)
+        self._one_waits = options.jobs == "auto"
         self._slots: list[Slot | None] = [None] * count
         self._taken: dict[int, list[str]] = {}
+        self._outputs: dict[int, FirstOutput] = {}
 
     def run(self, progress: "Progress") -> None:
         """Run all jobs, as slots and devices become free; signals are forwarded to running jobs."""
@@ -130,15 +153,16 @@ class Slots:
         """Start every waiting job for which a slot and devices are free, in their order."""
         for entry in progress.waiting():
             idle = [number for number in range(len(self._slots)) if number not in self._busy()]
-            if not idle:
+            if not idle or (self._one_waits and any(self._outputs[job].is_awaited() for job in self._busy())):
                 return
             folder = RunFolder(progress.sweep / entry.folder)
-            count = gpus_used(folder.read_config()) if folder.config.exists() else 0
+            config = folder.read_config() if folder.config.exists() else None
+            count = 0 if config is None else gpus_used(config)
             gpus = self._room.take(count)
             if gpus is None:
                 continue
             number = idle[0]
-            self._taken[number] = gpus
+            self._taken[number], self._outputs[number] = gpus, FirstOutput(folder, config)
             slot = self._slots[number] = self._slots[number] or Slot(number, self._cores[number], self._start)
             progress.started(entry)
             environment = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if count else {}

@@ -9,20 +9,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+NODE = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80 * 2**20}
+
 
 @contextmanager
-def cluster(*, nodes: int, cpus: int = 1) -> Iterator[Any]:
-    """A ``ray.cluster_utils.Cluster`` whose nodes have so many CPUs each; the first is the head."""
+def cluster(*, nodes: int) -> Iterator[Any]:
+    """A ``ray.cluster_utils.Cluster`` whose nodes have one CPU each; the first is the head."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     os.environ |= {"RAY_raylet_start_wait_time_s": "120"}  # on a busy machine
     from ray.cluster_utils import Cluster
 
     logging.getLogger("ray").setLevel(logging.ERROR)
-    small = {"num_cpus": cpus, "num_gpus": 0, "object_store_memory": 80 * 2**20, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args=small)
+    made = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     try:
-        for _ in range(nodes - 1):
-            made.add_node(num_cpus=cpus, num_gpus=0, object_store_memory=80 * 2**20)
+        fill(made, nodes=nodes)
         yield made
     finally:
         made.shutdown()
+
+
+def fill(made: Any, *, nodes: int) -> None:
+    """Add nodes until there are ``nodes``. Only in the main thread: Ray sets a signal handler for each."""
+    while 1 + len(made.worker_nodes) < nodes:
+        made.add_node(**NODE)
+
+
+def lose_a_node(made: Any) -> None:
+    """Kill all of Ray's processes on a node that is not the head, as if its machine were gone."""
+    made.remove_node(next(iter(made.worker_nodes)), allow_graceful=False)

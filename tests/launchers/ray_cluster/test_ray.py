@@ -1,92 +1,23 @@
-"""Runs on a real Ray cluster: the numbers of one machine, and what follows when a rank or a machine is gone."""
+"""Runs on a real Ray cluster: the numbers of one machine, and what follows when a process dies."""
 
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Any
+from pathlib import Path
 
-import psutil
 import pytest
 
 from manyheads.launchers.launch import launch
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from tests.conftest import execute
-from tests.launchers.conftest import PROJECT, freeze, rows
-from tests.launchers.ray_cluster.cluster import cluster
+from tests.launchers.conftest import PROJECT, Parent, freeze, rows
+from tests.launchers.ray_cluster.conftest import LONG, RUN, free, on, ours, rank_of, when_at
 from tests.tail import tail
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
-
-RUN = ("data.batch_size=48", "model.width=8", "precision=fp64", "trainer.log_every=1")
-LONG = (*RUN, "trainer.epochs=10", "checkpoint.every=20")
-
-
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Any]:
-    """Two nodes with a CPU each."""
-    with cluster(nodes=2) as made:
-        yield made
-
-
-def on(machines: Any, *overrides: str) -> tuple[str, ...]:
-    """Overrides for a rank on each of two nodes."""
-    ray = ("parallel=ddp", "launcher=ray", "launcher.nodes=2", "launcher.nproc_per_node=1")
-    return (*ray, f"launcher.address={machines.address}", *overrides)
-
-
-def free(address: str) -> dict[str, float]:
-    """What is free in the cluster, as Ray says from a process of its own."""
-    script = f"""import ray
-ray.init(address={address!r}, log_to_driver=False, logging_level="ERROR")
-print(ray.available_resources().get("CPU", 0))"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return float(done.stdout.strip().splitlines()[-1])
-
-
-def ours(folder: RunFolder) -> list[psutil.Process]:
-    """Processes whose command line names the run's folder."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        with suppress(psutil.NoSuchProcess):
-            if str(folder.path) in " ".join(process.info["cmdline"] or []) and process.pid != os.getpid():
-                found.append(process)
-    return found
-
-
-def rank_of(folder: RunFolder, rank: int) -> psutil.Process:
-    """The process of a rank, by its title."""
-    title = f"manyheads: rank {rank}/"
-    return next(each for each in ours(folder) if title in " ".join(each.cmdline()))
-
-
-def when_at(folder: RunFolder, step: int, act: Callable[[], None]) -> threading.Thread:
-    """Do this in the background once the run has made so many updates."""
-
-    def watch() -> None:
-        while True:
-            time.sleep(0.05)
-            with suppress(OSError, IndexError, ValueError, StopIteration):
-                if int(rows(folder.steps)[-1]["step"]) >= step:
-                    act()
-                    return
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    return thread
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, dict[str, Any]]:
-    """The long run by ranks on this machine alone."""
-    folder = freeze(tmp_path_factory.mktemp("undisturbed") / "run", *LONG, "parallel=ddp")
-    return folder, launch(folder)
 
 
 @pytest.mark.parametrize("placement", [tail("STRICT_SPREAD"), tail("PACK")])
@@ -123,26 +54,6 @@ def test_after_a_kill_it_begins_again_from_the_checkpoint(machines, undisturbed,
     assert len(result["restarts"]) == 1
     assert result["weights_sha256"] == undisturbed[1]["weights_sha256"]
     assert ours(folder) == []
-
-
-@pytest.mark.tail
-def test_a_machine_that_is_gone_is_waited_for(undisturbed, tmp_path, capfd):
-    with cluster(nodes=2) as machines:
-        folder = freeze(tmp_path / "run", *LONG, *on(machines, "launcher.max_restarts=1"))
-
-        def lose() -> None:
-            machines.remove_node(machines.worker_nodes.copy().pop(), allow_graceful=False)
-            time.sleep(6)
-            machines.add_node(num_cpus=1, num_gpus=0, object_store_memory=80 * 2**20)
-
-        watcher = when_at(folder, 50, lose)
-        launch(folder)
-        watcher.join()
-        result = folder.read_result()
-        assert len(result["restarts"]) == 1
-        assert "waiting for Ray" in capfd.readouterr().out
-        assert result["weights_sha256"] == undisturbed[1]["weights_sha256"]
-        assert ours(folder) == []
 
 
 @pytest.mark.tail
@@ -187,10 +98,27 @@ def test_without_a_cluster_the_error_says_how_to_get_one(tmp_path):
 
 
 @pytest.mark.tail
-def test_a_sweep_uses_what_is_free_in_the_cluster(machines, tmp_path):
-    jobs = (*("seed=1,2,3", "hydra.launcher.jobs=3"), *on(machines, "launcher.nodes=1", "trainer.max_steps=30"))
-    where = f"hydra.sweep.dir={tmp_path / 'sweep'}"
-    done = execute(sys.executable, str(PROJECT / "run.py"), "-m", *RUN, *jobs, where, cwd=tmp_path, timeout=240)
-    assert done.code == 0, done.err
-    assert len(list((tmp_path / "sweep").glob("*/result.json"))) == 3
+@pytest.mark.parametrize("jobs", ["4", "auto"])
+def test_a_sweep_uses_what_is_free_in_the_cluster(machines, tmp_path, jobs):
+    options = ("launcher.nodes=1", "launcher.threads_per_rank=1", "trainer.max_steps=200")
+    sweep = ("seed=1,2,3,4", f"hydra.launcher.jobs={jobs}", f"hydra.sweep.dir={tmp_path / 'sweep'}")
+    command = ("run.py", "-m", *RUN, *on(machines, *options), *sweep)
+    run = Parent(tmp_path / "sweep", command=command)
+    begun, training = set[int](), set[int]()
+    while run.process.poll() is None:
+        entries = Ledger(tmp_path / "sweep").entries() if (tmp_path / "sweep" / "ledger.jsonl").exists() else []
+        begun.add(sum(entry.state == "running" for entry in entries))
+        training.add(len(ranks_below(tmp_path)))
+        time.sleep(0.1)
+    code, text = run.end()
+    assert code == 0, text
+    assert max(training) == 2  # as many as the cluster has CPUs
+    assert max(begun) == (4 if jobs == "4" else 3)  # auto: one waits
+    assert [entry.state for entry in Ledger(tmp_path / "sweep").entries()] == ["completed"] * 4
     assert free(machines.address) == 2
+
+
+def ranks_below(folder: Path) -> set[str]:
+    """The titles of the ranks of all runs below a folder; what a rank forks has its title for a moment."""
+    titles = (" ".join(each.info["cmdline"]) for each in ours(RunFolder(folder)))
+    return {title for title in titles if "manyheads: rank " in title}

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -39,6 +39,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
 KillWait=10
+SlurmdTimeout=30
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -64,7 +65,7 @@ class Slurm:
     def __init__(self, folder: Path):
         self.folder = folder
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
-        self._daemons: list[subprocess.Popen] = []
+        self._daemons: dict[str, subprocess.Popen] = {}
 
     def start(self) -> None:
         """Return when jobs can run."""
@@ -74,21 +75,47 @@ class Slurm:
         text = CONFIGURATION.format(folder=self.folder, host=host, user=user, **ports)
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
-        self._run("slurmctld", "-D")
+        self.start_controller()
         for node in NODES:
             (self.folder / node).mkdir()
-            self._run("slurmd", "-D", "-N", node)
+            self.start_node(node)
         self.wait(lambda: self.client("sinfo", "-h", "-o", "%T %D") == "idle 2", "nodes are not idle")
 
-    def _run(self, *command: str) -> None:
+    def start_controller(self) -> None:
+        self._run("controller", "slurmctld", "-D")
+
+    def stop_controller(self) -> None:
+        """Nothing answers any more. It saves its state first: when killed, it forgets the last seconds."""
+        self._daemons["controller"].terminate()
+        self._daemons["controller"].wait()
+
+    def start_node(self, name: str) -> None:
+        self._run(name, "slurmd", "-D", "-N", name)
+
+    def kill_node(self, name: str) -> None:
+        """Slurm's daemon and all that its jobs run there end at once, as if the machine had lost its power."""
+        self._daemons[name].kill()
+        self._daemons[name].wait()
+        for process in [each for each in psutil.process_iter() if self._is_of(each, name)]:
+            with suppress(psutil.NoSuchProcess):
+                starters = [each for each in process.parents() if each.name().startswith("slurmstepd")]
+                for each in [*starters, process]:
+                    each.kill()
+
+    def _is_of(self, process: psutil.Process, node: str) -> bool:
+        try:
+            found = process.environ()
+        except psutil.Error:
+            return False
+        return found.get("SLURMD_NODENAME") == node and found.get("SLURM_CONF") == self.environment["SLURM_CONF"]
+
+    def _run(self, name: str, *command: str) -> None:
         program = shutil.which(command[0]) or command[0]
-        with open(self.folder / f"{'_'.join(command)}.out", "wb") as output:
+        with open(self.folder / f"{'_'.join(command)}.out", "ab") as output:
             options = ["-f", self.environment["SLURM_CONF"]]
             environment = {**os.environ, **self.environment}
-            self._daemons.append(
-                subprocess.Popen(
-                    [program, *command[1:], *options], env=environment, stdout=output, stderr=output, cwd=self.folder
-                )
+            self._daemons[name] = subprocess.Popen(
+                [program, *command[1:], *options], env=environment, stdout=output, stderr=output, cwd=self.folder
             )
 
     def client(self, *command: str) -> str:
@@ -115,10 +142,11 @@ class Slurm:
 
     def stop(self) -> None:
         """End all that was started, and what is below it."""
-        everything = [child for d in self._daemons for child in _below(d.pid)]
-        for daemon in reversed(self._daemons):
+        daemons = list(self._daemons.values())
+        everything = [child for d in daemons for child in _below(d.pid)]
+        for daemon in reversed(daemons):
             daemon.terminate()
-        for daemon in self._daemons:
+        for daemon in daemons:
             try:
                 daemon.wait(5)
             except subprocess.TimeoutExpired:

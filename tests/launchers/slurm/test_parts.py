@@ -12,7 +12,7 @@ from manyheads.launchers.slurm.queued import note_job, standing
 from manyheads.launchers.slurm.script import write_script
 from manyheads.runner.config.complete import complete, gpus_used, unavailable
 from manyheads.runner.machine import addresses, hardware
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
 from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT
@@ -140,6 +140,36 @@ def test_a_template_that_asks_for_what_there_is_not(tmp_path):
         script_of(tmp_path, f"launcher.template={tmp_path}/own.j2")
     with pytest.raises(ConfigurationError, match=r"launcher.template=.*none.j2: No such file"):
         script_of(tmp_path, f"launcher.template={tmp_path}/none.j2")
+
+
+def sbatch(monkeypatch, *errors):
+    """What it fails with, one after the other, before it takes the job."""
+    waiting = iter(errors)
+
+    def run(*command, **_):
+        error = next(waiting, None)
+        return subprocess.CompletedProcess(command, error is not None, "" if error else "7\n", error or "")
+
+    monkeypatch.setattr(commands, "_run", run)
+    monkeypatch.setattr(commands, "AGAIN_SECONDS", 0)
+
+
+UNREACHED = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
+
+
+def test_a_submission_is_retried_until_a_controller_answers(monkeypatch, tmp_path, capsys):
+    sbatch(monkeypatch, UNREACHED, UNREACHED)
+    assert commands.submit(tmp_path) == "7"
+    assert capsys.readouterr().out.count("asking again for 15 minutes") == 1
+    sbatch(monkeypatch, UNREACHED)
+    with pytest.raises(Interrupted):
+        commands.submit(tmp_path, [2])
+
+
+def test_a_submission_that_slurm_may_have_taken_is_not_repeated(monkeypatch, tmp_path):
+    sbatch(monkeypatch, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+    with pytest.raises(RunFailed, match=r"may have the job: .*timed out.* See `squeue --me`"):
+        commands.submit(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,26 @@ def test_inside_salloc_a_run_takes_the_nodes_of_the_allocation(cluster, tmp_path
     assert (launcher["nodes"], launcher["cpus_per_node"], launcher["threads_per_rank"]) == (2, 3, 3)
     provenance = json.loads(folder.provenance.read_text())
     assert [each["node"] for each in provenance["nodes"]] == ["n1", "n2"]
-    assert cluster.jobs() == []
+    cluster.wait(lambda: not cluster.jobs(), "the allocation stays")  # it is completing when salloc returns
     assert not survivors(folder)
+
+
+@pytest.mark.tail
+@pytest.mark.processes
+def test_the_gpus_that_slurm_assigns_are_those_that_a_rank_sees(cluster, parent, tmp_path):
+    """The first of each node's two is taken by another job."""
+    other = ("--nodes=2", "--gpus-per-node=1", "--output=/dev/null", "--wrap=sleep 600")
+    held = cluster.client("sbatch", "--parsable", *other)
+    cluster.wait(lambda: "RUNNING" in cluster.client("squeue", "-h", "-o", "%T", "-j", held), "no job")
+    spy = ("model=custom", "model._target_=spy.Spy", f"+model.report={tmp_path}/seen.json")
+    options = (*(each for each in COMMON if "width" not in each), "launcher.nodes=2", *spy)
+    asked = ("launcher.gpus_per_node=1", "launcher.cpus_per_node=4", "trainer.max_steps=2")
+    run = parent(tmp_path / "run", *options, *asked, f"hydra.run.dir={tmp_path}/run")
+    code, text = run.end(120)
+    assert code == 0, text
+    seen = json.loads((tmp_path / "seen.json").read_text())["environment"]
+    assert (seen["CUDA_VISIBLE_DEVICES"], seen["SLURM_STEP_GPUS"], seen["SLURMD_NODENAME"]) == ("1", "1", "n1")
+    assert "#SBATCH --gpus-per-node=1" in (run.folder.path / "slurm.sh").read_text()
 
 
 def test_of_an_allocation_it_is_known_what_its_nodes_have(cluster, tmp_path):

@@ -338,6 +338,13 @@ class TestCores:
         monkeypatch.setattr(hardware, "gpu_names", lambda: ["GPU"] * 2)
         assert jobs_at_once("auto", [ddp] * 20) == 2
 
+    def test_jobs_for_which_an_engine_finds_room_are_not_limited_by_this_machine(self, monkeypatch):
+        monkeypatch.setattr(hardware, "cpu_cores", lambda: 1)
+        ray, spawn = (OmegaConf.create(config("parallel=ddp", f"launcher={name}")) for name in ("ray", "spawn"))
+        assert jobs_at_once("auto", [ray] * 20) == 20
+        assert jobs_at_once(3, [ray] * 20) == 3
+        assert jobs_at_once("auto", [ray, spawn]) == 1
+
 
 def test_titles_say_what_differs():
     entries = [Entry(0, "0", ["seed=1", "a=1"]), Entry(1, "1", ["seed=1", "a=2"]), Entry(1, "b", ["seed=1", "a=2"], 2)]

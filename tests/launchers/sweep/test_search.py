@@ -5,7 +5,10 @@ import shutil
 import signal
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -20,16 +23,24 @@ from tests.conftest import ROOT, RUN, execute
 from tests.in_process import SMALL
 from tests.tail import tail
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of SQLAlchemy, which it imports
-    import optuna
+pytestmark = pytest.mark.filterwarnings("ignore:.* is experimental")
 
-pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-SPACE = {
-    "optimizer.lr": optuna.distributions.UniformDistribution(0.0, 1.0),
-    "model.width": optuna.distributions.IntUniformDistribution(1, 8),
-    "optimizer": optuna.distributions.CategoricalDistribution(("sgd", "adam")),
-}
+
+@pytest.fixture(scope="module")
+def optuna() -> ModuleType:
+    """Imported where it is needed, since that takes a second."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of SQLAlchemy, which it imports
+        return import_module("optuna")
+
+
+@pytest.fixture
+def space(optuna: ModuleType) -> dict[str, Any]:
+    return {
+        "optimizer.lr": optuna.distributions.UniformDistribution(0.0, 1.0),
+        "model.width": optuna.distributions.IntUniformDistribution(1, 8),
+        "optimizer": optuna.distributions.CategoricalDistribution(("sgd", "adam")),
+    }
 
 
 def ledger_of(path: Path, *states: str) -> Ledger:
@@ -45,25 +56,25 @@ def ledger_of(path: Path, *states: str) -> Ledger:
     return ledger
 
 
-def test_a_study_is_what_the_ledger_and_the_tables_say(tmp_path):
+def test_a_study_is_what_the_ledger_and_the_tables_say(tmp_path, space):
     ledger = ledger_of(tmp_path, "completed", "pruned", "failed", "running")
-    found = trials(ledger, SPACE, by="val_acc1", sign=1)
+    found = trials(ledger, space, by="val_acc1", sign=1)
     assert [trial.state.name for trial in found] == ["COMPLETE", "PRUNED", "FAIL"]
     assert [trial.value for trial in found] == [0.0, 2.0, None]
     assert found[1].params == {"optimizer.lr": 0.1, "model.width": 2, "optimizer": "adam"}
     assert found[1].intermediate_values == {10: 1.0, 20: 2.0}
-    assert trials(ledger, SPACE, by=LOSS, sign=-1)[1].intermediate_values == {5: -1.5}
-    assert trials(Ledger(tmp_path / "none"), SPACE, by="val_acc1", sign=1) == []
+    assert trials(ledger, space, by=LOSS, sign=-1)[1].intermediate_values == {5: -1.5}
+    assert trials(Ledger(tmp_path / "none"), space, by="val_acc1", sign=1) == []
 
 
 @pytest.mark.parametrize(("direction", "is_bad"), [("maximize", True), ("minimize", False)])
-def test_a_trial_worse_than_the_median_is_asked_to_stop(tmp_path, direction, is_bad):
+def test_a_trial_worse_than_the_median_is_asked_to_stop(tmp_path, optuna, space, direction, is_bad):
     ledger = ledger_of(tmp_path, *["completed"] * 4, "running")
     table = tmp_path / "4" / "epochs.csv"
     table.write_text("epoch,step,val_acc1\n1,10,0.5\n")
     study = optuna.create_study(direction=direction, pruner=optuna.pruners.MedianPruner(n_startup_trials=2))
-    study.add_trials(trials(ledger, SPACE, by="val_acc1", sign=1))
-    pruning = Pruning(ledger, {4: study.ask(SPACE)}, by="val_acc1", sign=1)
+    study.add_trials(trials(ledger, space, by="val_acc1", sign=1))
+    pruning = Pruning(ledger, {4: study.ask(space)}, by="val_acc1", sign=1)
     running = ledger.entries()[4]
     heartbeat = Heartbeat.create(RunFolder(tmp_path / "4").heartbeat, ranks=2)
     pruning.watch([running])

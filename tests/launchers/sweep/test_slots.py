@@ -1,13 +1,19 @@
 """The processes of a parallel sweep, each of which runs one job after the other."""
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from manyheads.launchers.sweep.options import Options
+from manyheads.launchers.sweep.run import run_jobs
 from manyheads.launchers.sweep.slots import Slot
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.ledger import Entry
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import config
 
 GPU = "CUDA_VISIBLE_DEVICES"
 
@@ -31,3 +37,38 @@ def test_a_job_sees_nothing_of_the_environment_of_the_one_before(slot, tmp_path,
         slot.give(Entry(0, "0", []), {} if gpus is None else {GPU: gpus}, str(tmp_path / "0" / "console.log"))
         seen.append(slot.take().reason)
     assert seen == ["1", "whatever this machine has", "0", "whatever this machine has"]
+
+
+@pytest.mark.parametrize(("jobs", "waiting"), [("auto", 1), (3, 3)])
+def test_with_auto_one_job_at_a_time_waits_for_an_engine(tmp_path, jobs, waiting):
+    """Jobs that write nothing at first, as if an engine had no room, then something, and then end together."""
+    entries = [Entry(number, str(number), []) for number in range(3)]
+    folders = [RunFolder(tmp_path / entry.folder) for entry in entries]
+    for folder in folders:
+        folder.write_config(config("parallel=ddp", "launcher=ray"))
+    seen = tmp_path / "seen"
+
+    def write(path: Path, text: str) -> None:
+        with open(path, "a") as file:
+            file.write(text)
+
+    def start(entry: Entry) -> None:
+        write(seen, "waits\n")
+        until(lambda: seen.read_text().count("waits") == 3 or jobs == "auto")
+        write(seen, "runs\n")
+        folders[entry.job].logs.mkdir()
+        write(folders[entry.job].logs / "node_0.log", "output")
+        until(lambda: seen.read_text().count("runs") == 3)
+
+    Ledger(tmp_path).create({}, *entries)
+    done = run_jobs(entries, Ledger(tmp_path), Options(jobs=jobs), start, slots=3)
+    assert [entry.state for entry in done] == ["completed"] * 3
+    lines = seen.read_text().split()
+    assert max(lines[:n].count("waits") - lines[:n].count("runs") for n in range(len(lines) + 1)) == waiting
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
