@@ -20,7 +20,7 @@ from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
-from tests import apex_library, zygote
+from tests import apex_library, composing, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
@@ -30,6 +30,7 @@ FAST = ("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.d
 def pytest_configure() -> None:
     """Ctrl-C works as in a terminal although a shell ignores it in what it runs in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    composing.remember()
     gc.set_threshold(
         10_000, 10, 10
     )  # looking for garbage among all that is imported was an eighth of small tests' time

@@ -1,8 +1,9 @@
 """A process that has imported what the project's commands import, and runs each command in a fork of itself.
 
 Of a short run's time four fifths pass in importing torch. A command is the real one all the same: the script runs as
-``__main__`` with its own arguments, environment, folder and files, and what it starts are real processes. Only
-multiprocessing's forkserver, from which ranks are forked, is a fork too where it would import the same once more.
+``__main__`` with its own arguments, environment, folder and files, and what it starts are real processes. Only Hydra
+has a memory (composing.py), and multiprocessing's forkserver, from which ranks are forked, is a fork too where it would
+import the same once more.
 Tests of how processes start, in tests/launchers, start real ones.
 """
 
@@ -27,7 +28,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 IMPORTED = (
-    *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "matplotlib", "sklearn.datasets"),
+    *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "matplotlib"),
     *("manyheads.launchers.launch", "manyheads.launchers.sweep.run", "manyheads.runner.loop.session"),
     *("manyheads.runner.loop.build", "manyheads.runner.model.small_cnn.rank", "manyheads.runner.parallel.ddp.rank"),
     *("manyheads.runner.reproduce.command", "manyheads.runner.parity.command", "manyheads.runner.report.write"),
@@ -195,11 +196,14 @@ if __name__ == "__main__":
     import importlib
 
     from manyheads.runner.run.parent_death import die_with_parent
+    from tests import composing
 
     die_with_parent()
     gc.disable()
     for module in IMPORTED:
         importlib.import_module(module)
+    composing.remember()
+    composing.composed()
     gc.freeze()
     gc.enable()
     serve(socket.socket(fileno=int(sys.argv[1])))

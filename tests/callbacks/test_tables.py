@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.metrics import confusion_matrix
 
 from manyheads.launchers.launch import launch
 from manyheads.runner.callbacks.confusion_matrix.rank import drawn
@@ -15,6 +14,7 @@ from manyheads.runner.callbacks.rank.samples import in_windows
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
+from tests.scikit_learn import reference
 
 ALL = ("callbacks=[predictions,worst_samples,confusion_matrix]", "callbacks.worst_samples.count=5")
 
@@ -54,7 +54,10 @@ def test_the_worst_come_first(alone):
 def test_the_confusion_matrix_is_that_of_scikit_learn(alone):
     logits, targets = evaluated(alone)
     rows = list(csv.reader((alone.folder.path / "confusion_matrix.csv").read_text().splitlines()))
-    assert np.array(rows[1:])[:, 1:].astype(int).tolist() == confusion_matrix(targets, logits.argmax(1)).tolist()
+    assert (
+        np.array(rows[1:])[:, 1:].astype(int).tolist()
+        == reference("confusion_matrix")(targets, logits.argmax(1)).tolist()
+    )
 
 
 def test_it_is_drawn_where_the_run_is_recorded(alone):

@@ -11,13 +11,16 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.command_line import exit_code
+from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.command_line import exit_code, explained
 from manyheads.runner.config.fresh_folder import FreshFolder
 from manyheads.runner.config.lookup import CONF, options
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError, Ended, Interrupted, RunFailed, report
 from manyheads.runner.run.failure import Failure
+from tests import in_process
 from tests.conftest import FAST, ROOT, RUN, execute
+from tests.tail import tail
 
 PARALLEL = f"Allowed: {', '.join(options('parallel'))}"
 FAILURE = Failure(rank=1, exit_code=3, type="OSError", message="disk full", traceback="Traceback ...\n")
@@ -47,8 +50,6 @@ def assert_refused(done, *fragments: str) -> None:
 BAD = [
     (["parallel=dpp"], ["parallel=dpp", "Did you mean dp or ddp", "Allowed: ", *options("parallel")]),
     (["model=torchvision/resnet"], ["model=torchvision/resnet", *options("model")]),
-    (["experiment=digits_quik"], ["experiment=digits_quik", "Did you mean digits_quick?", *options("experiment")]),
-    (["experiment=[debug,mnist_horovd]"], ["experiment=mnist_horovd", "Did you mean mnist_horovod?"]),
     (["parallel=null"], ["must be a string", "`python run.py --help` lists"]),
     (["~parallel"], ["parallel", PARALLEL]),
     (["+parallel=ddp"], ["+parallel=ddp", "Write parallel=ddp"]),
@@ -94,6 +95,13 @@ BAD = [
         ["data.root=${hydra:runtime.cwd}", "Allowed: plain values", "Set data.root"],
     ),
     (["data=mnist", "data.root=${nothing}"], ["data.root", "nothing", "Set data.root"]),
+]
+
+
+# Likewise, where it is the command that refuses, and not what checks a composed config.
+BAD_COMMANDS = [
+    (["experiment=digits_quik"], ["experiment=digits_quik", "Did you mean digits_quick?", *options("experiment")]),
+    (["experiment=[debug,mnist_horovd]"], ["experiment=mnist_horovd", "Did you mean mnist_horovod?"]),
     (["hydra/launcher=nothing"], ["hydra/launcher/nothing"]),
     (["hydra.run.dir=/dev/null/run"], ["hydra.run.dir=/dev/null/run", "Name a folder that can"]),
     (["hydra.run.dir=mine", "trainer.epochs=0"], ["trainer.epochs=0"]),
@@ -101,9 +109,25 @@ BAD = [
     (["--config-path", "/nowhere"], ["/nowhere"]),
     (["-m", "parallel=single,dpp", "trainer.epochs=0"], ["parallel=dpp", "Did you mean dp or ddp"]),
 ]
+SOME = [each for each in BAD if each[0] in (["parallel=dpp"], ["trainer.epochs=0"], ["parallel=null"], ["a=["])]
 
 
-@pytest.mark.parametrize(("overrides", "fragments"), BAD, ids=[" ".join(overrides) for overrides, _ in BAD])
+def named(cases):
+    """The cases as parameters, each named by what is typed."""
+    return {"argvalues": cases, "ids": [" ".join(getattr(each, "values", each)[0]) for each in cases]}
+
+
+@pytest.mark.parametrize(("overrides", "fragments"), **named(BAD))
+def test_bad_values_are_refused(overrides, fragments):
+    with pytest.raises(ConfigurationError) as error, explained(CommandLine(tuple(overrides), ROOT)):
+        in_process.config(*overrides)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fragments"), **named([*SOME, *BAD_COMMANDS, *(tail(*each) for each in BAD if each not in SOME)])
+)
 def test_bad_input_is_refused(run_command, tmp_path, overrides, fragments):
     done = run_command(*overrides)
     if overrides[0] == "-m":  # Hydra's own log of a sweep precedes it

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
 
 from manyheads.runner.data.diabetes.option import Diabetes
 from tests.in_process import small, train
 
 
 def test_it_is_what_scikit_learn_loads_in_units_of_the_training_samples():
+    from sklearn.datasets import load_diabetes  # seconds, where it is needed
+
     features, values = load_diabetes(return_X_y=True, scaled=False)
     samples = {is_train: Diabetes().split(train=is_train) for is_train in (True, False)}
     assert [len(samples[is_train].features) for is_train in (True, False)] == [354, 88]

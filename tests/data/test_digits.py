@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 
 from manyheads.runner.data.digits import option as digits
 from manyheads.runner.data.digits.option import Digits, read, split_indices
@@ -15,6 +14,8 @@ from manyheads.runner.data.rank.build import build_dataset
 
 @pytest.fixture(scope="module")
 def reference() -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.datasets import load_digits  # seconds, where it is needed
+
     return load_digits(return_X_y=True)
 
 

@@ -18,7 +18,7 @@ from manyheads.runner.estimate.picture import draw
 from manyheads.runner.estimate.plan import plan
 from manyheads.runner.estimate.terminal import digits, readable, show
 from manyheads.runner.run.errors import ConfigurationError
-from tests.tail import tail
+from tests.tail import tail, tailed
 
 TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "data.batch_size=16")
 GPT = ("model=gpt", *TEXT)
@@ -111,7 +111,7 @@ def test_a_model_of_the_user_s_own() -> None:
     assert not largest.stops
 
 
-@pytest.mark.parametrize("strategy", ["single", "fsdp"])
+@pytest.mark.parametrize("strategy", tailed(["single", "fsdp"], always=["fsdp"]))
 def test_a_model_that_looks_at_values_is_told_where_it_stops(strategy: str) -> None:
     ranks = 1 if strategy == "single" else 2
     overrides = ("model=custom", *IMAGES, "optimizer=adamw", f"parallel={strategy}", f"launcher.nproc_per_node={ranks}")

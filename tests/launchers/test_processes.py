@@ -12,6 +12,7 @@ from manyheads.launchers.causes import first_failure
 from manyheads.launchers.processes import gone_silently
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
+from manyheads.runner.run.reports import write_report
 from manyheads.runner.run.run_folder import RunFolder
 
 WENT = Failure(rank=0, exit_code=1, type="ConnectionError", message="peer closed", traceback="Traceback 0")
@@ -26,7 +27,7 @@ def job(tmp_path: Path) -> Job:
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=2)
     for failure in (BEGAN, WENT):
         Heartbeat(folder.heartbeat, rank=failure.rank).leave(FAILED)
-        folder.write_failure(failure.rank, failure)
+        write_report(folder.logs, failure.rank, failure)
     return Job(folder, 2, {}, heartbeat, [])
 
 
@@ -37,8 +38,8 @@ def test_the_earliest_failure_began_it(job):
 def test_a_lost_peer_has_another_cause(job):
     """Gloo closed the connection of the rank that had timed out, and its peer was the first to say so."""
     closed = replace(BEGAN, message="[pair.cc:561] Connection closed by peer [10.77.0.1]:11188.")
-    job.folder.write_failure(1, closed)
-    job.folder.write_failure(0, WENT)
+    write_report(job.folder.logs, 1, closed)
+    write_report(job.folder.logs, 0, WENT)
     assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT
     job.folder.rank_error(0).unlink()
     assert first_failure(job, {1: 1}, silent=[]) == closed

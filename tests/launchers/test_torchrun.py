@@ -11,7 +11,6 @@ import pytest
 from manyheads.launchers.launch import launch
 from manyheads.runner.run.errors import RunFailed
 from tests.launchers.conftest import descendants, freeze, is_rank, survivors
-from tests.tail import tail
 
 DDP = ("parallel=ddp", "launcher=torchrun")
 ENDLESS = (*DDP, "trainer.epochs=1000")
@@ -38,8 +37,9 @@ def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent) -> None:
     assert psutil.wait_procs(below, timeout=5)[1] == []
 
 
+@pytest.mark.tail
 @pytest.mark.processes
-@pytest.mark.parametrize(("how", "code"), [tail("os._exit", 9), ("kill", -signal.SIGKILL)])
+@pytest.mark.parametrize(("how", "code"), [("os._exit", 9), ("kill", -signal.SIGKILL)])
 def test_the_agent_says_which_rank_failed(tmp_path: Path, capfd, how: str, code: int) -> None:
     folder = freeze(tmp_path, *FAULTY, *DDP, f"+model.how={how}")
     with pytest.raises(RunFailed) as caught:

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.loop import session
 from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.update import Update
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import TIMINGS, attempt, rows, small, train
@@ -204,6 +206,17 @@ def test_result_json_knows_what_a_rank_can_know(tmp_path):
     with open(run.folder.epochs, newline="") as file:
         seconds = [float(row["train_seconds"]) for row in csv.DictReader(file)]
     assert result["train_seconds"] == pytest.approx(sum(seconds))
+
+
+def test_peaks_of_memory_are_those_after_the_first_passes(tmp_path, monkeypatch, capsys):
+    done = []
+    monkeypatch.setattr(Update, "prime", lambda *_, **__: done.append("passes"))
+    monkeypatch.setattr(session, "forget_peaks", lambda devices: done.append(f"forgotten of {len(devices)}"))
+    monkeypatch.setattr(session, "reserved_memory_mb", lambda device: 512.0)
+    run = train(tmp_path, small("trainer.max_steps=1"))
+    assert done == ["passes", "forgotten of 1"]
+    assert run.folder.read_result()["reserved_memory_mb"] == [512.0]
+    assert "MB peak per device; 512 reserved" in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
 def test_the_table_at_the_end_says_all_that_was_skipped(tmp_path, capsys):

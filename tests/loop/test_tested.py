@@ -5,11 +5,13 @@ import pytest
 from manyheads.launchers.launch import launch
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small
+from tests.torch_versions import from_torch
 
 SETTINGS = ("trainer.test=true", "data.val_fraction=0.25", "precision=fp64", "trainer.epochs=2")
 
 
 @pytest.mark.processes
+@from_torch("2.7")
 def test_it_is_the_same_for_ranks_that_share_a_model(tmp_path):
     found = []
     for name, more in {"alone": (), "shared": ("parallel=fsdp", "launcher.nproc_per_node=2")}.items():

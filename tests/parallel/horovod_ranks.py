@@ -1,6 +1,6 @@
 """One rank of tests/parallel/test_horovod.py: trains each case in turn, and rank 0 writes what came of them.
 
-Ranks take seconds to start, so that all cases of a controller and a number of ranks share theirs.
+Ranks take seconds to start, so that all wanted cases of a controller and a number of ranks share theirs.
 """
 
 import json
@@ -59,10 +59,11 @@ def cases(ranks: int, controller: str) -> dict[str, tuple[str, ...]]:
     return found | ADASUM if controller == "mpi" and ranks == 2 else found
 
 
-def main(out: Path, controller: str) -> None:
+def main(out: Path, controller: str, wanted: list[str]) -> None:
     here = place()
     results: dict[str, Any] = {}
-    for name, overrides in cases(here.world_size, controller).items():
+    for name in wanted:
+        overrides = cases(here.world_size, controller)[name]
         ranks = ("parallel=horovod", f"launcher.nproc_per_node={here.world_size}", f"launcher.controller={controller}")
         run = train(out / name, small(*ranks, *overrides), place=here)
         results[name] = {
@@ -92,4 +93,4 @@ def collectives(run: Session) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

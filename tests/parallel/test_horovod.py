@@ -23,16 +23,20 @@ GROUPS = [(2, "gloo"), (3, "gloo"), *([(2, "mpi")] if horovod_installation.has("
 MINE = [(ranks, controller, name) for ranks, controller in GROUPS for name in cases(ranks, controller)]
 
 
+# What the tests below look at, and one more of each kind.
+ALWAYS = ("plain", "accumulated and clipped", "left out", "scaled", "three groups", "compressed")
+
+
 def without_others(cases: list[Any]) -> list[Any]:
     """Three ranks, and MPI, have tests/launchers/test_equal_results.py besides; here they belong to the tail."""
-    return tailed(cases, always=[case for case in cases if case[:2] == (2, "gloo")])
+    return tailed(cases, always=[case for case in cases if case[:2] == (2, "gloo") and {*case[2:]} <= {*ALWAYS}])
 
 
 class Trained:
-    """Runs every case of a group of ranks once, when it is first asked for."""
+    """Runs the cases of a group of ranks once, when the first of them is asked for. tail: also those of the tail."""
 
-    def __init__(self, folder: Path):
-        self._folder, self._results = folder, {}
+    def __init__(self, folder: Path, tail: bool):
+        self._folder, self._tail, self._results = folder, tail, {}
 
     def folder(self, ranks: int, controller: str) -> Path:
         return self._folder / f"{ranks}-{controller}"
@@ -42,18 +46,21 @@ class Trained:
             folder = self.folder(ranks, controller)
             folder.mkdir()
             worker = (sys.executable, "-m", "tests.parallel.horovod_ranks", str(folder), controller)
+            names = cases(ranks, controller) if self._tail else ALWAYS
             options = ("-np", str(ranks), f"--{controller}", "--network-interfaces", "lo")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("OMP_NUM_THREADS", "1")
-                done = execute(sys.executable, "-m", "horovod.runner.launch", *options, *worker, cwd=ROOT, timeout=240)
+                command = (sys.executable, "-m", "horovod.runner.launch", *options, *worker, *names)
+                done = execute(*command, cwd=ROOT, timeout=240)
             assert done.code == 0, done.out + done.err
             self._results[ranks, controller] = json.loads((folder / "results.json").read_text())
         return self._results[ranks, controller]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(tmp_path_factory.mktemp("horovod"))
+def trained(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Trained:
+    here = [item for item in request.session.items if item.path == Path(__file__)]
+    return Trained(tmp_path_factory.mktemp("horovod"), any(item.get_closest_marker("tail") for item in here))
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,8 @@ def test_in_double_precision_whole_curves_stay_together(tmp_path):
     assert result["reproduction"]["rests_on"]["largest"]["relative"] < 1e-9
 
 
-@pytest.mark.parametrize("override", ["seed=2", tail("loss._target_=torch.nn.MultiMarginLoss")])
+@pytest.mark.tail
+@pytest.mark.parametrize("override", ["seed=2", "loss._target_=torch.nn.MultiMarginLoss"])
 def test_what_changes_the_run_is_different(past, tmp_path, override):
     done, result = reproduce(tmp_path, str(past), override)
     assert done.code == 3, done.err + done.out
@@ -216,16 +217,15 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
+@pytest.mark.tail
 class TestTheRecordedCode:
     """It is a commit and changes that were never committed; today's is another."""
 
-    @pytest.mark.tail
     def test_todays_code_makes_another_run(self, clone):
         done = in_tree(clone, "-m", "manyheads.runner", "reproduce", "past")
         assert done.code == 3, done.err
         assert " code " in done.out
 
-    @pytest.mark.tail
     def test_the_recorded_code_makes_the_same(self, clone):
         done = in_tree(clone, "-m", "manyheads.runner", "reproduce", "past", "--code")
         assert done.code == 0, done.err

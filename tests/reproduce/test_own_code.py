@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,24 +80,28 @@ def recorded_in(past: Path) -> str:
     return json.loads((past / "provenance.json").read_text())["directory"]
 
 
-def test_a_file_that_has_changed_is_replaced_by_its_copy(recorded, past, tmp_path):
+@pytest.fixture
+def changed(recorded) -> Iterator[Path]:
+    """The file of the model, which gives other outputs than in the run."""
     file = recorded.parent / "net.py"
     file.write_text(NET.replace("self.layer(images.flatten(1))", "0 * self.layer(images.flatten(1))"))
-    try:
-        done = command("reproduce", "past", "hydra.run.dir=again", cwd=tmp_path)
-        assert done.code == 0, done.err
-        assert f"{file} has changed since the run: its copy {past}/code{file} is used" in done.out
-        assert "identical" in done.out
-        assert copies(RunFolder(past), RunFolder(past).read_config(), chosen={"model"}) == {}  # today's was asked for
-        assert_its_weights_are_used_with_the_copy(past, tmp_path)
-    finally:
-        file.write_text(NET)
+    yield file
+    file.write_text(NET)
 
 
-def assert_its_weights_are_used_with_the_copy(past: Path, here: Path) -> None:
-    done = command("evaluate", "past", "--weights", "last", "hydra.run.dir=evaluated", cwd=here)
+@pytest.mark.tail
+def test_a_file_that_has_changed_is_replaced_by_its_copy(changed, past, tmp_path):
+    done = command("reproduce", "past", "hydra.run.dir=again", cwd=tmp_path)
     assert done.code == 0, done.err
-    scores = [RunFolder(path).read_result()["metrics"] for path in (past, here / "evaluated")]
+    assert f"{changed} has changed since the run: its copy {past}/code{changed} is used" in done.out
+    assert "identical" in done.out
+
+
+def test_its_weights_are_used_with_the_copy(changed, past, tmp_path):
+    assert copies(RunFolder(past), RunFolder(past).read_config(), chosen={"model"}) == {}  # today's was asked for
+    done = command("evaluate", "past", "--weights", "last", "hydra.run.dir=evaluated", cwd=tmp_path)
+    assert done.code == 0, done.err
+    scores = [RunFolder(path).read_result()["metrics"] for path in (past, tmp_path / "evaluated")]
     assert scores[0]["val_loss"] == scores[1]["val_loss"]
     assert manyheads.load(past).outputs(torch.ones(1, 3, 2, 2)).abs().sum() > 0
 

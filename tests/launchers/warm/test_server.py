@@ -60,13 +60,14 @@ def test_no_rank_finds_what_one_before_it_left(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_a_warm_rank_has_what_a_cold_one_has(tmp_path: Path, monkeypatch) -> None:
+    alone = "launcher.nproc_per_node=1"
     monkeypatch.setenv("OF_THE_FIRST", "1")
-    run(tmp_path / "before")
+    run(tmp_path / "before", alone)
     monkeypatch.delenv("OF_THE_FIRST")
     monkeypatch.setenv("OF_THE_SECOND", "1")
     os.sched_setaffinity(0, cores := {min(before := os.sched_getaffinity(0))})
     try:
-        both = [run(tmp_path / f"{warm}", f"launcher.warm={warm}") for warm in ("true", "false")]
+        both = [run(tmp_path / f"{warm}", f"launcher.warm={warm}", alone) for warm in ("true", "false")]
     finally:
         os.sched_setaffinity(0, before)
     alike = [{**found, "files": [], "main": None, "path": set(found["path"])} for found in map(without_places, both)]
