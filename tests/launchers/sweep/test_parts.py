@@ -14,6 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from manyheads.launchers.sweep import slots as slots_module
+from manyheads.launchers.ray.option import RayOption
 from manyheads.launchers.sweep.conclusion import end_as
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
@@ -340,6 +341,7 @@ class TestCores:
 
     def test_jobs_for_which_an_engine_finds_room_are_not_limited_by_this_machine(self, monkeypatch):
         monkeypatch.setattr(hardware, "cpu_cores", lambda: 1)
+        monkeypatch.setattr(RayOption, "unavailable", lambda option: None)
         ray, spawn = (OmegaConf.create(config("parallel=ddp", f"launcher={name}")) for name in ("ray", "spawn"))
         assert jobs_at_once("auto", [ray] * 20) == 20
         assert jobs_at_once(3, [ray] * 20) == 3

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.launchers.ray.option import RayOption
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.launchers.sweep.slots import Slot
@@ -40,8 +41,9 @@ def test_a_job_sees_nothing_of_the_environment_of_the_one_before(slot, tmp_path,
 
 
 @pytest.mark.parametrize(("jobs", "waiting"), [("auto", 1), (3, 3)])
-def test_with_auto_one_job_at_a_time_waits_for_an_engine(tmp_path, jobs, waiting):
+def test_with_auto_one_job_at_a_time_waits_for_an_engine(tmp_path, monkeypatch, jobs, waiting):
     """Jobs that write nothing at first, as if an engine had no room, then something, and then end together."""
+    monkeypatch.setattr(RayOption, "unavailable", lambda option: None)
     entries = [Entry(number, str(number), []) for number in range(3)]
     folders = [RunFolder(tmp_path / entry.folder) for entry in entries]
     for folder in folders:
