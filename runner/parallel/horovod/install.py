@@ -87,7 +87,9 @@ def build(features: Features, folder: Path, progress: Callable[[list[str], dict[
         toolchain.write_text(TOOLCHAIN)
         command = [*_pip("wheel"), "--verbose", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
         command += ["--no-binary", "horovod", "--wheel-dir", str(wheels), f"horovod=={VERSION}"]
-        progress(command, {**os.environ, **environment(features, tools, toolchain)}, folder / "build.log")
+        variables = {**os.environ, **environment(features, tools, toolchain)}
+        variables.pop("PYTHONSAFEPATH", None)  # Horovod's setup.py imports what lies beside it
+        progress(command, variables, folder / "build.log")
         built = next(wheels.glob("*.whl"))
         write_whole(folder.resolve() / built.name, built.read_bytes())
     return folder / built.name
@@ -113,7 +115,8 @@ def _shown_on(console: Console) -> Callable[[list[str], dict[str, str], Path], N
         with open(log, "w") as file, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
             task = bar.add_task("compiles", total=100)
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-            with subprocess.Popen(command, env=environment, text=True, errors="replace", **pipes) as compiler:  # type: ignore[call-overload]
+            place = {"env": environment, "cwd": log.parent}  # not the user's folder, whose modules Python would import
+            with subprocess.Popen(command, text=True, errors="replace", **place, **pipes) as compiler:  # type: ignore[call-overload]
                 for line in compiler.stdout:
                     file.write(line)
                     if found := _PERCENT.match(line):

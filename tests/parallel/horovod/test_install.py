@@ -37,8 +37,8 @@ PIP = """
 import json, os, pathlib, sys
 arguments = sys.argv[1:]
 here = pathlib.Path(__file__).parent
-names = ("CMAKE_TOOLCHAIN_FILE", "HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_MPI")
-call = {"arguments": arguments, **{name: os.environ.get(name) for name in names}}
+names = ("CMAKE_TOOLCHAIN_FILE", "HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_MPI", "PYTHONSAFEPATH")
+call = {"arguments": arguments, "cwd": os.getcwd(), **{name: os.environ.get(name) for name in names}}
 if call["CMAKE_TOOLCHAIN_FILE"]:
     call["toolchain"] = pathlib.Path(call["CMAKE_TOOLCHAIN_FILE"]).read_text()
 with open(here / "calls", "a") as file:
@@ -121,6 +121,15 @@ def test_the_compilation_gets_its_settings(pip, mpi):
     assert (call["HOROVOD_WITH_MPI"], call["HOROVOD_WITHOUT_MPI"]) == (("1", None) if mpi else (None, "1"))
     assert kept(Features(mpi=mpi, nccl=False)) != []
     assert kept(Features(mpi=not mpi, nccl=False)) == []
+
+
+def test_setup_py_may_import_what_lies_beside_it_but_nothing_from_the_working_directory(pip, monkeypatch):
+    """As Horovod's does, of which none could be built otherwise: commands set PYTHONSAFEPATH."""
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    build()
+    (call,) = pip.calls("wheel")
+    assert call["PYTHONSAFEPATH"] is None
+    assert Path(call["cwd"]) == kept()[0].parent
 
 
 def test_a_second_time_the_kept_wheel_is_installed(pip):
