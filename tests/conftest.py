@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Protocol
 
 import pytest
+import torch
 from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.run.locate import STARTED_IN
@@ -48,6 +49,7 @@ class Done:
 @pytest.fixture(scope="session", autouse=True)
 def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Seals and trust are of a user who has neither key nor settings yet; child processes inherit that."""
+    torch.set_num_threads(1)  # the cores are shared by several workers
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))

@@ -38,11 +38,10 @@ class Text:
 
     num_classes = 13
 
-    def __init__(self, *, split: str, length: int = 6):
+    def __init__(self, *, split: str, length: int = 6, size: int = 480):
         generator = torch.Generator().manual_seed(len(split))
-        self.tokens = torch.randint(
-            self.num_classes, (480 if split == "train" else 31, length + 1), generator=generator
-        )
+        samples = size if split == "train" else 31
+        self.tokens = torch.randint(self.num_classes, (samples, length + 1), generator=generator)
 
     def __len__(self) -> int:
         return len(self.tokens)

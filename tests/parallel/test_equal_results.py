@@ -1,4 +1,4 @@
-"""A strategy that takes the work apart gives the numbers of one process: in fp64, over twenty updates, in everything.
+"""A strategy that takes the work apart gives the numbers of one process: in fp64, over ten updates, in everything.
 
 Strategies are those of conf/parallel; a new one is tested from its first day.
 """
@@ -29,13 +29,15 @@ from tests.tail import tailed
 
 # The first test of some ranks waits for all of their cases.
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
+UPDATES, HALF = 10, 5
+SAMPLES = 24 * UPDATES
 COMMON = (
-    *("precision=fp64", "trainer.epochs=1", "trainer.log_every=1", "trainer.max_steps=20", "checkpoint.every=10"),
-    *("data.batch_size=24", "data.train_samples=480", "data.val_samples=31", "checkpoint.keep=2", "logger=[]"),
+    *("precision=fp64", "trainer.epochs=1", "trainer.log_every=1", f"checkpoint.every={HALF}", "checkpoint.keep=2"),
+    *("data.batch_size=24", f"data.train_samples={SAMPLES}", "data.val_samples=31", "logger=[]"),
 )
 # One sample is not a number, so that one update is left out.
-NOISE = ("data=custom", "data._target_=tests.zoo.Noise", "+data.size=480", "+data.nan=77", "trainer.on_nan=skip")
-TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "optimizer=adamw")
+NOISE = ("data=custom", "data._target_=tests.zoo.Noise", f"+data.size={SAMPLES}", "+data.nan=77", "trainer.on_nan=skip")
+TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", f"+data.size={SAMPLES}", "optimizer=adamw")
 MODELS = {
     "cnn": ("model=small_cnn", "model.width=6", *NOISE),
     "vit": ("model=custom", "model._target_=tests.parallel.models.ViT", "data.image_size=16"),
@@ -44,7 +46,7 @@ MODELS = {
 SCALED = ("precision=amp", "precision.dtype=float16", "precision.init_scale=1.0e+9")  # which overflows at first
 ACCUMULATED = ("trainer.grad_accumulation=4", "trainer.clip_norm=0.5")
 # The last batch has three samples, which neither ranks nor micro-batches can share evenly.
-UNEVEN = ("data.drop_last=false", "data.train_samples=459")
+UNEVEN = ("data.drop_last=false", f"data.train_samples={SAMPLES - 21}")
 KINDS = {
     "cnn": MODELS["cnn"],
     "vit": (*MODELS["vit"], *ACCUMULATED, *UNEVEN),
@@ -66,7 +68,7 @@ def overrides(model: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Case:
-    """``ways``: of the strategy; ``source``: the case whose checkpoint of ten updates it resumes, or "single"."""
+    """``ways``: of the strategy; ``source``: the case whose checkpoint of half its updates it resumes, or "single"."""
 
     ranks: int
     strategy: str
@@ -150,7 +152,7 @@ OTHER += [
     *(Case(2, "fsdp", "gpt", SHARDED, Case(2, source, "gpt")) for source in ("ddp", "tensor", "pipeline")),
     *(replace(case, source=PARTED[0]) for case in FRESH if case.strategy == "mesh"),
 ]
-HALF = [Case(2, strategy, "scaled") for strategy in STRATEGIES]
+OVERFLOWING = [Case(2, strategy, "scaled") for strategy in STRATEGIES]
 # Each way once, on two ranks that train together, a cut model resumed by a whole one and to the bit; products are tail.
 ALWAYS = [
     *(Case(2, strategy, "gpt") for strategy in ("zero1", "fsdp", "pipeline")),
@@ -168,7 +170,7 @@ def mostly_tail(cases: list[Case]) -> list[Any]:
     return tailed(cases, always=[case for case in cases if case in ALWAYS])
 
 
-CASES = [*FRESH, *OTHERWISE, *SAME, *OTHER, *HALF]
+CASES = [*FRESH, *OTHERWISE, *SAME, *OTHER, *OVERFLOWING]
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +195,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
     def of_two(case: Case) -> Path:
         is_folder = SHARDED[0] in case.ways
-        return RunFolder(base / str(case.ranks) / str(case)).checkpoints / f"step_00000010{'' if is_folder else '.pt'}"
+        return RunFolder(base / str(case.ranks) / str(case)).checkpoints / f"step_{HALF:08}{'' if is_folder else '.pt'}"
 
     @cache
     def together(ranks: int) -> Path:
@@ -249,7 +251,7 @@ def test_others_come_close_and_say_that_they_are_other(case, trained, alone):
     assert not option.is_exact or "compression" in option.changes_gradients
 
 
-@pytest.mark.parametrize("case", mostly_tail(HALF), ids=str)
+@pytest.mark.parametrize("case", mostly_tail(OVERFLOWING), ids=str)
 def test_an_overflow_on_one_rank_is_one_on_all(case, trained, alone):
     one, other = alone("scaled"), trained(case)
     scales = [real(load(run.last_checkpoint))["precision"]["scale"] for run in (one, other)]
@@ -261,13 +263,13 @@ def test_an_overflow_on_one_rank_is_one_on_all(case, trained, alone):
 
 @pytest.mark.parametrize("case", mostly_tail(OTHER), ids=str)
 def test_another_strategy_resumes_it_with_other_ranks(case, trained, alone):
-    assert_equal(alone(case.model), trained(case), begins=10)
+    assert_equal(alone(case.model), trained(case), begins=HALF)
 
 
 @pytest.mark.parametrize("case", mostly_tail([*(Case(2, name, "gpt") for name in STRATEGIES), *PARTS]), ids=str)
 def test_one_process_resumes_it(case, trained, alone):
-    checkpoint = by_step(trained(case).checkpoints)[10]
-    assert_equal(alone(case.model), alone(case.model, f"checkpoint.resume={checkpoint}"), begins=10)
+    checkpoint = by_step(trained(case).checkpoints)[HALF]
+    assert_equal(alone(case.model), alone(case.model, f"checkpoint.resume={checkpoint}"), begins=HALF)
 
 
 def assert_equal(one: RunFolder, other: RunFolder, *, begins: int = 0, epochs: int = 1) -> None:
@@ -276,7 +278,7 @@ def assert_equal(one: RunFolder, other: RunFolder, *, begins: int = 0, epochs: i
         for column in columns:
             before, after = ([float(row[column]) for row in rows(getattr(run, table))] for run in (one, other))
             before = before[begins if table == "steps" else 0 :]
-            assert len(before) == (20 - begins if table == "steps" else epochs)
+            assert len(before) == (UPDATES - begins if table == "steps" else epochs)
             assert after == pytest.approx(before, rel=1e-9, nan_ok=True), column  # of an update that was left out
     before, after = (real(load(run.last_checkpoint)) for run in (one, other))
     assert list(after["model"]) == list(before["model"])

@@ -14,12 +14,12 @@ from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
-from tests.parallel.test_equal_results import assert_equal, overrides
+from tests.parallel.test_equal_results import HALF, assert_equal, overrides
 from tests.parallel.together import train_together
 from tests.tail import tail, tailed
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
-HALF = 10  # updates after which a resumed run was stopped
+EPOCH = f"trainer.limit_train={HALF}"  # of a run of two
 GROUPS = (
     "parameters.norm_weight_decay=0",
     "parameters.layer_decay=0.7",
@@ -35,14 +35,14 @@ FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_
     "phases": (
         "gpt",
         (
-            *("trainer.epochs=2", "trainer.limit_train=10"),
+            *("trainer.epochs=2", EPOCH),
             "parameters.freeze_epochs=[{match: [embedding, blocks.0], until: 2}, {match: blocks.1.*.weight, from: 2}]",
         ),
     ),
     "resized": (
         "images",
         (
-            *("data.image_size=16", "trainer.epochs=2", "trainer.limit_train=10"),
+            *("data.image_size=16", "trainer.epochs=2", EPOCH),
             *("trainer.resize_from=8", "trainer.resize_start=0", "trainer.resize_end=0.5"),
         ),
     ),
@@ -55,7 +55,7 @@ FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {  # the model of test_equal_
             "parameters.freeze=[groups.*.2.bias,groups.*.5.bias]",
             "parameters.freeze_epochs=[{match: whiten, from: 2}]",
             *("data.augment=crop_flip", "data.shift=2", "data.padding=reflect", "data.flip=alternating"),
-            *("trainer.epochs=2", "trainer.limit_train=10", "trainer.tta=flip_shift", "trainer.label_smoothing=0.2"),
+            *("trainer.epochs=2", EPOCH, "trainer.tta=flip_shift", "trainer.label_smoothing=0.2"),
         ),
     ),
     "mixed": (
