@@ -37,7 +37,13 @@ COMMON = (
 )
 # One sample is not a number, so that one update is left out.
 NOISE = ("data=custom", "data._target_=tests.zoo.Noise", f"+data.size={SAMPLES}", "+data.nan=77", "trainer.on_nan=skip")
-TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", f"+data.size={SAMPLES}", "optimizer=adamw")
+TEXT = (
+    "task=language_model",
+    "data=custom",
+    "data._target_=tests.parallel.models.Text",
+    f"+data.size={SAMPLES}",
+    "optimizer=adamw",
+)
 MODELS = {
     "cnn": ("model=small_cnn", "model.width=6", *NOISE),
     "vit": ("model=custom", "model._target_=tests.parallel.models.ViT", "data.image_size=16"),

@@ -12,8 +12,12 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows
 from tests.publish.wandb_server import Service
 
-pytest.importorskip("wandb", reason="W&B's client is not installed: pip install 'manyheads[wandb]'")
 KEY = "01234abcde" * 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _client():
+    pytest.importorskip("wandb", reason="W&B's client is not installed: pip install 'manyheads[wandb]'")
 
 
 @pytest.fixture

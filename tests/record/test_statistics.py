@@ -1,7 +1,6 @@
 """Against scipy's own tests, and by hand."""
 
 import pytest
-from scipy.stats import ttest_1samp, ttest_ind
 
 from manyheads.runner.record.statistics import Spread, p_of_difference, p_of_target
 
@@ -10,6 +9,8 @@ VALUES = [94.1, 93.9, 94.3, 94.05, 94.2]
 
 @pytest.mark.parametrize(("is_higher_better", "alternative"), [(True, "greater"), (False, "less")])
 def test_the_target_s_probability_is_that_of_a_t_test(is_higher_better, alternative):
+    from scipy.stats import ttest_1samp
+
     expected = ttest_1samp(VALUES, 94, alternative=alternative).pvalue
     assert p_of_target(VALUES, 94, is_higher_better=is_higher_better) == pytest.approx(expected, rel=1e-12)
 
@@ -25,6 +26,8 @@ def test_one_run_shows_nothing():
 
 
 def test_a_difference_is_that_of_welch():
+    from scipy.stats import ttest_ind
+
     other = [1.0, 2.5, 2.0]
     assert p_of_difference(VALUES, other) == ttest_ind(VALUES, other, equal_var=False).pvalue
 

@@ -22,6 +22,11 @@ RUN = ("data.batch_size=48", "model.width=8", "precision=fp64", "trainer.log_eve
 LONG = (*RUN, "trainer.epochs=10", "checkpoint.every=20")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _ray() -> None:
+    pytest.importorskip("ray")
+
+
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Any]:
     """Two nodes with a CPU each."""

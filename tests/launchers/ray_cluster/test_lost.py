@@ -16,7 +16,6 @@ from tests.launchers.conftest import PROJECT, rows
 from tests.launchers.ray_cluster.cluster import fill, lose_a_node
 from tests.launchers.ray_cluster.conftest import LONG, left, on
 
-pytest.importorskip("ray")
 pytestmark = [pytest.mark.processes, pytest.mark.tail, pytest.mark.filterwarnings("ignore")]
 
 

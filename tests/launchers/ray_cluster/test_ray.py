@@ -16,7 +16,6 @@ from tests.launchers.conftest import PROJECT, Parent, freeze, rows
 from tests.launchers.ray_cluster.conftest import LONG, RUN, free, on, ours, rank_of, when_at
 from tests.tail import tail
 
-pytest.importorskip("ray")
 pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from manyheads.launchers.sweep import slots as slots_module
 from manyheads.launchers.ray.option import RayOption
+from manyheads.launchers.sweep import slots as slots_module
 from manyheads.launchers.sweep.conclusion import end_as
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
