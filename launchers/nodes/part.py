@@ -98,7 +98,8 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
     """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does."""
     variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
     if order["engine"] == "torchft":
-        start_replicas(order, job, {**without_place(os.environ), **variables}, note=partial(note_restart, job.link))
+        environment = {**without_place(os.environ), **variables}
+        start_replicas(order, job, environment, own=own, note=partial(note_restart, job.link))
         return
     read = MEETS[order["engine"]]
 
