@@ -22,7 +22,7 @@ from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
 from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.launchers.stdout_relay import passed_on
-from manyheads.launchers.torchft.replicas import start_replicas
+from manyheads.launchers.torchft.part import start_replicas
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure

@@ -1,20 +1,15 @@
 """The replicas on a machine; one of which a rank dies or hangs is restarted, with all its ranks."""
 
-import math
 import multiprocessing.connection
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from manyheads.launchers.base import Job
+from manyheads.launchers.collectives import is_stopped
 from manyheads.launchers.ending import end, send, tell_where
-from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.processes import supervise
-from manyheads.launchers.spawn import start_rank
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
@@ -23,38 +18,16 @@ from manyheads.runner.run.reports import report_file
 
 IN_VAIN = 3  # starts in a row that come to no update
 FINAL = (ConfigurationError.__name__, "FloatingPointError")  # which would happen again
-HOST = "MANYHEADS_REPLICA_HOST"  # the variable that says which address of this machine the others reach
 LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
-
-
-def start_replicas(
-    order: Message, job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]
-) -> None:
-    """Start the replicas of one of several machines, and those that die again, until all have ended.
-
-    ``own``: this machine's folder; ``note``: called with the cause of each restart. Raises as
-    ``launchers.processes.supervise`` does.
-    """
-    variables = {**environment, **order["replicas"], HOST: order["address"], "MANYHEADS_PARENT": str(os.getpid())}
-    replicas = Replicas(
-        lambda rank, meeting: start_rank(job, rank, {**variables, **meeting}, is_warm=order["is_warm"]),
-        job,
-        width=order["width"],
-        max_restarts=order["max_restarts"],
-        hang_timeout=order["hang_timeout"],
-        scratch=own,
-        note=note,
-    )
-    supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=math.inf)
 
 
 class Replicas:
     """This machine's replicas, with the interface of ``manyheads.launchers.processes.Ranks``.
 
-    ``start``: starts a rank, with variables by which it meets the others of its replica; ``width``: how many these are;
+    ``start``: starts a rank, with variables by which it meets the others of its replica; ``width``: their number;
     ``scratch``: a folder of this machine's, where they meet; ``note``: called with the cause of each restart;
-    ``lighthouse``: the one to keep alive from here; ``shown``: the heartbeat that ``supervise`` sees, in which restarted
-    replicas never die.
+    ``lighthouse``: the one to keep alive from here; ``shown``: the heartbeat that ``supervise`` sees, in which
+    restarted replicas never die.
     """
 
     patience = 0.0
@@ -130,10 +103,15 @@ class Replicas:
                 self._beats[rank], self._vain[ranks.start] = (count, now), 0
         silent = [rank for rank in alive if now - self._beats[rank][1] > self._hang_timeout]
         if silent := [rank for rank in silent if heartbeat.state(rank) == RUNNING]:
-            self._kill(min(silent, key=heartbeat.collective), alive)  # the others wait for it
+            self._kill(min(silent, key=self._come), alive)  # the others wait for it
         if self._is_over(now):
             for rank in alive:
                 self._give_up(rank)
+
+    def _come(self, rank: int) -> tuple[bool, int]:
+        """How far a rank has come, to compare it with others of its replica."""
+        pid = self._processes[rank].pid
+        return not (pid and is_stopped(pid)), self._job.heartbeat.collective(rank)
 
     def _give_up(self, rank: int) -> None:
         """End a rank that is no longer needed; never the first one, which writes the results."""

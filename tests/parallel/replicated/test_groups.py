@@ -6,14 +6,15 @@ import signal
 import pytest
 import torch
 
-from tests.in_process import rows
+from tests.in_process import SMALL, rows
+from tests.launchers.conftest import PROJECT, parent, survivors  # noqa: F401  # a fixture
 from tests.parallel.replicated.faults import lighthouse
-from tests.parallel.replicated.runs import PACE, PACED, assert_equal, replicated, undisturbed
+from tests.parallel.replicated.runs import PACE, PACED, REPLICATED, assert_equal, own, replicated, undisturbed
 
 pytest.importorskip("torchft")
 pytestmark = [pytest.mark.processes, pytest.mark.tail, pytest.mark.timeout(300)]
 
-LENGTH = (*PACED, "trainer.epochs=30")
+LENGTH = (*PACED, "trainer.epochs=20")
 GROUPS = ("parallel.ranks_per_replica=2", "launcher.nproc_per_node=4")
 HANGS = ("parallel.timeout=2", "launcher.hang_timeout=8")
 WAITS = ("parallel.timeout=3", "launcher.hang_timeout=30")
@@ -70,16 +71,14 @@ def test_a_rank_that_is_stopped_is_killed_and_its_replica_restarted(tmp_path, al
 @INSIDE
 def test_the_lighthouse_is_restarted_where_it_was(tmp_path, alone, inside):
     way = (*GROUPS, *WAITS, f"parallel.inside={inside}")
-    folder, killed = replicated(
-        tmp_path / "run", *LENGTH, PACE, *way, kills=1, hit=lambda pid: lighthouse(pid).kill()
-    )
+    folder, killed = replicated(tmp_path / "run", *LENGTH, PACE, *way, kills=1, hit=lambda pid: lighthouse(pid).kill())
     assert killed == 1
     assert_equal(alone, folder)
 
 
 @INSIDE
 def test_three_replicas_are_killed_at_random(tmp_path, inside):
-    length = (*PACED, "trainer.epochs=60")
+    length = (*PACED, "trainer.epochs=60", "checkpoint.every=2")  # some restart while one is written
     alone = undisturbed(tmp_path / "alone", *length)
     way = ("parallel.ranks_per_replica=2", "launcher.nproc_per_node=6", f"parallel.inside={inside}")
     folder, killed = replicated(tmp_path / "run", *length, PACE, *way, kills=5)
@@ -117,3 +116,19 @@ def test_in_half_precision_too(tmp_path, precision, inside):
     for name in ("step", "samples", "loss"):
         one, other = ([float(row[name]) for row in rows(run.steps)] for run in (alone, folder))
         assert other == pytest.approx(one, rel=0, abs=0.0 if name != "loss" else 0.05)
+
+
+@INSIDE
+def test_a_stop_stops_all_ranks_and_resume_continues(tmp_path, monkeypatch, alone, parent, inside):  # noqa: F811
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))  # where ranks find the data
+    plain = (*(each for each in SMALL if not each.startswith("data")), *own(LENGTH), *REPLICATED, *LENGTH, PACE)
+    run = parent(tmp_path / "run", *plain, *GROUPS, f"parallel.inside={inside}", f"hydra.run.dir={tmp_path / 'run'}")
+    run.wait_for_step(30)
+    run.process.send_signal(signal.SIGINT)
+    code, output = run.end()
+    assert code == 130, output
+    assert survivors(run.folder) == []
+    again = parent(tmp_path / "run", command=("-m", "runner", "resume", str(tmp_path / "run")))
+    code, output = again.end(120)
+    assert code == 0, output
+    assert_equal(alone, again.folder)

@@ -17,7 +17,7 @@ class Group:
 
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size
-        self._over = dist.new_group(backend="gloo") if size > 1 and dist.get_backend() != "gloo" else None
+        self._over: Any = dist.new_group(backend="gloo") if size > 1 and dist.get_backend() != "gloo" else None
 
     def add(self, values: Tensor) -> Tensor:
         """The sum over the ranks, in place, (n,) on the CPU."""

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import socket
 import zlib
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,11 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed import ReduceOp, TCPStore
+from torch.distributed import ReduceOp
 from torchft import Manager, ProcessGroupGloo
 
 from manyheads.runner.parallel.replicated.rank.group import Group
 from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
+from manyheads.runner.parallel.replicated.rank.store import store_on
 
 LOUD = ("torchft", "torchft_commits", "torchft_quorums")
 PLACE = "MANYHEADS_REPLICAS"  # the variable that names the folder of states for replicas that have come back
@@ -23,6 +23,7 @@ LIGHTHOUSE = "MANYHEADS_LIGHTHOUSE"
 HOST = "MANYHEADS_REPLICA_HOST"  # this machine's address, of several; without it nothing need be reached from others
 
 
+VOTE = timedelta(minutes=9)  # for the other ranks of a replica; the launcher ends one that hangs
 AGREED, FAILED, RAISED = range(3)  # how a rank has fared in a quorum
 
 
@@ -109,9 +110,9 @@ class Membership:
                 raise RuntimeError(f"asked to stop while no quorum could be formed: {self._error}") from self._error
 
     def commit(self) -> bool:
-        """Whether what was exchanged since the quorum counts."""
+        """Whether what was exchanged since the quorum counts: no rank of the replica has seen it fail."""
         step, quorum = self._manager.current_step(), self._manager._quorum_id
-        if not self._manager.should_commit():
+        if not self._manager.should_commit(timeout=VOTE):
             return False
         self._transport.forget()
         self._history = zlib.crc32(f"{self._history} {step} {quorum} {self.count}".encode()) or 1
@@ -194,17 +195,3 @@ class Membership:
 
     def _take(self, state: dict[str, Any]) -> None:
         self._taken, self._history = state["state"], state["history"]
-
-
-def store_on(host: str, timeout: timedelta) -> TCPStore:
-    """A store that listens on this address alone; torch's own would listen on all interfaces."""
-    listener = socket.create_server((host, 0))
-    port = listener.getsockname()[1]
-    return TCPStore(
-        host,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        timeout=timeout,
-        master_listen_fd=listener.detach(),
-    )
