@@ -69,6 +69,18 @@ def test_a_rank_that_is_stopped_is_killed_and_its_replica_restarted(tmp_path, al
 
 
 @INSIDE
+def test_a_rank_that_hangs_in_its_data_is_named(tmp_path, alone, inside):
+    """The other rank of its replica waits for it, but has come further."""
+    data = ("data._target_=tests.parallel.replicated.faults.Hanging", f"+data.once={tmp_path / 'once'}")
+    data = (*data, "+data.replica=3", "+data.after=200")
+    folder, _ = replicated(tmp_path / "run", *LENGTH, *data, PACE, *GROUPS, *HANGS, f"parallel.inside={inside}")
+    assert (tmp_path / "once").exists()
+    assert causes(folder)[0] == "replica 1 (rank 3) was killed by SIGKILL"
+    assert "__getitem__" in folder.rank_log(3).read_text()  # where it hung
+    assert_equal(alone, folder)
+
+
+@INSIDE
 def test_the_lighthouse_is_restarted_where_it_was(tmp_path, alone, inside):
     way = (*GROUPS, *WAITS, f"parallel.inside={inside}")
     folder, killed = replicated(tmp_path / "run", *LENGTH, PACE, *way, kills=1, hit=lambda pid: lighthouse(pid).kill())
@@ -86,14 +98,16 @@ def test_three_replicas_are_killed_at_random(tmp_path, inside):
     assert_equal(alone, folder)
 
 
-@INSIDE
-def test_what_counts_is_not_the_number_of_samples(tmp_path, inside):
+@pytest.mark.parametrize(
+    "way",
+    [("launcher.nproc_per_node=2",), (*GROUPS, "parallel.inside=ddp"), (*GROUPS, "parallel.inside=fsdp")],
+    ids=["one rank", "ddp", "fsdp"],
+)
+def test_what_counts_is_not_the_number_of_samples(tmp_path, way):
     """The loss averages over what its task counts in the global batch; SGD sees the gradients' size."""
     counts = ("+loss.ignore_index=1", "optimizer=sgd", "trainer.clip_norm=inf", "trainer.epochs=10")
     alone = undisturbed(tmp_path / "alone", *PACED, *counts)
-    folder, killed = replicated(
-        tmp_path / "run", *PACED, *counts, "+data.seconds=0.01", *GROUPS, f"parallel.inside={inside}", kills=1
-    )
+    folder, killed = replicated(tmp_path / "run", *PACED, *counts, "+data.seconds=0.01", *way, kills=1)
     assert killed == 1
     assert_equal(alone, folder)
 
