@@ -89,12 +89,13 @@ def test_the_lighthouse_is_restarted_where_it_was(tmp_path, alone, inside):
 
 
 @INSIDE
-def test_three_replicas_are_killed_at_random(tmp_path, inside):
-    length = (*PACED, "trainer.epochs=60", "checkpoint.every=2")  # some restart while one is written
+@pytest.mark.parametrize(("ranks", "epochs", "kills"), [(2, 60, 5), (3, 20, 2)], ids=["3x2", "2x3"])
+def test_ranks_are_killed_at_random(tmp_path, inside, ranks, epochs, kills):
+    length = (*PACED, f"trainer.epochs={epochs}", "checkpoint.every=2")  # some restart while one is written
     alone = undisturbed(tmp_path / "alone", *length)
-    way = ("parallel.ranks_per_replica=2", "launcher.nproc_per_node=6", f"parallel.inside={inside}")
-    folder, killed = replicated(tmp_path / "run", *length, PACE, *way, kills=5)
-    assert killed == 5
+    way = (f"parallel.ranks_per_replica={ranks}", "launcher.nproc_per_node=6", f"parallel.inside={inside}")
+    folder, killed = replicated(tmp_path / "run", *length, PACE, *way, kills=kills)
+    assert killed == kills
     assert_equal(alone, folder)
 
 
