@@ -49,6 +49,12 @@ class ReplicatedOption(ParallelOption):
     def data_shares(self, config: dict[str, Any]) -> int:
         return 1  # of whatever size, for as many as there are
 
+    def stand_in(self) -> dict[str, Any]:
+        each, inside = self.section.get("ranks_per_replica", 1), self.section.get("inside", "ddp")
+        target = "manyheads.runner.parallel.replicated.rank.stand_in"
+        common = {"_target_": target, "name": "replicated", "timeout": self.section["timeout"]}
+        return {**common, "shards": each if inside == "fsdp" else 1}
+
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
         launcher, precision = config["launcher"], declared("precision", config["precision"])

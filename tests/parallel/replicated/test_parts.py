@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from manyheads.runner.config.complete import unavailable
+from manyheads.runner.estimate.rank.rehearsal import rehearse
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.loop.micro_steps import MicroSteps
@@ -181,6 +182,14 @@ def test_groups_that_cannot_be_are_refused(overrides, message):
     pytest.importorskip("torchft")
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         config("parallel=replicated", "parallel.trusted_network=true", *overrides)
+
+
+def test_estimates_know_what_the_ranks_of_a_replica_hold():
+    pytest.importorskip("torchft")
+    replicated = ("parallel=replicated", "parallel.trusted_network=true", "launcher.nproc_per_node=4")
+    fsdp = ("parallel.ranks_per_replica=2", "parallel.inside=fsdp")
+    one, other = (rehearse(small(*replicated, *inside), 0).holds for inside in ((), fsdp))
+    assert 2 * other.parameters == pytest.approx(one.parameters, rel=0.1)  # rows that no two ranks can share evenly
 
 
 def _exchange(rank: int, folder: Path) -> None:

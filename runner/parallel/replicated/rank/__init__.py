@@ -11,9 +11,16 @@ from manyheads.runner.parallel.model_parallel.layout import Layout
 from manyheads.runner.parallel.model_parallel.rank.sharding import Sharding
 from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
+from manyheads.runner.parallel.replicas.rank import Replicas
 from manyheads.runner.parallel.replicated.rank.replica import Replica
 
 SHARDING = Sharding("auto", "after_forward", "auto", "none", "none", recompute=False)  # parallel=fsdp's defaults
+PIECE: dict[str, Any] = {  # of DistributedDataParallel, whose gradients then are a copy in addition, as they are here
+    "bucket_cap_mb": 25,
+    "gradient_as_bucket_view": False,
+    "static_graph": True,
+    "find_unused_parameters": False,
+}
 INSIDE_SECONDS = 540  # that a collective of a replica's own ranks may take: the launcher ends a replica that hangs
 
 
@@ -51,3 +58,11 @@ def replica(
     if inside == "ddp":
         return Copies(timeout=INSIDE_SECONDS, **place)
     return Shards(timeout=INSIDE_SECONDS, layout=Layout(shard=ranks_per_replica), sharding=SHARDING, **place)
+
+
+def stand_in(*, shards: int, world_size: int, **place: Any) -> Parallel:
+    """A strategy without torchft whose ranks hold the same, and exchange about as much, for estimates."""
+    if shards == 1:
+        return Replicas(world_size=world_size, sync_batchnorm=False, broadcast_buffers=False, **PIECE, **place)
+    layout = Layout(replicate=world_size // shards, shard=shards)
+    return ModelParallel(layout=layout, sharding=SHARDING, world_size=world_size, **place)
