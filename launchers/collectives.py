@@ -28,11 +28,12 @@ def waited_for(job: Job, failure: Failure) -> str:
 
 def stopped(job: Job) -> str:
     """A sentence that names the ranks on this machine whose processes a signal has stopped; empty if there are none."""
-    found = [rank for rank in job.watched if (pid := job.heartbeat.pid(rank)) and _is_stopped(pid)]
+    found = [rank for rank in job.watched if (pid := job.heartbeat.pid(rank)) and is_stopped(pid)]
     return f" Stopped by a signal (SIGSTOP): {listed(list(map(job.name_of, found)))}." if found else ""
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped this process of this machine."""
     with suppress(psutil.Error):
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     return False

@@ -22,7 +22,7 @@ from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
 from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.launchers.stdout_relay import passed_on
-from manyheads.launchers.torchft.replicas import start_replicas
+from manyheads.launchers.torchft.part import start_replicas
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
@@ -98,7 +98,8 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
     """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does."""
     variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
     if order["engine"] == "torchft":
-        start_replicas(order, job, {**without_place(os.environ), **variables}, note=partial(note_restart, job.link))
+        environment = {**without_place(os.environ), **variables}
+        start_replicas(order, job, environment, own=own, note=partial(note_restart, job.link))
         return
     read = MEETS[order["engine"]]
 

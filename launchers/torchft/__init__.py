@@ -1,8 +1,10 @@
-"""launcher=torchft: a process for each replica, restarted when it dies, and torchft's lighthouse."""
+"""launcher=torchft: replicas of one process or several, restarted when one dies, and torchft's lighthouse."""
 
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from manyheads.launchers.base import Job
@@ -54,7 +56,8 @@ class Torchft(Spawn):
         self.ranks *= self.settings.most if self.settings else 1
 
     def launch(self, job: Job) -> None:
-        limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
+        width = job.folder.read_config()["parallel"].get("ranks_per_replica", 1)
+        limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout, "width": width}
         if self.settings is not None:
             order = {**limits, "engine": "torchft", "command": None, "is_warm": self.warm}
             beat, stall = self.heartbeat_timeout, self.stall_timeout
@@ -69,8 +72,8 @@ class Torchft(Spawn):
                 restarts.append({"time": time.time(), "cause": cause})
                 print(f"{cause}; it is restarted, the others continue", flush=True)
 
-            def start(rank: int) -> Any:
-                return start_rank(job, rank, environment, is_warm=self.warm)
+            def start(rank: int, meeting: Mapping[str, str]) -> Any:
+                return start_rank(job, rank, {**environment, **meeting}, is_warm=self.warm)
 
-            replicas = Replicas(start, job, **limits, note=note, lighthouse=lighthouse)
+            replicas = Replicas(start, job, **limits, scratch=Path(scratch), note=note, lighthouse=lighthouse)
             supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=self.stall_timeout)

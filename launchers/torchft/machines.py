@@ -49,7 +49,7 @@ def run_on_machines(
         def start(share: Share) -> None:
             share.node.send({**starting(job, share, environment, common, number=0), **order})
 
-        machines = Machines(gathered, job, lighthouse, start)
+        machines = Machines(gathered, job, lighthouse, start, width=order["width"])
         try:
             for share in shares:
                 machines.begin(share.node, share.ranks)
@@ -66,15 +66,17 @@ def run_on_machines(
 class Machines(NodeRanks):
     """The replicas on all machines, of which each may be lost and return.
 
-    ``start``: tells a machine to start its replicas.
+    ``start``: tells a machine to start its replicas; ``width``: the number of ranks of each.
     """
 
-    def __init__(self, gathered: Gathering, job: Job, lighthouse: Lighthouse, start: Callable[[Share], None]):
+    def __init__(
+        self, gathered: Gathering, job: Job, lighthouse: Lighthouse, start: Callable[[Share], None], *, width: int
+    ):
         super().__init__(gathered.meeting, job, {}, attempt=0, silence=gathered.settings.silence)
         self._gathered, self._lighthouse, self._start = gathered, lighthouse, start
         self._free: dict[range, float] = {}  # ranks of lost machines, and when none of them can run there any more
-        width = gathered.settings.per_node
-        self._unused = [range(first, first + width) for first in range(0, job.ranks, width)]
+        self._width, per_node = width, gathered.settings.per_node
+        self._unused = [range(first, first + per_node) for first in range(0, job.ranks, per_node)]
         self._over: float | None = None
 
     def begin(self, node: Node, ranks: range) -> None:
@@ -110,6 +112,7 @@ class Machines(NodeRanks):
             message = {**message, "gone": [], "reports": []}
             for words in message["words"].values():
                 words[1] = RUNNING if words[1] == FAILED else words[1]
+                words[3] = 0  # collectives, which only the ranks of one replica have in common
         super()._take(node, message)
 
     def _refuse_lost(self, node: Node, silence: float) -> None:
@@ -138,7 +141,8 @@ class Machines(NodeRanks):
         for node in self._gathered.connected():
             if node not in self.shares and self._unused:
                 ranks = min(self._unused, key=lambda each: each.start)
-                print(f"machine {node} joins with {len(ranks)} of the replicas, from {ranks.start} on", flush=True)
+                count, first = len(ranks) // self._width, ranks.start // self._width
+                print(f"machine {node} joins with {count} of the replicas, from {first} on", flush=True)
                 self.begin(node, ranks)
 
     def _note(self, cause: str, what: str) -> None:

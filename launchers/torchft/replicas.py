@@ -1,19 +1,15 @@
-"""The replicas on a machine; one that dies or hangs is restarted."""
+"""The replicas on a machine; one of which a rank dies or hangs is restarted, with all its ranks."""
 
-import math
 import multiprocessing.connection
-import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.ending import end, tell_where
-from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.processes import supervise
-from manyheads.launchers.spawn import start_rank
+from manyheads.launchers.collectives import is_stopped
+from manyheads.launchers.ending import end, send, tell_where
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
@@ -22,54 +18,45 @@ from manyheads.runner.run.reports import report_file
 
 IN_VAIN = 3  # starts in a row that come to no update
 FINAL = (ConfigurationError.__name__, "FloatingPointError")  # which would happen again
-HOST = "MANYHEADS_REPLICA_HOST"  # the variable that says which address of this machine the others reach
 LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
-
-
-def start_replicas(order: Message, job: Job, environment: dict[str, str], *, note: Callable[[str], None]) -> None:
-    """Start the replicas of one of several machines, and those that die again, until all have ended.
-
-    ``note``: called with the cause of each restart. Raises as ``launchers.processes.supervise`` does.
-    """
-    variables = {**environment, **order["replicas"], HOST: order["address"], "MANYHEADS_PARENT": str(os.getpid())}
-    replicas = Replicas(
-        lambda rank: start_rank(job, rank, variables, is_warm=order["is_warm"]),
-        job,
-        max_restarts=order["max_restarts"],
-        hang_timeout=order["hang_timeout"],
-        note=note,
-    )
-    supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=math.inf)
 
 
 class Replicas:
     """This machine's replicas, with the interface of ``manyheads.launchers.processes.Ranks``.
 
-    ``start``: starts a rank; ``note``: called with the cause of each restart; ``lighthouse``: the one to keep alive
-    from here; ``shown``: the heartbeat that ``supervise`` sees, in which restarted replicas never die.
+    ``start``: starts a rank, with variables by which it meets the others of its replica; ``width``: their number;
+    ``scratch``: a folder of this machine's, where they meet; ``note``: called with the cause of each restart;
+    ``lighthouse``: the one to keep alive from here; ``shown``: the heartbeat that ``supervise`` sees, in which
+    restarted replicas never die.
     """
 
     patience = 0.0
 
     def __init__(
         self,
-        start: Callable[[int], BaseProcess],
+        start: Callable[[int, Mapping[str, str]], BaseProcess],
         job: Job,
         *,
+        width: int,
         max_restarts: int,
         hang_timeout: float,
+        scratch: Path,
         note: Callable[[str], None],
         lighthouse: Lighthouse | None = None,
     ):
         self._start, self._job, self._lighthouse, self._note = start, job, lighthouse, note
-        self._max_restarts, self._hang_timeout = max_restarts, hang_timeout
+        self._max_restarts, self._hang_timeout, self._scratch = max_restarts, hang_timeout, scratch
         self.shown = Heartbeat(None, ranks=job.ranks)
         self._restarts = 0
         self._given_up: dict[int, int | None] = {}
         self._beats = {rank: (0, time.monotonic()) for rank in job.watched}
         self._vain = dict.fromkeys(job.watched, 0)
         self._over: float | None = None
-        self._processes = {rank: start(rank) for rank in job.watched}
+        self._processes: dict[int, BaseProcess] = {}
+        watched = job.watched
+        self._replicas = [range(first, first + width) for first in range(watched.start, watched.stop, width)]
+        for ranks in self._replicas:
+            self._begin(ranks)
 
     def roots(self) -> list[int]:
         processes = [*self._processes.values(), *([self._lighthouse.process] if self._lighthouse else [])]
@@ -79,7 +66,7 @@ class Replicas:
         return any(process.exitcode is None for process in self._processes.values())
 
     def wait(self, seconds: float) -> None:
-        """Return when a process ends, or after ``seconds``; restart dead replicas, kill hanging ones."""
+        """Return when a process ends, or after ``seconds``; restart dead replicas, kill hanging ranks."""
         alive = [process.sentinel for process in self._processes.values() if process.exitcode is None]
         if self._lighthouse is not None:
             alive.append(self._lighthouse.process.sentinel)
@@ -87,8 +74,8 @@ class Replicas:
         self._job.heartbeat.stop_signal = self.shown.stop_signal
         if self._lighthouse is not None:
             self._lighthouse.keep()
-        for rank in self._job.watched:
-            self._look(rank)
+        for ranks in self._replicas:
+            self._look(ranks)
         self._show()
 
     def exit_codes(self) -> dict[int, int | None]:
@@ -97,22 +84,41 @@ class Replicas:
     def tell_where(self) -> None:
         tell_where(self._job.heartbeat)
 
-    def _look(self, rank: int) -> None:
-        heartbeat, process = self._job.heartbeat, self._processes[rank]
-        if process.exitcode is not None:
-            if heartbeat.state(rank) != FINISHED and rank not in self._given_up:
-                self._died(rank, process.exitcode)
+    def _begin(self, ranks: range) -> None:
+        """Start the ranks of a replica."""
+        meeting = (self._scratch / f"meeting_{ranks.start}_{self._restarts}").as_uri()
+        for rank in ranks:
+            self._processes[rank] = self._start(rank, {"MANYHEADS_INIT_METHOD": meeting})
+
+    def _look(self, ranks: range) -> None:
+        heartbeat, now = self._job.heartbeat, time.monotonic()
+        dead = [rank for rank in ranks if self._processes[rank].exitcode is not None]
+        if lost := [rank for rank in dead if heartbeat.state(rank) != FINISHED]:
+            if not self._given_up.keys() & {*ranks}:
+                self._died(ranks, lost)
             return
-        beats, since = self._beats[rank]
-        now = time.monotonic()
-        if (count := heartbeat.read(rank)[0]) != beats:
-            self._beats[rank], self._vain[rank] = (count, now), 0
-        elif now - since > self._hang_timeout and heartbeat.state(rank) == RUNNING:
-            self._kill(rank)
-        if rank and self._is_over(now):
+        alive = [rank for rank in ranks if rank not in dead]
+        for rank in alive:
+            if (count := heartbeat.read(rank)[0]) != self._beats[rank][0]:
+                self._beats[rank], self._vain[ranks.start] = (count, now), 0
+        silent = [rank for rank in alive if now - self._beats[rank][1] > self._hang_timeout]
+        if silent := [rank for rank in silent if heartbeat.state(rank) == RUNNING]:
+            self._kill(min(silent, key=self._come), alive)  # the others wait for it
+        if self._is_over(now):
+            for rank in alive:
+                self._give_up(rank)
+
+    def _come(self, rank: int) -> tuple[bool, int]:
+        """How far a rank has come, to compare it with others of its replica."""
+        pid = self._processes[rank].pid
+        return not (pid and is_stopped(pid)), self._job.heartbeat.collective(rank)
+
+    def _give_up(self, rank: int) -> None:
+        """End a rank that is no longer needed; never the first one, which writes the results."""
+        if rank:
             self._given_up[rank] = None
             self._say(rank, FINISHED)
-            end([process.pid] if process.pid else [], patience=0)
+            self._end([rank])
 
     def _is_over(self, now: float) -> bool:
         """Whether the results are written, and the others have had their time to end."""
@@ -121,38 +127,51 @@ class Replicas:
         self._over = self._over or now
         return now - self._over > LAST_SECONDS
 
-    def _kill(self, rank: int) -> None:
-        pid = self._processes[rank].pid
-        if pid is not None:
-            os.kill(pid, signal.SIGUSR1)  # it writes where it is
-            time.sleep(0.2)
-            os.kill(pid, signal.SIGKILL)
-        self._beats[rank] = self._beats[rank][0], time.monotonic()
+    def _kill(self, rank: int, alive: list[int]) -> None:
+        """Kill a rank that hangs, after it and the others of its replica have written where they are."""
+        for each in alive:
+            self._send(each, signal.SIGUSR1)
+        time.sleep(0.2)
+        self._send(rank, signal.SIGKILL)
+        self._beats |= {each: (self._beats[each][0], time.monotonic()) for each in alive}
 
-    def _died(self, rank: int, code: int) -> None:
-        """Start a replica again, unless that would be in vain."""
+    def _died(self, ranks: range, dead: list[int]) -> None:
+        """Start a replica again of which these ranks are dead, unless that would be in vain."""
         heartbeat = self._job.heartbeat
-        failure = next((each for each in self._job.failures() if each.rank == rank), None)
-        if self._is_needless(rank):
-            self._say(rank, FINISHED)
+        failures = {each.rank: each for each in self._job.failures()}
+        rank = min(dead, key=lambda each: (each in failures, each in failures and failures[each].is_lost_peer))
+        code, failure = self._processes[rank].exitcode, failures.get(rank)
+        assert code is not None
+        self._end(ranks)
+        if self._is_needless(ranks):
+            for each in ranks:
+                self._say(each, FINISHED)
             return
-        self._vain[rank] += 1
+        self._vain[ranks.start] += 1
         hopeless = failure is not None and failure.type in FINAL
-        if hopeless or self._vain[rank] >= IN_VAIN or self._restarts >= self._max_restarts:
+        if hopeless or self._vain[ranks.start] >= IN_VAIN or self._restarts >= self._max_restarts:
             self._given_up[rank] = code
             return
         self._restarts += 1
-        self._note(_cause(rank, code, failure))
-        if heartbeat.path is not None:
-            report_file(heartbeat.path.parent, rank).unlink(missing_ok=True)
-        self._say(rank, STARTING)
-        self._beats[rank] = heartbeat.read(rank)[0], time.monotonic()
-        self._processes[rank] = self._start(rank)
+        self._note(_cause(rank, code, failure, width=len(ranks)))
+        for each in ranks:
+            if heartbeat.path is not None:
+                report_file(heartbeat.path.parent, each).unlink(missing_ok=True)
+            self._say(each, STARTING)
+            self._beats[each] = heartbeat.read(each)[0], time.monotonic()
+        self._begin(ranks)
 
-    def _is_needless(self, rank: int) -> bool:
+    def _is_needless(self, ranks: range) -> bool:
         """Whether a replica need not come back: the results are there, or the run was asked to stop."""
         heartbeat = self._job.heartbeat
-        return heartbeat.state(0) == FINISHED or (rank > 0 and bool(heartbeat.stop_signal))
+        return heartbeat.state(0) == FINISHED or (ranks.start > 0 and bool(heartbeat.stop_signal))
+
+    def _end(self, ranks: Iterable[int]) -> None:
+        end([pid for rank in ranks if (pid := self._processes[rank].pid)], patience=0)
+
+    def _send(self, rank: int, signum: int) -> None:
+        if pid := self._processes[rank].pid:
+            send(pid, signum)
 
     def _say(self, rank: int, state: int) -> None:
         self._job.heartbeat.write(rank, [self._job.heartbeat.read(rank)[0], state, 0, 0])
@@ -163,11 +182,13 @@ class Replicas:
             words = self._job.heartbeat.read(rank)
             if words[1] == FAILED and rank not in self._given_up:
                 words[1] = RUNNING
+            words[3] = 0  # collectives, which only the ranks of one replica have in common
             self.shown.write(rank, words)
 
 
-def _cause(rank: int, code: int, failure: Failure | None) -> str:
+def _cause(rank: int, code: int, failure: Failure | None, *, width: int) -> str:
+    who = f"replica {rank}" if width == 1 else f"replica {rank // width} (rank {rank})"
     if failure is not None:
-        return f"replica {rank} failed: {failure.type}: {failure.message}"
+        return f"{who} failed: {failure.type}: {failure.message}"
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    return f"replica {rank} {how}"
+    return f"{who} {how}"

@@ -104,9 +104,9 @@ class Session:
         """Write what the run would have written after update ``after``, had this rank been there."""
         self.trainer.reporter.recorder.catch_up(newer["rows"], after=after)
         self._best = newer["best"]
-        if not self.parallel.records or not self.checkpoints.enabled:
+        if not self.checkpoints.enabled:
             return
-        if self._best is not None and self._best["progress"]["step"] >= after:
+        if self.parallel.records and self._best is not None and self._best["progress"]["step"] >= after:
             self.checkpoints.save_best(self._best)
         if self.trainer.done:
             self.save(best=False)

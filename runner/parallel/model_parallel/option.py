@@ -112,11 +112,24 @@ REFUSALS = [
     Refusal(
         "shard",
         "a backend other than the device's own",
-        lambda c: c["parallel"]["backend"] == "gloo" and _on_gpus(c),
+        lambda c: c["parallel"].get("backend") == "gloo" and _on_gpus(c),
         "NCCL gathers the shards if the weights are on GPUs",
         "Set parallel.backend=auto.",
     ),
 ]
+
+
+def refuse(config: dict[str, Any], *ways: str, what: str, layout: str = "") -> None:
+    """Raises ConfigurationError if a setting does not work with a mesh of these dimensions.
+
+    ``what``: the setting that has it, and its ``layout`` in words, for errors.
+    """
+    for refusal in REFUSALS:
+        if refusal.way in ("any", *ways) and refusal.applies(config):
+            where = "" if refusal.way == "any" else layout
+            raise ConfigurationError(
+                f"{refusal.key} does not work with {what}{where}: {refusal.reason}. {refusal.remedy}"
+            )
 
 
 def refusal_table() -> str:
@@ -178,13 +191,8 @@ class ModelParallelOption(ParallelOption):
         layout = self.layout(config)
         for key in self.dimensions:
             self.section[key] = getattr(layout, key)
-        for refusal in REFUSALS:
-            if (refusal.way == "any" or getattr(layout, refusal.way) > 1) and refusal.applies(config):
-                raise ConfigurationError(
-                    f"{refusal.key} does not work with "
-                    f"parallel={self.section['name']}{'' if refusal.way == 'any' else f' ({layout})'}: "
-                    f"{refusal.reason}. {refusal.remedy}"
-                )
+        ways = [way for way, size in layout._asdict().items() if size > 1]
+        refuse(config, *ways, what=f"parallel={self.section['name']}", layout=f" ({layout})")
 
     def data_shares(self, config: dict[str, Any]) -> int:
         return self.layout(config).data_size

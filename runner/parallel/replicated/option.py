@@ -4,8 +4,9 @@ from importlib import metadata
 from typing import Any, ClassVar
 
 from manyheads.runner.option.declared import declared
-from manyheads.runner.option.rules import BOOLEAN
+from manyheads.runner.option.rules import BOOLEAN, choice, whole
 from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.parallel.model_parallel.option import refuse
 from manyheads.runner.run.errors import ConfigurationError
 
 VERSION = "0.2.0"  # whose programming interface changes with each version
@@ -30,10 +31,14 @@ def missing() -> str | None:
 class ReplicatedOption(ParallelOption):
     """Replicas that die and come back while the others train on."""
 
-    rules: ClassVar = {"trusted_network": BOOLEAN}
+    rules: ClassVar = {"trusted_network": BOOLEAN, "ranks_per_replica": whole(1), "inside": choice("ddp", "fsdp")}
     steering: ClassVar[tuple[str, ...]] = ("trusted_network",)
     color = "#44aa99"
     outlives_ranks = True
+
+    @property
+    def mixes_communication(self) -> bool:  # type: ignore[override]
+        return self.section.get("inside") == "fsdp"
 
     def unavailable(self) -> str | None:
         return missing() or (None if self.section["trusted_network"] else TRUST)
@@ -44,6 +49,12 @@ class ReplicatedOption(ParallelOption):
     def data_shares(self, config: dict[str, Any]) -> int:
         return 1  # of whatever size, for as many as there are
 
+    def stand_in(self) -> dict[str, Any]:
+        each, inside = self.section.get("ranks_per_replica", 1), self.section.get("inside", "ddp")
+        target = "manyheads.runner.parallel.replicated.rank.stand_in"
+        common = {"_target_": target, "name": "replicated", "timeout": self.section["timeout"]}
+        return {**common, "shards": each if inside == "fsdp" else 1}
+
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
         launcher, precision = config["launcher"], declared("precision", config["precision"])
@@ -53,6 +64,7 @@ class ReplicatedOption(ParallelOption):
                 "prevent. Set launcher=torchft."
             )
         self._check_hang_timeout(launcher)
+        self._check_ranks(config)
         if precision.half_weights(on_gpus=config["trainer"]["device"] != "cpu") or precision.reloads_optimizer():
             raise ConfigurationError(
                 f"precision={config['precision']['name']} unscales gradients before replicas exchange them. Set "
@@ -68,6 +80,23 @@ class ReplicatedOption(ParallelOption):
                 "checkpoint.format=sharded: each replica has the whole model, and one of them writes. Set it to single."
             )
         config["checkpoint"]["format"] = "single"
+
+    def _check_ranks(self, config: dict[str, Any]) -> None:
+        """A replica is on one machine, and sharding needs several ranks in it."""
+        each, count = self.section["ranks_per_replica"], config["launcher"]["nproc_per_node"]
+        if count % each:
+            nearest = f"{count // each * each} or {(count // each + 1) * each}" if count > each else str(each)
+            raise ConfigurationError(
+                f"parallel.ranks_per_replica={each}: launcher.nproc_per_node={count} ranks on each machine are not a "
+                f"multiple of it, and a replica's ranks must be on one machine. Set launcher.nproc_per_node={nearest}."
+            )
+        if self.section["inside"] == "fsdp":
+            if each == 1:
+                raise ConfigurationError(
+                    "parallel.inside=fsdp shards the model over the ranks of a replica, but "
+                    "parallel.ranks_per_replica=1. Set it to at least 2, or parallel.inside=ddp."
+                )
+            refuse(config, "shard", what="parallel.inside=fsdp")
 
     def _check_hang_timeout(self, launcher: dict[str, Any]) -> None:
         """A replica that waits for one that hangs must not count as hanging itself."""

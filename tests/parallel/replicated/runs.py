@@ -29,9 +29,10 @@ REPLICATED = ("parallel=replicated", "parallel.trusted_network=true", "parallel.
 
 
 class Killer(threading.Thread):
-    """Kills replicas at random, ``kills`` times, each when all live and have made updates since.
+    """Kills ranks at random, ``kills`` times, each when all live and have made updates since.
 
-    ``only``: the replicas to choose from; None for all. ``hit``: called instead with a replica's process id.
+    ``only``: the ranks to choose from; None for all. ``together``: number of adjacent ranks that are killed together.
+    ``hit``: called instead with a rank's process id.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class Killer(threading.Thread):
         kills: int,
         seed: int = 1,
         only: tuple[int, ...] | None = None,
+        together: int = 1,
         hit: Callable[[int], Any] = lambda pid: os.kill(pid, signal.SIGKILL),
     ):
         super().__init__(daemon=True)
-        self.folder, self.wanted, self.only, self.hit = folder, kills, only, hit
+        self.folder, self.wanted, self.only, self.together, self.hit = folder, kills, only, together, hit
         self.random = random.Random(seed)
         self.done = 0
 
@@ -58,7 +60,9 @@ class Killer(threading.Thread):
                 time.sleep(self.random.uniform(0.1, 0.6))
                 moved = all(heartbeat.read(rank)[0] > before[rank] for rank in ranks)
                 if moved and all(heartbeat.state(rank) == RUNNING for rank in ranks):
-                    self.hit(heartbeat.pid(self.random.choice(self.only or ranks)))
+                    first = self.random.choice(self.only or ranks) // self.together * self.together
+                    for rank in range(first, first + self.together):
+                        self.hit(heartbeat.pid(rank))
                     self.done += 1
 
 
@@ -79,7 +83,7 @@ def own(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def replicated(path: Path, *overrides: str, kills: int = 0, **how: Any) -> tuple[RunFolder, int]:
-    """A run of replicas, and how many of them were killed; ``how``: as for ``Killer``."""
+    """A run of replicas, and how often some were killed; ``how``: as for ``Killer``."""
     folder = RunFolder(path)
     path.mkdir()
     folder.write_config(written(*REPLICATED, *overrides))

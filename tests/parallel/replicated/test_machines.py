@@ -110,6 +110,21 @@ def test_the_others_continue(run_on, alone, fault, cause):
     gone(running.cluster)
 
 
+@pytest.mark.parametrize("inside", ["ddp", "fsdp"])
+def test_replicas_of_several_ranks(run_on, alone, inside):
+    """A machine is killed, then one of the two ranks on the parent's own."""
+    groups = ("parallel.ranks_per_replica=2", f"parallel.inside={inside}")
+    running = run_on("launcher.hosts=[10.77.0.1:2,10.77.0.2:2]", *groups)
+    running.wait_for_step(50)
+    kill_a_machine(running)
+    running.wait_for_more()
+    os.kill(running.find(1, "manyheads: rank 1/4").pid, signal.SIGKILL)
+    running.wait_until(lambda: "replica 0 (rank 1) was killed by SIGKILL" in running.text(), 30)
+    assert running.end() == 0, running.text()
+    assert_equal(alone, running.folder)
+    gone(running.cluster)
+
+
 def test_machines_join_and_leave_and_join(run_on, alone):
     """The command typed on each machine, on the second one later, and again."""
     typed = ("launcher.nodes=1:2", "launcher.nproc_per_node=1", "launcher.rendezvous=10.77.0.1:29400")

@@ -1,12 +1,16 @@
 """What exactness rests on, part by part: shares drawn late, sums of shares, rows that were missed, refusals."""
 
+import multiprocessing
+import re
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
 
 from manyheads.runner.config.complete import unavailable
+from manyheads.runner.estimate.rank.rehearsal import rehearse
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.loop.micro_steps import MicroSteps
@@ -94,6 +98,7 @@ def test_its_launcher_is_for_it_alone():
 def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
     """One committed it and was cut off; the other made it again: both are at the same step, with other weights."""
     coordination = pytest.importorskip("torchft.coordination")
+    from manyheads.runner.parallel.replicated.rank.group import Group
     from manyheads.runner.parallel.replicated.rank.membership import LIGHTHOUSE, PLACE, Membership
 
     place = f"127.0.0.1:{free_port('127.0.0.1')}"
@@ -104,7 +109,7 @@ def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
     outcomes = {}
 
     def update(replica: int, history: int) -> None:
-        members = Membership(replica, timeout=5, standing=dict, step=5)
+        members = Membership(replica, Group(0, 1), timeout=5, standing=dict, step=5)
         members._history = history
         members.enter(bool)
         try:
@@ -130,12 +135,83 @@ def test_a_state_that_took_too_long_is_written_once(tmp_path):
 
     sender, receiver = FolderTransport(tmp_path, 0), FolderTransport(tmp_path, 1)
     second = timedelta(seconds=1)
-    sender.send_checkpoint([1], 5, {"written": 1}, second)
+    sender.send_checkpoint([1], 5, {}, second)
+    assert sender.is_wanted
+    sender.offer(5, lambda: {"written": 1})
     sender.disallow_checkpoint()
-    sender.send_checkpoint([1], 5, {"written": 2}, second)
+    sender.offer(5, lambda: {"written": 2})
     assert receiver.recv_checkpoint(0, sender.metadata(), 5, second) == {"written": 1}
-    sender.send_checkpoint([1], 6, {"written": 3}, second)
+    sender.offer(6, lambda: {"written": 3})
     assert [path.name for path in tmp_path.iterdir()] == ["replica_0_step_6.pt"]
     sender.forget()
     with pytest.raises(TimeoutError, match="did not arrive within 0.1 seconds"):
         receiver.recv_checkpoint(0, sender.metadata(), 6, second / 10)
+
+
+def test_all_ranks_of_a_replica_gather_the_state_that_its_first_one_writes(tmp_path):
+    pytest.importorskip("torchft")
+    from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
+
+    first, other = FolderTransport(tmp_path, 0), FolderTransport(tmp_path, 0, writes=False)
+    gathered = []
+    for transport in (other, first):
+        transport.offer(5, lambda: gathered.append(1) or {"written": len(gathered)})
+    assert len(gathered) == 2
+    assert first.recv_checkpoint(0, other.metadata(), 5, timedelta(seconds=1)) == {"written": 2}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("parallel.ranks_per_replica=2", "launcher.nproc_per_node=3"), "nproc_per_node=2 or 4"),
+        (("parallel.ranks_per_replica=4", "launcher.nproc_per_node=2"), "nproc_per_node=4"),
+        (("parallel.ranks_per_replica=2", "launcher.hosts=[10.77.0.1:1,10.77.0.2:1]"), "must be on one machine"),
+        (("parallel.inside=fsdp", "launcher.nproc_per_node=2"), "parallel.ranks_per_replica=1. Set it to at least 2"),
+        (("parallel.inside=tensor", "launcher.nproc_per_node=2"), "Allowed: ddp, fsdp"),
+        (
+            ("parallel.inside=fsdp", "parallel.ranks_per_replica=2", "trainer.compile=default"),
+            "trainer.compile does not work with parallel.inside=fsdp",
+        ),
+        (
+            ("parallel.inside=fsdp", "parallel.ranks_per_replica=2", "trainer.recompute=[auto]"),
+            "ranks communicate within modules",
+        ),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(overrides, message):
+    pytest.importorskip("torchft")
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        config("parallel=replicated", "parallel.trusted_network=true", *overrides)
+
+
+def test_estimates_know_what_the_ranks_of_a_replica_hold():
+    pytest.importorskip("torchft")
+    replicated = ("parallel=replicated", "parallel.trusted_network=true", "launcher.nproc_per_node=4")
+    fsdp = ("parallel.ranks_per_replica=2", "parallel.inside=fsdp")
+    one, other = (rehearse(small(*replicated, *inside), 0).holds for inside in ((), fsdp))
+    assert 2 * other.parameters == pytest.approx(one.parameters, rel=0.1)  # rows that no two ranks can share evenly
+
+
+def _exchange(rank: int, folder: Path) -> None:
+    from manyheads.runner.parallel.replicated.rank.group import Group
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=(folder / "meeting").as_uri(), rank=rank, world_size=2)
+    group = Group(rank, 2)
+    part = group.scattered(torch.arange(5.0) * (rank + 1))
+    found = [group.gathered(part), group.add(torch.ones(2)), group.most([rank, -rank]), group.first(f"rank {rank}")]
+    torch.save([part, *found], folder / str(rank))
+
+
+def test_ranks_of_a_replica_exchange_parts(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    ranks = [multiprocessing.get_context("fork").Process(target=_exchange, args=(rank, tmp_path)) for rank in (0, 1)]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join(30)
+    (one, *first), (other, *second) = (torch.load(tmp_path / str(rank)) for rank in (0, 1))
+    assert torch.cat([one, other]).tolist() == [0, 3, 6, 9, 12, 0]  # of 6 places, one is padding
+    for whole, added, most, said in (first, second):
+        assert whole.tolist() == [0, 3, 6, 9, 12, 0]
+        assert (added.tolist(), most, said) == ([2, 2], [1, 0], "rank 0")

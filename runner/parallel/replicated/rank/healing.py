@@ -5,6 +5,7 @@ torchft's own transport is an HTTP server on all interfaces, whose answer is unp
 
 import os
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,25 +19,38 @@ WAIT_SECONDS = 0.02
 
 
 class FolderTransport(CheckpointTransport[dict[str, Any]]):
-    """``folder``: one that all replicas see; ``replica``: this one's number."""
+    """``folder``: one that all replicas see; ``replica``: this one's number; ``writes``: its first rank does.
 
-    def __init__(self, folder: Path, replica: int):
-        self._folder, self._replica = folder, replica
+    torchft asks a rank of its own choice for the state, and within a thread, where ranks cannot gather it: whether it
+    has asked (``is_wanted``) is known after the quorum, when all ranks of the replica ``offer`` it together.
+    """
+
+    def __init__(self, folder: Path, replica: int, *, writes: bool = True):
+        self._folder, self._replica, self._writes = folder, replica, writes
         self._sent: Path | None = None
-        for left in folder.glob(f"replica_{replica}_step_*"):  # by this replica before it died
-            left.unlink(missing_ok=True)
+        self.is_wanted = False
+        if writes:
+            for left in folder.glob(f"replica_{replica}_step_*"):  # by this replica before it died
+                left.unlink(missing_ok=True)
 
     def metadata(self) -> str:
         return str(self._replica)
 
     def send_checkpoint(self, dst_ranks: list[int], step: int, state_dict: dict[str, Any], timeout: timedelta) -> None:
+        """Remember that another replica waits for the state."""
+        self.is_wanted = True
+
+    def offer(self, step: int, state: Callable[[], dict[str, Any]]) -> None:
         """Write the state, unless it is there from a quorum that came to nothing: that took the others too long."""
         path = self._path(str(self._replica), step)
-        if path != self._sent:
-            self.forget()
+        if path == self._sent:
+            return
+        self.forget()
+        found = state()
+        if self._writes:
             with whole_file(path) as file:
-                torch.save(state_dict, file)
-            self._sent = path
+                torch.save(found, file)
+        self._sent = path
 
     def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> dict[str, Any]:
         """Raises TimeoutError where it does not come."""
