@@ -15,6 +15,7 @@ MOVED = (  # what a class was called, and where it is now
     (r"runner\.model\.torchvision\.TorchvisionModel", "manyheads.runner.model.torchvision.rank.torchvision_model"),
     (r"runner\.(model|parallel|precision)\.(\w+)\.(\w+)", r"manyheads.runner.\1.\2.rank.\3"),
     (r"runner\.schedulers\.(\w+)", r"manyheads.runner.scheduler.rank.\1"),
+    (r"(manyheads\.runner\.parallel\.replicated\.rank)\.Replicated", r"\1.replica"),
 )
 
 R = r"manyheads\.runner\."

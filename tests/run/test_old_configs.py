@@ -42,6 +42,7 @@ OLD_TARGETS = [
     "runner.schedulers.Constant",
     "runner.schedulers.Cosine",
     "runner.schedulers.Step",
+    "manyheads.runner.parallel.replicated.rank.Replicated",
 ]
 TARGETS = {read_option(group, option)["_target_"] for group in GROUPS for option in options(group)}
 

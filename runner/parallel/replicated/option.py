@@ -37,6 +37,10 @@ class ReplicatedOption(ParallelOption):
     outlives_ranks = True
 
     @property
+    def _each(self) -> int:
+        return self.section.get("ranks_per_replica", 1)  # earlier runs' replicas were one rank each
+
+    @property
     def mixes_communication(self) -> bool:  # type: ignore[override]
         return self.section.get("inside") == "fsdp"
 
@@ -50,10 +54,9 @@ class ReplicatedOption(ParallelOption):
         return 1  # of whatever size, for as many as there are
 
     def stand_in(self) -> dict[str, Any]:
-        each, inside = self.section.get("ranks_per_replica", 1), self.section.get("inside", "ddp")
         target = "manyheads.runner.parallel.replicated.rank.stand_in"
         common = {"_target_": target, "name": "replicated", "timeout": self.section["timeout"]}
-        return {**common, "shards": each if inside == "fsdp" else 1}
+        return {**common, "shards": self._each if self.mixes_communication else 1}
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
@@ -83,14 +86,14 @@ class ReplicatedOption(ParallelOption):
 
     def _check_ranks(self, config: dict[str, Any]) -> None:
         """A replica is on one machine, and sharding needs several ranks in it."""
-        each, count = self.section["ranks_per_replica"], config["launcher"]["nproc_per_node"]
+        each, count = self._each, config["launcher"]["nproc_per_node"]
         if count % each:
             nearest = f"{count // each * each} or {(count // each + 1) * each}" if count > each else str(each)
             raise ConfigurationError(
                 f"parallel.ranks_per_replica={each}: launcher.nproc_per_node={count} ranks on each machine are not a "
                 f"multiple of it, and a replica's ranks must be on one machine. Set launcher.nproc_per_node={nearest}."
             )
-        if self.section["inside"] == "fsdp":
+        if self.mixes_communication:
             if each == 1:
                 raise ConfigurationError(
                     "parallel.inside=fsdp shards the model over the ranks of a replica, but "

@@ -6,10 +6,9 @@ import signal
 import pytest
 
 from tests.parallel.replicated.faults import lighthouse
-from tests.parallel.replicated.runs import PACE, PACED, assert_equal, replicated, undisturbed
+from tests.parallel.replicated.runs import IF_TORCHFT, PACE, PACED, assert_equal, replicated, undisturbed
 
-pytest.importorskip("torchft")
-pytestmark = [pytest.mark.processes, pytest.mark.tail]
+pytestmark = [IF_TORCHFT, pytest.mark.processes, pytest.mark.tail]
 
 LENGTH = (*PACED, "trainer.epochs=40")
 HANGS = ("parallel.timeout=1", "launcher.hang_timeout=5", "launcher.nproc_per_node=2")

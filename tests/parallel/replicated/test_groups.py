@@ -9,10 +9,18 @@ import torch
 from tests.in_process import SMALL, rows
 from tests.launchers.conftest import PROJECT, parent, survivors  # noqa: F401  # a fixture
 from tests.parallel.replicated.faults import lighthouse
-from tests.parallel.replicated.runs import PACE, PACED, REPLICATED, assert_equal, own, replicated, undisturbed
+from tests.parallel.replicated.runs import (
+    IF_TORCHFT,
+    PACE,
+    PACED,
+    REPLICATED,
+    assert_equal,
+    own,
+    replicated,
+    undisturbed,
+)
 
-pytest.importorskip("torchft")
-pytestmark = [pytest.mark.processes, pytest.mark.tail, pytest.mark.timeout(300)]
+pytestmark = [IF_TORCHFT, pytest.mark.processes, pytest.mark.tail, pytest.mark.timeout(300)]
 
 LENGTH = (*PACED, "trainer.epochs=20")
 GROUPS = ("parallel.ranks_per_replica=2", "launcher.nproc_per_node=4")

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from tests.in_process import rows
-from tests.parallel.replicated.runs import PACED, SAMPLES, assert_equal, replicated, undisturbed
+from tests.parallel.replicated.runs import IF_TORCHFT, PACED, SAMPLES, assert_equal, replicated, undisturbed
 from tests.tail import tail
 
-pytest.importorskip("torchft")
-pytestmark = pytest.mark.processes
+pytestmark = [IF_TORCHFT, pytest.mark.processes]
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,9 @@ from tests.launchers.conftest import PROJECT
 from tests.launchers.nodes.cluster import started
 from tests.launchers.nodes.conftest import gone, runs
 from tests.launchers.nodes.test_who_listens import listening
-from tests.parallel.replicated.runs import PACE, PACED, REPLICATED, assert_equal, own, undisturbed
+from tests.parallel.replicated.runs import IF_TORCHFT, PACE, PACED, REPLICATED, assert_equal, own, undisturbed
 
-pytest.importorskip("torchft")
-pytestmark = [pytest.mark.processes, pytest.mark.tail, pytest.mark.timeout(400)]
+pytestmark = [IF_TORCHFT, pytest.mark.processes, pytest.mark.tail, pytest.mark.timeout(400)]
 
 LENGTH = (*PACED, "trainer.epochs=60")
 LIMITS = ("launcher.node_timeout=4", "parallel.timeout=3", "launcher.start_timeout=60")

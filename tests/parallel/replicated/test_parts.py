@@ -184,6 +184,7 @@ def test_groups_that_cannot_be_are_refused(overrides, message):
         config("parallel=replicated", "parallel.trusted_network=true", *overrides)
 
 
+@pytest.mark.tail
 def test_estimates_know_what_the_ranks_of_a_replica_hold():
     pytest.importorskip("torchft")
     replicated = ("parallel=replicated", "parallel.trusted_network=true", "launcher.nproc_per_node=4")
