@@ -27,13 +27,6 @@ def header(
     classes: str,
 ) -> dict[str, str]:
     """Names and texts. parameters: of the whole model; samples: of training and evaluation; classes: in words."""
-    batch_size, accumulation, shares = (
-        config["data"]["batch_size"],
-        config["trainer"]["grad_accumulation"],
-        parallel.data_size,
-    )
-    micro_batches = counted(accumulation, "micro-batch", "micro-batches")
-    of = "rank" if shares == parallel.world_size else "share"
     threads = counted(config["launcher"]["threads_per_rank"], "CPU thread")
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
@@ -44,14 +37,21 @@ def header(
         "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{config['precision']['name']}, {precision.summary}",
-        "batch": " x ".join(
-            [f"{batch_size} = {counted(shares, of)}", f"{batch_size // (shares * accumulation)} samples", micro_batches]
-        ),
+        "batch": division(config, parallel),
         "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
         **averaging(config["trainer"]),
         **left_on_the_table(config, convolves=convolves(model)),
         **emulated(config),
     }
+
+
+def division(config: dict[str, Any], parallel: Parallel) -> str:
+    """How the global batch is divided while all ranks are there."""
+    batch_size, accumulation = config["data"]["batch_size"], config["trainer"]["grad_accumulation"]
+    shares = parallel.data_size * parallel.total_ranks // parallel.world_size
+    of = counted(shares, "rank" if shares == parallel.total_ranks else "share")
+    micro_batches = counted(accumulation, "micro-batch", "micro-batches")
+    return f"{batch_size} = {of} x {batch_size // (shares * accumulation)} samples x {micro_batches}"
 
 
 def averaging(trainer: dict[str, Any]) -> dict[str, str]:

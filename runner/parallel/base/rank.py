@@ -90,6 +90,11 @@ class Parallel:
         return self.world_size
 
     @property
+    def total_ranks(self) -> int:
+        """The number of ranks in the run: more than ``world_size`` if it has replicas that may come and go."""
+        return self.world_size
+
+    @property
     def counts_samples(self) -> bool:
         """Whether this rank's losses and statistics count; true for exactly one of the ranks that share their data."""
         return True

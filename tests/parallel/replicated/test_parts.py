@@ -13,6 +13,7 @@ from manyheads.runner.config.complete import unavailable
 from manyheads.runner.estimate.rank.rehearsal import rehearse
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Recorder
+from manyheads.runner.loop.header import division
 from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.machine.addresses import free_port
 from manyheads.runner.run.errors import ConfigurationError
@@ -166,7 +167,10 @@ def test_all_ranks_of_a_replica_gather_the_state_that_its_first_one_writes(tmp_p
         (("parallel.ranks_per_replica=2", "launcher.nproc_per_node=3"), "nproc_per_node=2 or 4"),
         (("parallel.ranks_per_replica=4", "launcher.nproc_per_node=2"), "nproc_per_node=4"),
         (("parallel.ranks_per_replica=2", "launcher.hosts=[10.77.0.1:1,10.77.0.2:1]"), "must be on one machine"),
-        (("parallel.inside=fsdp", "launcher.nproc_per_node=2"), "parallel.ranks_per_replica=1. Set it to at least 2"),
+        (
+            ("parallel.inside=fsdp", "launcher.nproc_per_node=2"),
+            "parallel.ranks_per_replica=1. Set it to at least 2",
+        ),
         (("parallel.inside=tensor", "launcher.nproc_per_node=2"), "Allowed: ddp, fsdp"),
         (
             ("parallel.inside=fsdp", "parallel.ranks_per_replica=2", "trainer.compile=default"),
@@ -191,6 +195,18 @@ def test_estimates_know_what_the_ranks_of_a_replica_hold():
     fsdp = ("parallel.ranks_per_replica=2", "parallel.inside=fsdp")
     one, other = (rehearse(small(*replicated, *inside), 0).holds for inside in ((), fsdp))
     assert 2 * other.parameters == pytest.approx(one.parameters, rel=0.1)  # rows that no two ranks can share evenly
+
+
+@pytest.mark.parametrize("inside", [{}, {"ranks_per_replica": 2}, {"ranks_per_replica": 2, "inside": "fsdp"}])
+def test_the_header_divides_the_batch_over_all_replicas(inside):
+    pytest.importorskip("torchft")
+    from manyheads.runner.parallel.replicated.rank import replica
+
+    here = {"rank": 2, "local_rank": 2, "world_size": 4, "device_type": "cpu"}
+    parallel = replica(trusted_network=True, timeout=10, **inside, **here)
+    assert parallel.total_ranks == 4
+    shares = division({"data": {"batch_size": 64}, "trainer": {"grad_accumulation": 2}}, parallel)
+    assert re.fullmatch(r"64 = 4 (ranks|shares) x 8 samples x 2 micro-batches", shares)
 
 
 def _exchange(rank: int, folder: Path) -> None:

@@ -52,6 +52,10 @@ class Replica(Parallel):
         return self.replica == 0 and self.rank == 0
 
     @property
+    def total_ranks(self) -> int:
+        return self.replicas * self.world_size
+
+    @property
     def data_rank(self) -> int:
         return self._part[0]
 
