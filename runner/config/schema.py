@@ -1,6 +1,5 @@
 """Turns what Hydra composed into a plain run config: looks up its options, and checks its keys and values."""
 
-import copy
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -37,8 +36,6 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
 
     folders: where options are looked up. Imports what the options' ``_option_`` name.
     """
-    composed = copy.deepcopy(composed)
-    OmegaConf.set_struct(composed, False)
     _refuse_volatile(OmegaConf.to_container(composed, resolve=False))
     try:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)  # type: ignore

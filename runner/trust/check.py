@@ -88,11 +88,13 @@ def own_values(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def plain(composed: DictConfig) -> dict[str, Any]:
     """A composed config as plain values, resolved as far as possible."""
-    task = {key: value for key, value in _container(composed, resolve=False).items() if key != "hydra"}
+    if "hydra" in composed:
+        task = {key: value for key, value in _container(composed, resolve=False).items() if key != "hydra"}
+        composed = OmegaConf.create(task)
     try:
-        return _container(OmegaConf.create(task), resolve=True)
+        return _container(composed, resolve=True)
     except OmegaConfBaseException:  # such as for a key that is not set yet; freezing checks again
-        return task
+        return _container(composed, resolve=False)
 
 
 def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
