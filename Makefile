@@ -18,9 +18,9 @@ test test-tail test-quick: export OMP_WAIT_POLICY = passive
 # Modules are compiled once, not by every process that tests start.
 test test-tail test-quick: export PYTHONDONTWRITEBYTECODE =
 
-# What a change must pass; file by file, since the tests of a file share runs. Five at once, since many wait.
+# What a change must pass; file by file, since the tests of a file share runs. Four at once, since many wait.
 test: horovod
-	$(BIN)/python -m pytest -n 5 --dist loadfile -m "not tail"
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m "not tail"
 
 # With every combination of launchers, ranks, signals and options.
 test-all: test test-tail

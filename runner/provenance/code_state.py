@@ -35,7 +35,7 @@ def code_state() -> tuple[str | None, bytes]:
     if commit is None or not (ROOT / index).exists():
         return commit, b""
     with tempfile.TemporaryDirectory() as scratch:  # a scratch index leaves the user's own unchanged
-        env = {"GIT_INDEX_FILE": shutil.copy(ROOT / index, scratch)}
+        env = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, scratch)}  # its time tells git which files to read
         untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
         if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
             _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, env=env)

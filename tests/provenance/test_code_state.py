@@ -1,3 +1,4 @@
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,6 +48,19 @@ def test_the_diff_restores_the_code(repository):
     subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True)
     assert (repository / "run.py").read_text() == "print(2)\n"
     assert (repository / "new.py").read_text() == "print('new')\n"
+
+
+def test_a_change_within_the_same_second_is_in_the_diff(repository):
+    """Git reads a file that is as young as the index, so the index must not look younger than it is."""
+    git(repository, "config", "core.trustctime", "false")
+    code, then = repository / "run.py", (1_700_000_000, 1_700_000_000)
+    os.utime(code, then)
+    git(repository, "update-index", "--refresh")
+    code.write_text("print(2)\n")  # of the same size
+    for path in (code, repository / ".git" / "index"):
+        os.utime(path, then)
+    (repository / "new.py").write_text("print('new')\n")
+    assert "+print(2)" in code_state()[1].decode()
 
 
 def test_staged_changes_are_in_the_diff(repository):
