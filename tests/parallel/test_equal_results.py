@@ -58,7 +58,7 @@ KINDS = {
     "vit": (*MODELS["vit"], *ACCUMULATED, *UNEVEN),
     "gpt": (*MODELS["gpt"], *ACCUMULATED),
     "encoder": ("model=custom", "model._target_=tests.parallel.models.Encoder", *TEXT[:-1]),
-    "scaled": ("model=small_cnn", "model.width=6", *SCALED, *ACCUMULATED),
+    "scaled": ("model=small_cnn", "model.width=6", *SCALED, *ACCUMULATED, f"data.train_samples={2 * SAMPLES}"),
     "images": ("model=small_cnn", "model.width=6"),
     "airbench": ("model=airbench", "model.widths=[6,8]", "model.whitening_samples=100", "data.image_size=8"),
 }
@@ -127,7 +127,7 @@ PARTS = [
     Case(2, "pipeline", "cnn", ("parallel.schedule=looped_bfs", "parallel.stages_per_rank=2", *SHARDED)),
     *(Case(3, strategy, "vit", SHARDED) for strategy in ("fsdp", "tensor", "pipeline")),
     Case(3, "fsdp", "cnn", ("parallel.units=[Conv2d]", *SHARDED)),
-    *(replace(case, ways=(*case.ways, *SHARDED)) for case in FRESH if case.strategy == "mesh"),
+    *(replace(case, ways=(*case.ways, *SHARDED)) for case in FRESH if case.strategy == "mesh" and case.ranks == 4),
 ]
 FRESH += PARTS
 # They compute something else than one process does.
@@ -156,7 +156,7 @@ OTHER += [
     *(replace(case, source=replace(case.source, ways=SHARDED)) for case in OTHER),
     *(Case(2, strategy, "gpt", (), Case(2, "fsdp", "gpt", SHARDED)) for strategy in STRATEGIES if strategy != "fsdp"),
     *(Case(2, "fsdp", "gpt", SHARDED, Case(2, source, "gpt")) for source in ("ddp", "tensor", "pipeline")),
-    *(replace(case, source=PARTED[0]) for case in FRESH if case.strategy == "mesh"),
+    *(replace(case, source=PARTED[0]) for case in FRESH if case.strategy == "mesh" and case.ranks == 4),
 ]
 OVERFLOWING = [Case(2, strategy, "scaled") for strategy in STRATEGIES]
 # Each way once, on two ranks that train together, a cut model resumed by a whole one and to the bit; products are tail.
