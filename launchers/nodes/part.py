@@ -22,7 +22,7 @@ from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
 from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.launchers.stdout_relay import passed_on
-from manyheads.launchers.torchft.part import start_replicas
+from manyheads.launchers.torchft.part import run_part
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
@@ -99,7 +99,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
     variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
     if order["engine"] == "torchft":
         environment = {**without_place(os.environ), **variables}
-        start_replicas(order, job, environment, own=own, note=partial(note_restart, job.link))
+        run_part(order, job, environment, own=own, note=partial(tell_restart, job.link))
         return
     read = MEETS[order["engine"]]
 
@@ -130,7 +130,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         )
 
 
-def note_restart(link: Link, cause: str) -> None:
+def tell_restart(link: Link, cause: str) -> None:
     """Tell the parent that a rank is started again without the others."""
     link.send({"is": "restart", "cause": cause})
 

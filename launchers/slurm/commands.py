@@ -98,7 +98,7 @@ def status(job: str, signals: Sequence[int] = ()) -> Status:
     """How a job stands now. Raises RunFailed if the controller stays away, Interrupted after a signal."""
     absence = Absence(signals)
     while (found := status_now(job)) is None:
-        absence.goes_on(f"nothing is known of job {job}")
+        absence.goes_on(f"no status of job {job}")
         time.sleep(AGAIN_SECONDS)
     return found
 

@@ -1,20 +1,17 @@
 """launcher=torchft: replicas of one process or several, restarted when one dies, and torchft's lighthouse."""
 
 import tempfile
-import time
-from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.nodes.settings import KEYS, Settings
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.processes import supervise
-from manyheads.launchers.spawn import Spawn, start_rank
+from manyheads.launchers.spawn import Spawn
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.launchers.torchft.machines import run_on_machines
-from manyheads.launchers.torchft.replicas import Replicas
+from manyheads.launchers.torchft.part import note_restart, run_replicas
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import number
 from manyheads.runner.parallel.replicated.option import missing
@@ -57,23 +54,19 @@ class Torchft(Spawn):
 
     def launch(self, job: Job) -> None:
         width = job.folder.read_config()["parallel"].get("ranks_per_replica", 1)
-        limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout, "width": width}
+        limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
+        limits |= {"width": width, "is_warm": self.warm}
         if self.settings is not None:
-            order = {**limits, "engine": "torchft", "command": None, "is_warm": self.warm}
+            order = {"engine": "torchft", "command": None, "limits": limits}
             beat, stall = self.heartbeat_timeout, self.stall_timeout
             run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
             return
         with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
             lighthouse = Lighthouse(job, heartbeat_timeout=self.heartbeat_timeout)
             environment = {**job.environment, **lighthouse.variables(scratch)}
-            restarts = job.added.setdefault("restarts", [])
-
-            def note(cause: str) -> None:
-                restarts.append({"time": time.time(), "cause": cause})
-                print(f"{cause}; it is restarted, the others continue", flush=True)
-
-            def start(rank: int, meeting: Mapping[str, str]) -> Any:
-                return start_rank(job, rank, {**environment, **meeting}, is_warm=self.warm)
-
-            replicas = Replicas(start, job, **limits, scratch=Path(scratch), note=note, lighthouse=lighthouse)
-            supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=self.stall_timeout)
+            own: dict[str, Any] = {
+                "scratch": Path(scratch),
+                "lighthouse": lighthouse,
+                "note": partial(note_restart, job),
+            }
+            run_replicas(job, environment, **limits, **own, stall_timeout=self.stall_timeout)

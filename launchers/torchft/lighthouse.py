@@ -9,6 +9,7 @@ from multiprocessing.process import BaseProcess
 from manyheads.launchers.base import Job
 from manyheads.launchers.warm import server as warm
 from manyheads.runner.machine import addresses
+from manyheads.runner.parallel.replicated.variables import LIGHTHOUSE, PLACE
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.signals import SIGNALS
@@ -37,7 +38,7 @@ class Lighthouse:
 
     def variables(self, healing: str) -> dict[str, str]:
         """What replicas are told. ``healing``: a folder that all see, for the state of those that come back."""
-        return {"MANYHEADS_LIGHTHOUSE": self.address, "MANYHEADS_REPLICAS": healing, "RUST_LOG": "warn"}
+        return {LIGHTHOUSE: self.address, PLACE: healing, "RUST_LOG": "warn"}
 
     def keep(self) -> None:
         """Restart it if it has died."""

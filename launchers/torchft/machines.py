@@ -18,6 +18,7 @@ from manyheads.launchers.nodes.storage import storage_token
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.torchft.lighthouse import Lighthouse
+from manyheads.launchers.torchft.part import RESTARTED, note_restart
 from manyheads.launchers.torchft.replicas import LAST_SECONDS
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
@@ -49,7 +50,7 @@ def run_on_machines(
         def start(share: Share) -> None:
             share.node.send({**starting(job, share, environment, common, number=0), **order})
 
-        machines = Machines(gathered, job, lighthouse, start, width=order["width"])
+        machines = Machines(gathered, job, lighthouse, start, width=order["limits"]["width"])
         try:
             for share in shares:
                 machines.begin(share.node, share.ranks)
@@ -106,7 +107,7 @@ class Machines(NodeRanks):
         if message is None or node not in self.shares:
             return
         if message["is"] == "restart":
-            self._note(message["cause"], "it is restarted, the others continue")
+            self._note(message["cause"])
             return
         if message["is"] == "status":  # its agent sees to dead replicas
             message = {**message, "gone": [], "reports": []}
@@ -142,13 +143,12 @@ class Machines(NodeRanks):
             if node not in self.shares and self._unused:
                 ranks = min(self._unused, key=lambda each: each.start)
                 count, first = len(ranks) // self._width, ranks.start // self._width
-                print(f"machine {node} joins with {count} of the replicas, from {first} on", flush=True)
+                replicas = f"{count} replica{'' if count == 1 else 's'}, numbered from {first}"
+                print(f"machine {node} joins with {replicas}", flush=True)
                 self.begin(node, ranks)
 
-    def _note(self, cause: str, what: str) -> None:
-        restarts = self._job.added.setdefault("restarts", [])
-        restarts.append({"time": time.time(), "cause": cause})
-        print(f"{cause}; {what}", flush=True)
-        if len(restarts) > self._gathered.settings.max_restarts:
-            message = f"{cause}, after launcher.max_restarts={self._gathered.settings.max_restarts} restarts."
+    def _note(self, cause: str, what: str = RESTARTED) -> None:
+        most = self._gathered.settings.max_restarts
+        if note_restart(self._job, cause, what) > most:
+            message = f"{cause}, after launcher.max_restarts={most} restarts."
             raise RunFailed(Failure(type="NodeLost", message=message))

@@ -1,36 +1,51 @@
-"""One of several machines' part of a run: its replicas."""
+"""One machine's replicas: all of a run, or its part of a run on several machines."""
 
 import math
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.spawn import start_rank
 from manyheads.launchers.torchft.replicas import Replicas
+from manyheads.runner.parallel.replicated.variables import HOST
 
-HOST = "MANYHEADS_REPLICA_HOST"  # the variable that says which address of this machine the others reach
+RESTARTED = "it is restarted, the others continue"
 
 
-def start_replicas(
-    order: Message, job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]
+def run_replicas(
+    job: Job, environment: Mapping[str, str], *, is_warm: bool, stall_timeout: float, **options: Any
 ) -> None:
-    """Start the replicas of one of several machines, and those that die again, until all have ended.
+    """Start this machine's replicas, and those that die again, until all have ended.
 
-    ``own``: this machine's folder; ``note``: called with the cause of each restart. Raises as
-    ``launchers.processes.supervise`` does.
+    ``options``: of ``Replicas``. Raises as ``launchers.processes.supervise`` does.
+    """
+
+    def start(rank: int, meeting: Mapping[str, str]) -> BaseProcess:
+        return start_rank(job, rank, {**environment, **meeting}, is_warm=is_warm)
+
+    replicas = Replicas(start, job, **options)
+    supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=stall_timeout)
+
+
+def run_part(order: Message, job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]) -> None:
+    """The same for one of several machines, whose parent knows when a run gets nowhere.
+
+    ``own``: this machine's folder; ``note``: called with the cause of each restart.
     """
     variables = {**environment, **order["replicas"], HOST: order["address"], "MANYHEADS_PARENT": str(os.getpid())}
-    replicas = Replicas(
-        lambda rank, meeting: start_rank(job, rank, {**variables, **meeting}, is_warm=order["is_warm"]),
-        job,
-        width=order["width"],
-        max_restarts=order["max_restarts"],
-        hang_timeout=order["hang_timeout"],
-        scratch=own,
-        note=note,
-    )
-    supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=math.inf)
+    run_replicas(job, variables, **order["limits"], stall_timeout=math.inf, scratch=own, note=note)
+
+
+def note_restart(job: Job, cause: str, what: str = RESTARTED) -> int:
+    """Record for result.json what happened, and print it; returns how often something did."""
+    restarts = job.added.setdefault("restarts", [])
+    restarts.append({"time": time.time(), "cause": cause})
+    print(f"{cause}; {what}", flush=True)
+    return len(restarts)

@@ -1,4 +1,4 @@
-"""The replicas on a machine; one of which a rank dies or hangs is restarted, with all its ranks."""
+"""The replicas on a machine: if a rank dies or hangs, all ranks of its replica are restarted."""
 
 import multiprocessing.connection
 import signal

@@ -72,8 +72,8 @@ def left_on_the_table(config: dict[str, Any], *, convolves: bool) -> dict[str, s
     trainer, precision = config["trainer"], declared("precision", config["precision"])
     if trainer["device"] == "cpu":
         is_plain = precision.dtype == "float32" and precision.autocast(on_gpus=False) is None
-        gains = convolves and is_plain and bfloat16() is not None
-        return {"faster": f"usually with precision=bf16: this processor has {bfloat16()}"} if gains else {}
+        has = bfloat16() if convolves and is_plain else None
+        return {"faster": f"usually with precision=bf16: this processor has {has}"} if has else {}
     fast = {
         "precision=bf16": precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True),
         "trainer.channels_last=true": trainer["channels_last"],

@@ -45,8 +45,7 @@ def write(
     with hardware.elsewhere(gpus=machines.gpus, cores=machines.cpus):
         name = name_of(folder.path, _typed_name(words))
         where = [f"launcher.nodes={machines.nodes}", f"launcher.rendezvous='{written.rendezvous(name)}'"]
-        defaults = [f"launcher.{key}={value}" for key, value in written.DEFAULTS.items()]
-        config = run_config(["launcher=torchrun", *defaults, *words, *where], line, origin)
+        config = run_config(["launcher=torchrun", *written.DEFAULTS, *words, *where], line, origin)
     folder.write_config(config)
     record(folder, config)
     digest = hashlib.sha256(folder.config_content()).hexdigest()

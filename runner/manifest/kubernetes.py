@@ -11,7 +11,7 @@ from manyheads.runner.manifest.subject import PORT, Subject, text
 JOB = "node"
 RESTARTS = 3
 MISTAKE = 2  # the exit code of a run whose config is wrong, which no restart mends
-DEFAULTS = {"start_timeout": 1800}  # pods come up minutes apart while images are pulled and machines are added
+DEFAULTS = ("launcher.start_timeout=1800",)  # pods come up minutes apart while images are pulled and machines are added
 
 
 def rendezvous(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from manyheads.runner.manifest.subject import PORT, Subject, text
 
 HEAD = "manyheads-head"  # known to the nodes alone: addresses are given when they are there
-DEFAULTS: dict[str, Any] = {}
+DEFAULTS = ()
 
 
 def rendezvous(name: str) -> str:

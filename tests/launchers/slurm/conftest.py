@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.launchers.conftest import PROJECT, Parent
+from manyheads.launchers.launch import launch
+from tests.launchers.conftest import PROJECT, Parent, freeze
 from tests.launchers.slurm.cluster import Slurm, missing, started
 
 COMMON = ("parallel=ddp", "launcher=slurm", "data.batch_size=48", "model.width=8", "trainer.device=cpu")
+LONG = ("launcher.nodes=2", "launcher.nproc_per_node=1", "trainer.epochs=40", "trainer.log_every=2")
 HELD = "launcher.lines=['#SBATCH --hold']"  # a job that never starts by itself
 
 
@@ -33,6 +35,13 @@ def cluster(_cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]
     _cluster.clear()
     yield _cluster
     _cluster.clear()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights of a long run that nothing has disturbed."""
+    folder = freeze(tmp_path_factory.mktemp("undisturbed") / "run", *COMMON, "launcher=spawn", *LONG[2:])
+    return launch(folder)["weights_sha256"]
 
 
 class Submitted(Parent):

@@ -8,16 +8,9 @@ import pytest
 from manyheads.launchers.launch import launch
 from manyheads.launchers.slurm import absence, commands
 from tests.launchers.conftest import freeze, rows, survivors
-from tests.launchers.slurm.conftest import COMMON, HELD
+from tests.launchers.slurm.conftest import COMMON, HELD, LONG
 
-LONG = ("launcher.nodes=2", "launcher.nproc_per_node=1", "trainer.epochs=40", "trainer.log_every=2")
 pytestmark = [pytest.mark.processes, pytest.mark.tail, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    folder = freeze(tmp_path_factory.mktemp("undisturbed") / "run", *COMMON, "launcher=spawn", *LONG[2:])
-    return launch(folder)["weights_sha256"]
 
 
 def restarts(cluster, job):
@@ -50,6 +43,7 @@ def test_a_controller_that_is_away_is_waited_for_while_the_job_trains_on(cluster
         before = len(rows(run.folder.steps))
         run.wait_until(lambda: len(rows(run.folder.steps)) > before + 50)
         run.wait_until(lambda: run.folder.result.exists(), 120)  # the job itself needs no controller
+        assert [commands.status_now("1"), commands.status_now("1")] == [None, None]  # meanwhile the run has asked too
     finally:
         cluster.start_controller()
     code, text = run.end(120)

@@ -5,19 +5,11 @@ A job that is queued again waits two minutes, whatever is configured.
 
 import pytest
 
-from manyheads.launchers.launch import launch
-from tests.launchers.conftest import freeze, rows, survivors
-from tests.launchers.slurm.conftest import COMMON, resumed
+from tests.launchers.conftest import rows, survivors
+from tests.launchers.slurm.conftest import LONG, resumed
 
-LONG = ("launcher.nodes=2", "launcher.nproc_per_node=1", "trainer.epochs=40", "trainer.log_every=2")
 SECONDS = 500
 pytestmark = [pytest.mark.processes, pytest.mark.tail, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    folder = freeze(tmp_path_factory.mktemp("undisturbed") / "run", *COMMON, "launcher=spawn", *LONG[2:])
-    return launch(folder)["weights_sha256"]
 
 
 def requeue(cluster, job):

@@ -125,7 +125,7 @@ def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert outcomes == {0: False, 1: "the others have made an update again that this replica had made before."}
+    assert outcomes == {0: False, 1: "the other replicas have repeated an update that this one had already made."}
     server.shutdown()
 
 

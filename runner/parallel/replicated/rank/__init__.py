@@ -12,6 +12,7 @@ from manyheads.runner.parallel.model_parallel.rank.sharding import Sharding
 from manyheads.runner.parallel.model_parallel.rank.strategy import ModelParallel
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
 from manyheads.runner.parallel.replicas.rank import Replicas
+from manyheads.runner.parallel.replicated.rank.group import INSIDE_SECONDS
 from manyheads.runner.parallel.replicated.rank.replica import Replica
 
 SHARDING = Sharding("auto", "after_forward", "auto", "none", "none", recompute=False)  # parallel=fsdp's defaults
@@ -21,7 +22,6 @@ PIECE: dict[str, Any] = {  # of DistributedDataParallel, whose gradients then ar
     "static_graph": True,
     "find_unused_parameters": False,
 }
-INSIDE_SECONDS = 540  # that a collective of a replica's own ranks may take: the launcher ends a replica that hangs
 
 
 class Alone(Replica, Parallel):

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 from torch.nn.functional import pad
 
+INSIDE_SECONDS = 540  # for which a replica's ranks wait for each other: the launcher ends a replica that hangs
+
 
 class Group:
     """This rank among the ``size`` of its replica; one rank alone exchanges nothing.

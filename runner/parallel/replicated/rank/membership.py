@@ -13,17 +13,13 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 from torchft import Manager, ProcessGroupGloo
 
-from manyheads.runner.parallel.replicated.rank.group import Group
+from manyheads.runner.parallel.replicated.rank.group import INSIDE_SECONDS, Group
 from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
 from manyheads.runner.parallel.replicated.rank.store import store_on
+from manyheads.runner.parallel.replicated.variables import HOST, LIGHTHOUSE, PLACE
 
 LOUD = ("torchft", "torchft_commits", "torchft_quorums")
-PLACE = "MANYHEADS_REPLICAS"  # the variable that names the folder of states for replicas that have come back
-LIGHTHOUSE = "MANYHEADS_LIGHTHOUSE"
-HOST = "MANYHEADS_REPLICA_HOST"  # this machine's address, of several; without it nothing need be reached from others
-
-
-VOTE = timedelta(minutes=9)  # for the other ranks of a replica; the launcher ends one that hangs
+VOTE = timedelta(seconds=INSIDE_SECONDS)
 AGREED, FAILED, RAISED = range(3)  # how a rank has fared in a quorum
 
 
@@ -138,7 +134,7 @@ class Membership:
             return
         if any(number != known[0] for number in known):
             if self._history not in (0, known[0]):
-                raise RuntimeError("the others have made an update again that this replica had made before.")
+                raise RuntimeError("the other replicas have repeated an update that this one had already made.")
             self._manager.report_error(RuntimeError("the members of this update have different histories"))
         elif not self._history:
             self._history = known[0]

@@ -93,7 +93,7 @@ class Replica(Parallel):
         self._is_entered = True  # the first update's quorum is made
         taken = self._members.taken()
         if taken is None and self._group.most([step > reached])[0]:
-            raise RuntimeError("a checkpoint was written while this replica's ranks read it: they read it once more.")
+            raise RuntimeError("a checkpoint was written while this replica's ranks read it: they will read it again.")
         return taken
 
     def finish(self, course: Course) -> bool:
