@@ -1,9 +1,10 @@
 """Hydra with a memory: each choice of options in conf/ is composed once in a process, at a tenth of a second each.
 
 Values are set in a copy by Hydra itself. A config that was saved, and one with options of others than conf/ and Hydra
-(a folder of the user's own, a typed file), is composed anew each time.
+(a folder of the user's own, a typed file), is composed anew each time; the same text of YAML is parsed once.
 """
 
+import io
 import os
 import pickle
 from typing import Any
@@ -14,14 +15,16 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobRuntime
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from manyheads.runner.config.lookup import CONF
 
 KNOWN = {"pkg://hydra.conf", str(CONF), f"file://{CONF}", "structured://"}
 STEERS = {"hydra.searchpath", "hydra.job.env_copy"}  # keys that Hydra looks at while it composes
 _compose = ConfigLoaderImpl._load_configuration_impl
+_load = OmegaConf.load
 _remembered: dict[Any, bytes] = {}
+_parsed: dict[str, Any] = {}
 
 
 def composed(*overrides: str) -> DictConfig:
@@ -33,6 +36,16 @@ def composed(*overrides: str) -> DictConfig:
 def remember() -> None:
     """Give this process's Hydra its memory."""
     ConfigLoaderImpl._load_configuration_impl = _compose_or_remember  # type: ignore[method-assign]
+    OmegaConf.load = staticmethod(_load_or_remember)  # type: ignore[method-assign]
+
+
+def _load_or_remember(file: Any) -> DictConfig | ListConfig:
+    if not isinstance(file, io.TextIOBase):
+        return _load(file)
+    text = file.read()
+    if text not in _parsed:
+        _parsed[text] = OmegaConf.to_container(_load(io.StringIO(text)))
+    return OmegaConf.create(_parsed[text])
 
 
 def _compose_or_remember(loader: ConfigLoaderImpl, config_name: str, overrides: list[str], **how: Any) -> DictConfig:

@@ -32,9 +32,19 @@ def pytest_configure() -> None:
     """Ctrl-C works as in a terminal although a shell ignores it in what it runs in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     composing.remember()
-    gc.set_threshold(
-        10_000, 10, 10
-    )  # looking for garbage among all that is imported was an eighth of small tests' time
+    gc.disable()  # until all is imported
+
+
+def pytest_collection_finish() -> None:
+    """Nobody looks for garbage among what was imported or collected: that was a sixth of small tests' time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 20)
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """C++ libraries print what they think was leaked, and Hypothesis does not find who refers to an object."""
+    gc.unfreeze()
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ IMPORTED = (
     *("manyheads.runner.precision.fp32.rank", "manyheads.runner.logger.tensorboard.rank", "torchvision"),
     *("torch._inductor.config", "torch.utils.serialization"),
 )
-# What Python and libraries read as they start: with other values a command gets a process of its own.
-READ_AT_START = re.compile(r"(OMP|GOMP|KMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)_\w+|PYTHON(?!PATH)\w+")
+# What Python and libraries read as they start: with other values a command gets a process of its own. Not KMP_*, which
+# scikit-learn sets in each process that imports it: torch's wheels have GNU's OpenMP.
+READ_AT_START = re.compile(r"(OMP|GOMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)_\w+|PYTHON(?!PATH)\w+")
 
 
 def runs(command: tuple[str, ...]) -> bool:
