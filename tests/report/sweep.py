@@ -15,8 +15,9 @@ from manyheads.runner.report.rows import Row
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.locate import OPTION
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import LOADER, RunFolder
 
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # far quicker, where PyYAML has it
 FILES = ("run.yaml", "provenance.json", "steps.csv", "epochs.csv", "result.json")
 
 
@@ -79,7 +80,7 @@ class Sweep:
 def set_config(folder: Path, changes: dict[str, Any]) -> None:
     """Change run.yaml by dotted keys; of a group, its option's name."""
     path = folder / "run.yaml"
-    content = yaml.safe_load(path.read_text())
+    content = yaml.load(path.read_text(), LOADER)
     for key, value in changes.items():
         *sections, leaf = (f"{key}.name" if key in GROUPS else key).split(".")
         section = content
@@ -88,7 +89,7 @@ def set_config(folder: Path, changes: dict[str, Any]) -> None:
         section[leaf] = value
         if key in GROUPS and value in options(key):
             section[OPTION] = read_option(key, value).get(OPTION)
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    path.write_text(yaml.dump(content, Dumper=DUMPER, sort_keys=False))
 
 
 def set_result(folder: Path, changes: dict[str, Any]) -> None:
