@@ -56,6 +56,7 @@ class Torchft(Spawn):
         width = job.folder.read_config()["parallel"].get("ranks_per_replica", 1)
         limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
         limits |= {"width": width, "is_warm": self.warm}
+        job.added["restarts"] = []
         if self.settings is not None:
             order = {"engine": "torchft", "command": None, "limits": limits}
             beat, stall = self.heartbeat_timeout, self.stall_timeout

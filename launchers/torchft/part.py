@@ -45,7 +45,7 @@ def run_part(order: Message, job: Job, environment: dict[str, str], *, own: Path
 
 def note_restart(job: Job, cause: str, what: str = RESTARTED) -> int:
     """Record for result.json what happened, and print it; returns how often something did."""
-    restarts = job.added.setdefault("restarts", [])
+    restarts = job.added["restarts"]
     restarts.append({"time": time.time(), "cause": cause})
     print(f"{cause}; {what}", flush=True)
     return len(restarts)
