@@ -190,7 +190,7 @@ def test_parity(installed, here):
 
 @pytest.mark.tail
 def test_doctor(installed, here):
-    assert "parallel=ddp" in installed("doctor", cwd=here).out
+    assert "parallel=ddp runs here" in installed("doctor", "parallel=ddp", cwd=here).out
 
 
 def test_a_users_own_package_called_runner(installed, project):
