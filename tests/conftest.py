@@ -43,7 +43,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """C++ libraries print what they think was leaked, and Hypothesis does not find who refers to an object."""
+    """Otherwise C++ libraries print what they take for leaks, and Hypothesis fails to find who refers to an object."""
     gc.unfreeze()
 
 

@@ -64,10 +64,12 @@ class Torchft(Spawn):
             return
         with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
             lighthouse = Lighthouse(job, heartbeat_timeout=self.heartbeat_timeout)
-            environment = {**job.environment, **lighthouse.variables(scratch)}
-            own: dict[str, Any] = {
-                "scratch": Path(scratch),
-                "lighthouse": lighthouse,
-                "note": partial(note_restart, job),
-            }
-            run_replicas(job, environment, **limits, **own, stall_timeout=self.stall_timeout)
+            run_replicas(
+                job,
+                {**job.environment, **lighthouse.variables(scratch)},
+                **limits,
+                scratch=Path(scratch),
+                note=partial(note_restart, job),
+                lighthouse=lighthouse,
+                stall_timeout=self.stall_timeout,
+            )

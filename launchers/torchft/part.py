@@ -35,16 +35,17 @@ def run_replicas(
 
 
 def run_part(order: Message, job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]) -> None:
-    """The same for one of several machines, whose parent knows when a run gets nowhere.
+    """Run one machine's replicas of a run on several, whose parent notices when the run gets nowhere.
 
-    ``own``: this machine's folder; ``note``: called with the cause of each restart.
+    ``order``: the parent's; ``own``: this machine's folder; ``note``: called with the cause of each restart. Raises as
+    ``launchers.processes.supervise`` does.
     """
     variables = {**environment, **order["replicas"], HOST: order["address"], "MANYHEADS_PARENT": str(os.getpid())}
     run_replicas(job, variables, **order["limits"], stall_timeout=math.inf, scratch=own, note=note)
 
 
 def note_restart(job: Job, cause: str, what: str = RESTARTED) -> int:
-    """Record for result.json what happened, and print it; returns how often something did."""
+    """Record a restart, or the loss of a machine, for result.json, and print it; returns how many there have been."""
     restarts = job.added["restarts"]
     restarts.append({"time": time.time(), "cause": cause})
     print(f"{cause}; {what}", flush=True)
