@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def resume(path: str, packages: Sequence[str] = ()) -> None:
     """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted."""
-    if (arguments := arguments_of(Path(path))) is not None:
+    if (arguments := arguments_of(Path(path).resolve())) is not None:
         os.environ[RESUMED] = str(Path(path).resolve())
         train.take(arguments)
         return

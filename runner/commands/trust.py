@@ -8,8 +8,9 @@ from typing import Any
 
 from manyheads.runner.provenance.kept_files import take_over_copies
 from manyheads.runner.run.ask import is_confirmed
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json, refuse_links
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import unsealed
@@ -58,7 +59,8 @@ def _runs(folder: Path) -> list[RunFolder]:
         found = [RunFolder(folder)]
     found = [each for each in found if each.holds_run() and each.path.is_relative_to(folder.resolve())]
     if found:
-        refuse_links(folder)
+        with Folder(folder.resolve()) as held:
+            held.refuse_links()
     return found
 
 

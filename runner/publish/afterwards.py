@@ -13,8 +13,8 @@ from manyheads.runner.publish.main import tracker_of
 from manyheads.runner.publish.publisher import Publisher
 from manyheads.runner.publish.state import one_publisher
 from manyheads.runner.run import called
-from manyheads.runner.run.data_files import refuse_links
 from manyheads.runner.run.errors import ConfigurationError, Unavailable, complain
+from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -27,7 +27,8 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
     typed = dict(map(_typed, overrides))
     planned = []
     for folder in _runs(paths):
-        refuse_links(folder.path)
+        with Folder(folder.path) as held:
+            held.refuse_links()
         sections = _sections(folder, to, typed)
         planned += [(folder, name, tracker_of(sections, name)) for name in sections]
     failed = False

@@ -1,56 +1,33 @@
-"""Files in a folder that may come from anybody, or that others write to as well: data, and never a way elsewhere.
+"""Files in a folder that may come from anybody, or that others write to as well, as data.
 
-No link is followed where a file is opened, neither the file itself nor the folder that it lies in; no more is read than
-a limit; texts come with their control characters written out. docs/security.md says why.
+They are opened through ``Folder``, so that no link is followed; no more is read than a limit; texts come with their
+control characters written out. Paths are those of ``Folder``. docs/security.md says why.
 """
 
-import errno
 import json
 import math
-import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.run.folder import MOST_BYTES, Folder
 
-MOST_BYTES = 2**24  # of a file that is read whole
 MOST_VALUES = 10_000  # in a YAML file, with every alias written out
 MOST_TABLE_BYTES = 2**31  # of a table of numbers
-_LINK = (errno.ELOOP, errno.EMLINK)  # how systems say that the last part of a path is a link
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener for ``open()`` to write, or to read, a plain file that has this name only.
-
-    Raises ConfigurationError for a link, a hard one included where it would be written to, a pipe or a device.
-    """
-    truncates, flags = flags & os.O_TRUNC, flags & ~os.O_TRUNC
-    handle = open_entry(Path(path), flags | os.O_NONBLOCK)  # a pipe that nobody reads would wait for ever
-    status = os.fstat(handle)
-    writes = flags & (os.O_WRONLY | os.O_RDWR)
-    if not stat.S_ISREG(status.st_mode) or (writes and status.st_nlink > 1):
-        os.close(handle)
-        raise _refusal(Path(path))
-    if truncates:
-        os.ftruncate(handle, 0)
-    return handle
+    """An opener for ``open()``: a plain file in a folder that may be somebody else's. Raises as ``Folder.plain``."""
+    with Folder(Path(path).parent) as folder:
+        return folder.plain(Path(path).name, flags)
 
 
 def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """A file that anybody may have written. Raises ConfigurationError, and OSError where it can't be read.
-
-    No link is followed, and no more than ``most`` bytes are taken.
-    """
-    with open(path, "rb", opener=no_link) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ConfigurationError(f"{printable(path)} has more than {most} bytes, and is not read.")
-    return content
+    """A file's content. Raises as ``Folder.read``."""
+    with Folder(path.parent) as folder:
+        return folder.read(path.name, most=most)
 
 
 def read_text(path: Path, *, most: int = MOST_BYTES) -> str:
@@ -113,56 +90,3 @@ def _printable(value: Any) -> Any:
 def no_formula(value: object) -> object:
     """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
-
-
-def refuse_links(folder: Path) -> None:
-    """Raises ConfigurationError for a link out of ``folder`` anywhere below it, and for folders that can't be listed.
-
-    Writing into a folder must not be writing anywhere else.
-    """
-    inside = folder.resolve()
-    try:
-        for parent, names, files in os.walk(folder, onerror=_raise):
-            for path in (Path(parent, name) for name in (*names, *files)):
-                if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
-                    raise ConfigurationError(f"{printable(path)} points outside {printable(folder)}. Remove that link.")
-                if not path.is_symlink() and stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-                    raise _refusal(path)
-    except OSError as error:  # such a folder may still be entered, through a link that nobody sees
-        raise ConfigurationError(f"{printable(error.filename)} cannot be read: {error.strerror}.") from None
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-@contextmanager
-def opened_folder(path: Path) -> Iterator[int]:
-    """The folder that ``path`` lies in, whatever takes its name meanwhile. Raises ConfigurationError for a link."""
-    try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno in _LINK or path.parent.is_symlink():
-            raise _refusal(path.parent) from None
-        raise
-    try:
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def open_entry(path: Path, flags: int) -> int:
-    """A descriptor of what has this name, of whatever kind it is but a link. Raises ConfigurationError, OSError."""
-    with opened_folder(path) as folder:
-        try:
-            return os.open(path.name, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
-        except OSError as error:
-            if error.errno in (*_LINK, errno.ENXIO):
-                raise _refusal(path) from None
-            raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _refusal(path: Path) -> ConfigurationError:
-    return ConfigurationError(
-        f"{printable(path)} is a link or not a plain file, and could point outside its folder. Replace it with a copy."
-    )

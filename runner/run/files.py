@@ -3,15 +3,13 @@
 import errno
 import fcntl
 import os
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from manyheads.runner.run.data_files import open_entry, opened_folder
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.folder import Folder, aside
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FAILED = (errno.EROFS, errno.EIO, errno.ESTALE)
@@ -24,23 +22,23 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises an OSError that names ``path`` when the disk is full or fails, whatever whoever writes makes of that, and
     ConfigurationError where the folder is a link.
     """
-    with opened_folder(path) as folder:
-        beside = aside(path)
+    with Folder(path.parent) as folder:
+        beside = aside(path.name)
         try:
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+            handle = folder.descriptor(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(beside, path.name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
         except Exception as error:
             if failed := _came_from(error, (*_FULL, *_FAILED)):
                 raise OSError(failed.errno, failed.strerror, str(path)) from error
             raise
         finally:
             with suppress(OSError):  # it has its name, or the disk fails
-                os.unlink(beside, dir_fd=folder)
-        os.fsync(folder)  # the new name survives a power cut too
+                os.unlink(beside, dir_fd=folder.handle)
+        folder.sync()  # the new name survives a power cut too
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -63,51 +61,37 @@ def _came_from(error: BaseException | None, numbers: tuple[int, ...]) -> OSError
 
 def also_named(path: Path, name: Path) -> None:
     """Give the file ``path`` a second name in its folder, a hard link, in place of whatever had that name."""
-    with opened_folder(path) as folder:
-        beside = aside(name)
-        os.link(path.name, beside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        os.replace(beside, name.name, src_dir_fd=folder, dst_dir_fd=folder)
+    with Folder(path.parent) as folder:
+        beside, at = aside(name.name), {"src_dir_fd": folder.handle, "dst_dir_fd": folder.handle}
+        os.link(path.name, beside, follow_symlinks=False, **at)
+        os.replace(beside, name.name, **at)
 
 
 def take_name(beside: Path, path: Path) -> None:
     """Give a whole folder, which is synced, the name ``path``, which nothing has."""
-    with opened_folder(path) as folder:
-        os.rename(beside.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
+    with Folder(path.parent) as folder:
+        os.rename(beside.name, path.name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
+        folder.sync()
 
 
 def remove(path: Path) -> None:
     """Remove a file, or a folder without ever leaving half of it under its name; does nothing if there is none."""
-    if path.is_dir() and not path.is_symlink():
-        beside = path.with_name(aside(path))
-        take_name(path, beside)
-        path = beside
-    _remove(path)
+    with suppress(FileNotFoundError), Folder(path.parent) as folder:
+        folder.remove(path.name, ignore_errors=True)
 
 
 def sync_folder(path: Path) -> None:
     """Have the names in it survive a power cut."""
-    with opened_folder(path / "any") as folder:
-        os.fsync(folder)
+    with Folder(path) as folder:
+        folder.sync()
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what writers left below ``folder`` that were killed. Nobody else may be writing there."""
-    for path in [*folder.rglob(".*.aside")]:
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    """Whatever it is; of a link the link."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def aside(path: Path) -> str:
-    """A unique name next to ``path``, for what is not complete yet, or about to be removed."""
-    return f".{path.name}.{secrets.token_hex(8)}.aside"
+def remove_leftovers(path: Path) -> None:
+    """Remove what writers left below ``path`` that were killed. Nobody else may be writing there."""
+    with suppress(FileNotFoundError), Folder(path) as folder:
+        for name in [name for name, _ in folder.walk() if name.match(".*.aside")]:
+            with suppress(FileNotFoundError):  # in one that has been removed
+                folder.remove(name, ignore_errors=True)
 
 
 # The lock is the kernel's on the file itself: it ends with its process however that ends, a run folder needs no
@@ -150,7 +134,8 @@ def is_locked(path: Path) -> bool:
 
 def _lock_file(path: str, flags: int) -> int:
     """An opener for a file that is not written to, and may have further names, as in a backup of hard links."""
-    return open_entry(Path(path), flags | os.O_NONBLOCK)
+    with Folder(Path(path).parent) as folder:
+        return folder.descriptor(Path(path).name, flags | os.O_NONBLOCK)
 
 
 def _try_lock(file: IO[bytes], kind: int) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from manyheads.runner.run.checkpoint_places import folders
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.folder import Folder, Inode
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.runs.frozen import read_frozen
@@ -30,9 +31,10 @@ _ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run 
 
 @dataclass(frozen=True)
 class Going:
-    """A folder that is to go, or of a run's checkpoints these. ``sizes``: what that frees, in bytes."""
+    """A folder that is to go, or of a run's checkpoints these. ``size``: what that frees, in bytes."""
 
     path: Path
+    inode: Inode
     why: str
     runs: tuple[Summary, ...]
     size: int
@@ -78,8 +80,10 @@ def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
         for runs_of_one in [[run] for run in members] if sweep is None or rules.checkpoints else [members]:
             chosen = [run for run in runs_of_one if run.folder.path in fit]
             path = sweep.resolve() if sweep is not None and not rules.checkpoints else runs_of_one[0].folder.path
-            if not chosen:
+            if not chosen or not path.is_relative_to(folder.resolve()):
                 continue
+            with Folder(path) as held:
+                inode = held.inode  # of what is examined, and may be removed
             if reason := _must_stay(path, runs_of_one, chosen, rules):
                 staying.append(f"{RunFolder(path)} stays: {reason}")
                 continue
@@ -88,7 +92,7 @@ def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
             size = _freed(files, kept) if rules.checkpoints else disk_use(path)
             if files or not rules.checkpoints:
                 why = ", ".join(dict.fromkeys(fit[run.folder.path] for run in chosen))
-                found.append(Going(path, why, tuple(chosen), size, files))
+                found.append(Going(path, inode, why, tuple(chosen), size, files))
     return found, staying
 
 

@@ -1,15 +1,13 @@
 """``clean``: say what would go, ask, and remove it."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from manyheads.runner.run import files
 from manyheads.runner.run.ask import is_confirmed
-from manyheads.runner.run.data_files import opened_folder
 from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.runs.clean import Going, Rules, going
@@ -20,7 +18,8 @@ from manyheads.runner.runs.summary import summary
 
 def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
     """Return 0 when it is done, or there is nothing to do, 1 when the user said no. Raises ConfigurationError."""
-    found, staying = going(folder, rules)
+    top = folder.resolve()
+    found, staying = going(top, rules)
     for sentence in staying:
         print(printable(sentence))
     if not found:
@@ -34,7 +33,7 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
         return 1
     for one in found:
         try:
-            remove(one, top=folder)
+            remove(one, top=top)
         except (ConfigurationError, OSError) as error:
             print(printable(f"{_name(one)} stays: {error}"))
     return 0
@@ -43,34 +42,36 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
 def remove(one: Going, *, top: Path) -> None:
     """Remove it while no other process can work on it, and then empty parent folders below ``top``.
 
-    Raises ConfigurationError if a process works on it, or if it has changed since it was examined.
+    top: a path without links. Raises ConfigurationError if a process works on the folder, or if it has changed or was
+    replaced since it was examined.
     """
-    with ExitStack() as locks:
+    with ExitStack() as held:
         if Ledger(one.path).exists():
-            locks.enter_context(Ledger(one.path).locked())
+            held.enter_context(Ledger(one.path).locked())
         for run in one.runs:
             if run.folder.config.exists():
-                locks.enter_context(run.folder.locked())
-            status = summary(run.folder).status
-            if status not in (run.status, "running") and run.result:  # by then the lock is this process's own
-                raise ConfigurationError(f"{run.folder} is now {status}. Run clean again.")
-        for path in one.files:
-            if path.is_dir():
-                files.remove(path)
-                continue
-            with opened_folder(path) as folder:  # a link in the place of checkpoints/ is not followed
-                os.unlink(path.name, dir_fd=folder)
-        if not one.files:
-            shutil.rmtree(one.path)  # which unlinks links, and follows none
-    _remove_empty(one.path.parent, top.resolve())
+                held.enter_context(run.folder.locked())
+            now = summary(run.folder)
+            if (now.changed, now.result.get("status")) != (run.changed, run.result.get("status")):
+                raise ConfigurationError(f"{run.folder} has changed meanwhile: it is {now.status}. Run clean again.")
+        parent = held.enter_context(Folder(one.path.parent))
+        if one.files:
+            folder = held.enter_context(parent.child(one.path.name))
+            if folder.inode != one.inode:
+                raise ConfigurationError(f"{RunFolder(one.path)} was replaced meanwhile. Run clean again.")
+            for path in one.files:
+                folder.remove(path.relative_to(one.path))
+        else:
+            parent.remove(one.path.name, only=one.inode)
+    _remove_empty(one.path.parent, top)
 
 
-def _remove_empty(folder: Path, top: Path) -> None:
-    folder = folder.resolve()
-    with suppress(OSError):  # one of them holds something else
-        while folder != top and top in folder.parents:
-            folder.rmdir()
-            folder = folder.parent
+def _remove_empty(path: Path, top: Path) -> None:
+    with suppress(OSError, ConfigurationError):  # one of them holds something else
+        while top in path.parents:
+            with Folder(path.parent) as parent:
+                os.rmdir(path.name, dir_fd=parent.handle)
+            path = path.parent
 
 
 def _name(one: Going) -> str:

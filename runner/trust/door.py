@@ -27,8 +27,8 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.schema import check
-from manyheads.runner.run.data_files import refuse_links
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.check import complaint, own_values, plain, refuse_untrusted
@@ -138,7 +138,8 @@ def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> Non
     """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: those typed."""
     if not folder.config.exists():  # reported by the code that reads it
         return
-    refuse_links(folder.path)
+    with Folder(folder.path) as held:
+        held.refuse_links()
     folder.pin_config()
     if not folder.is_own():
         _refuse_config(folder, Trust(trusted_packages(packages), place=folder.path))
@@ -149,7 +150,8 @@ def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequenc
 
     folders: those that the sweep's ledger names; packages: those typed.
     """
-    refuse_links(sweep)
+    with Folder(sweep) as held:
+        held.refuse_links()
     for job in (RunFolder(sweep / folder) for folder in folders):
         if not job.path.is_relative_to(sweep.resolve()):
             raise ConfigurationError(

@@ -180,6 +180,41 @@ class TestAttacks:
             remove(found, top=outputs)
         assert (mine / "step_00000001.pt").exists()
 
+    @pytest.mark.parametrize("by", ["a link", "a folder"])
+    @pytest.mark.parametrize("rules", [Rules(keep_best=0), Rules(checkpoints=True)], ids=["run", "checkpoints"])
+    def test_a_folder_above_that_is_replaced_during_the_question(
+        self, outputs, tmp_path, monkeypatch, capsys, by, rules
+    ):
+        with_checkpoints(write_run(outputs / "day" / "src"), "best.pt", "step_00000001.pt").result.unlink()
+        mine = tmp_path / "project" / "src"
+        (mine / "checkpoints").mkdir(parents=True)
+        for name in ("thesis.tex", "checkpoints/step_00000001.pt"):
+            (mine / name).write_text("ten years of work")
+
+        def attacked(question):
+            (outputs / "day").rename(outputs / ".gone")
+            (outputs / "day").symlink_to(mine.parent) if by == "a link" else mine.parent.rename(outputs / "day")
+            return True
+
+        monkeypatch.setattr("manyheads.runner.runs.remove.is_confirmed", attacked)
+        clean(outputs, rules, yes=False)
+        assert "stays: " in capsys.readouterr().out
+        assert len(list((mine if by == "a link" else outputs / "day" / "src").rglob("*.*"))) == 2
+
+    def test_a_run_without_a_result_that_ends_during_the_question_stays(self, outputs, monkeypatch, capsys):
+        run = with_checkpoints(write_run(outputs / "a"), "last.pt")
+        result = run.result.read_text()
+        run.result.unlink()
+
+        def ended(question):
+            run.result.write_text(result)
+            return True
+
+        monkeypatch.setattr("manyheads.runner.runs.remove.is_confirmed", ended)
+        clean(outputs, Rules(keep_best=0), yes=False)
+        assert "has changed meanwhile: it is completed" in capsys.readouterr().out
+        assert run.result.exists()
+
     @pytest.mark.parametrize("name", ["thesis.tex", "src", ".git"])
     def test_a_folder_with_something_else_in_it_stays(self, outputs, capsys, name):
         run = write_run(outputs / "a", status="failed")

@@ -16,6 +16,7 @@ from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.run import data_files, files
 from manyheads.runner.run.data_files import no_link, read_json
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_sealed_here
 from tests.conftest import FAST
@@ -72,14 +73,14 @@ class TestLinks:
     def test_a_folder_that_cannot_be_listed(self, resume_here, here, config, monkeypatch):
         given(here / "theirs" / "logs", config)
         given(here / "theirs", config)
-        scandir = os.scandir
+        entries = Folder.list
 
-        def refused(path="."):  # as for mode 0300, where this test is root
-            if Path(str(path)).name == "logs":
-                raise PermissionError(13, "Permission denied", str(path))
-            return scandir(path)
+        def refused(folder):  # as for mode 0300, where this test is root
+            if folder.path.name == "logs":
+                raise PermissionError(13, "Permission denied")
+            return entries(folder)
 
-        monkeypatch.setattr(os, "scandir", refused)
+        monkeypatch.setattr(Folder, "list", refused)
         assert_refused(resume_here("theirs"), here, "cannot be read")
 
     @pytest.mark.parametrize("name", ["run.log", "multirun.yaml"])

@@ -17,7 +17,8 @@ from manyheads.runner.checkpoint.sharded.rank.share import NAMES, Lazy, each_of
 from manyheads.runner.checkpoint.sharded.rank.write import Save, written_by_all
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.files import aside, whole_file
+from manyheads.runner.run.files import whole_file
+from manyheads.runner.run.folder import aside
 
 SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors", "torch": ".weights.pt"}
 ALIGNED = 64  # bytes
@@ -82,7 +83,7 @@ def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
             raise ConfigurationError(f"{name} is {tensor.dtype}, which safetensors does not support. Set --to torch.")
         kind = Kind(NAMES[tensor.dtype], tuple(tensor.shape))
         chosen.append(Chosen(name, kind, Box.whole(kind.shape), tensor))
-    beside = path.with_name(aside(path))
+    beside = path.with_name(aside(path.name))
     try:
         write_file(beside, chosen, {"format": "pt"})
         beside.rename(path)

@@ -12,8 +12,9 @@ from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece
 from manyheads.runner.checkpoint.sharded.rank.read import bytes_of, real
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
-from manyheads.runner.run.data_files import no_link, open_entry
-from manyheads.runner.run.files import aside, sync_folder, take_name
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import sync_folder, take_name
+from manyheads.runner.run.folder import aside
 
 MODEL = "model/"  # prefix of the keys of weights
 BEST = (MODEL, "progress/")  # the best checkpoint's content, kept in separate files
@@ -46,7 +47,7 @@ def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple
     kinds = safetensors.by_size((name, each.kind._replace(shape=each.box.shape)) for name, each in by_name.items())
     begin, begins = safetensors.header(kinds, about)
     digest, size = hashlib.sha256(begin), len(begin)
-    with open(path, "xb", opener=open_entry_of, buffering=0) as file:
+    with open(path, "xb", opener=no_link, buffering=0) as file:
         whole_write(file, begin)
         for name in kinds:
             content = by_name[name].bytes
@@ -58,11 +59,6 @@ def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple
     return Part(size, digest.hexdigest()), pieces
 
 
-def open_entry_of(path: str, flags: int) -> int:
-    """An opener for ``open()`` that creates a new file, in a folder that is not a link."""
-    return open_entry(Path(path), flags)
-
-
 def whole_write(file: Any, content: Any) -> None:
     """Write all of ``content``, however little the disk accepts at once."""
     rest = memoryview(content)
@@ -72,7 +68,7 @@ def whole_write(file: Any, content: Any) -> None:
 
 def write_index(folder: Path, index: Index) -> None:
     """Write the index, which comes last because it makes a folder a checkpoint."""
-    with open(folder / index_file.NAME, "xb", opener=open_entry_of, buffering=0) as file:
+    with open(folder / index_file.NAME, "xb", opener=no_link, buffering=0) as file:
         whole_write(file, index.content())
         os.fsync(file.fileno())
     sync_folder(folder)
@@ -85,7 +81,7 @@ def link_best(folder: Path, best: Path, index: Index) -> None:
         tensors = {key: index.tensors.get(AVERAGE + key.removeprefix(MODEL), entry) for key, entry in tensors.items()}
     names = sorted({piece.file for entry in tensors.values() for piece in entry.pieces})
     state = {name: value for name, value in index.state.items() if name in PARTS_OF_BEST}
-    beside = best.with_name(aside(best))
+    beside = best.with_name(aside(best.name))
     beside.mkdir()
     for name in names:
         os.link(folder / name, beside / name, follow_symlinks=False)
@@ -98,10 +94,10 @@ def copy_folder(path: Path, place: Path) -> None:
     """Copy a checkpoint folder completely; does nothing if ``place`` already exists."""
     if place.exists():
         return
-    beside = place.with_name(aside(place))
+    beside = place.with_name(aside(place.name))
     beside.mkdir()
     for name in [*index_file.read(path).files, index_file.NAME]:
-        with open(path / name, "rb", opener=no_link) as file, open(beside / name, "xb", opener=open_entry_of) as copy:
+        with open(path / name, "rb", opener=no_link) as file, open(beside / name, "xb", opener=no_link) as copy:
             shutil.copyfileobj(file, copy, 2**24)
             copy.flush()
             os.fsync(copy.fileno())

@@ -26,7 +26,8 @@ from manyheads.runner.checkpoint.sharded.rank.share import (
     without_absent,
 )
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
-from manyheads.runner.run.files import aside, remove_leftovers, sync_folder, take_name, write_whole
+from manyheads.runner.run.files import remove_leftovers, sync_folder, take_name, write_whole
+from manyheads.runner.run.folder import aside
 
 POLL = 0.01  # seconds between checks for a rank's note
 
@@ -54,7 +55,7 @@ class Save:
         if ranks.rank == 0:
             place.parent.mkdir(exist_ok=True)
             remove_leftovers(place.parent)
-            beside = aside(place)
+            beside = aside(place.name)
             (place.parent / beside).mkdir()
         said = ranks.gather((beside, own, {key: held(key, share) for key, share in shares.items()}))
         self.beside = place.with_name(said[0][0])  # rank 0 has created it by now

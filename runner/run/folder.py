@@ -1,0 +1,231 @@
+"""A folder that somebody else sent, or that others write to as well, held open: the only way to the files in it."""
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path, PurePath
+from typing import IO, NamedTuple, Self
+
+from manyheads.runner.run.errors import ConfigurationError, printable
+
+MOST_BYTES = 2**24  # of a file that is read whole
+_HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINK = (errno.ELOOP, errno.EMLINK)  # how systems say that the last part of a path is a link
+
+
+class Inode(NamedTuple):
+    """What a name stands for, as long as that exists. Another file that takes the name is another inode."""
+
+    device: int
+    number: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        """The inode that a status describes."""
+        return cls(status.st_dev, status.st_ino)
+
+
+class Folder:
+    """A folder held by its descriptor. Use it in a ``with`` statement, which closes it.
+
+    ``path``: without links, absolute or relative to the working directory; resolve what a user typed first, once.
+    Whatever is in the folder is reached from its descriptor, part by part, and no part is followed that is a link: so
+    nothing outside is read, written or removed, even if somebody replaces folders by links at the same time. Names are
+    relative to the folder, may have several parts (``logs/rank_0.log``), and cannot contain ``..``.
+
+    Raises ConfigurationError for a link in ``path`` or in a name, and OSError for what is missing or forbidden.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.handle = -1
+        start = path.parts[0] if path.is_absolute() else "."
+        self.handle = _descend(os.open(start, _HOLD), path.parts[path.is_absolute() :], shown=path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+        self.handle = -1
+
+    @property
+    def inode(self) -> Inode:
+        """This folder's own."""
+        return Inode.of(os.stat(self.handle))
+
+    def child(self, name: str | PurePath) -> "Folder":
+        """A folder below this one, held on its own."""
+        found = Folder.__new__(Folder)
+        found.path, found.handle = self.path / name, -1
+        parts = _inside(name, self.path).parts
+        found.handle = _descend(os.dup(self.handle), parts, shown=found.path)
+        return found
+
+    def status(self, name: str | PurePath) -> os.stat_result:
+        """What ``lstat`` returns, also for a link."""
+        with self.child(_inside(name, self.path).parent) as parent:
+            return os.stat(PurePath(name).name, dir_fd=parent.handle, follow_symlinks=False)
+
+    def descriptor(self, name: str | PurePath, flags: int) -> int:
+        """An entry's descriptor, opened with ``flags``; any kind of entry except a link."""
+        path = self.path / name
+        with self.child(_inside(name, self.path).parent) as parent:
+            try:
+                return os.open(path.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=parent.handle)
+            except OSError as error:
+                if error.errno in (*_LINK, errno.ENXIO):
+                    raise refusal(path) from None
+                raise OSError(error.errno, error.strerror, str(path)) from None
+
+    def plain(self, name: str | PurePath, flags: int) -> int:
+        """A plain file's descriptor.
+
+        Raises ConfigurationError also for a pipe or a device, and for a hard link that would be written to.
+        """
+        truncates, flags = flags & os.O_TRUNC, flags & ~os.O_TRUNC
+        handle = self.descriptor(name, flags | os.O_NONBLOCK)  # a pipe that nobody reads would block
+        status = os.fstat(handle)
+        writes = flags & (os.O_WRONLY | os.O_RDWR)
+        if not stat.S_ISREG(status.st_mode) or (writes and status.st_nlink > 1):
+            os.close(handle)
+            raise refusal(self.path / name)
+        if truncates:
+            os.ftruncate(handle, 0)
+        return handle
+
+    def open(self, name: str | PurePath, mode: str = "rb", **options: object) -> IO:
+        """A plain file as the built-in ``open`` returns it, with the same modes and options. Raises as ``plain``."""
+        return open(os.fspath(name), mode, opener=lambda path, flags: self.plain(path, flags), **options)  # type: ignore[call-overload]
+
+    def read(self, name: str | PurePath, *, most: int = MOST_BYTES) -> bytes:
+        """A file's content. Raises ConfigurationError for more than ``most`` bytes."""
+        with self.open(name) as file:
+            content: bytes = file.read(most + 1)
+        if len(content) > most:
+            raise ConfigurationError(f"{printable(self.path / name)} has more than {most} bytes, and is not read.")
+        return content
+
+    def list(self) -> dict[str, os.stat_result]:
+        """The names in the folder, sorted, each with what ``lstat`` returns."""
+        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.handle)
+        try:
+            found = {}
+            for name in sorted(os.listdir(handle)):
+                with suppress(FileNotFoundError):  # it was removed at the same time
+                    found[name] = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            return found
+        finally:
+            os.close(handle)
+
+    def walk(self) -> Iterator[tuple[PurePath, os.stat_result]]:
+        """Everything below, each folder before its content, with its relative path; links are not followed."""
+        try:
+            entries = self.list()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        for name, status in entries.items():
+            yield PurePath(name), status
+            if stat.S_ISDIR(status.st_mode):
+                with suppress(FileNotFoundError), self.child(name) as inner:
+                    yield from ((name / path, each) for path, each in inner.walk())
+
+    def remove(self, name: str | PurePath, *, only: Inode | None = None, ignore_errors: bool = False) -> None:
+        """Remove a file, a link or a folder with everything in it; a folder never remains half removed under its name.
+
+        only: what may be removed; ignore_errors: what is in a folder may remain, under another name. Raises
+        ConfigurationError, without removing anything, if the name stands for another file or folder than ``only``.
+        """
+        with self.child(_inside(name, self.path).parent) as parent:
+            last, at = PurePath(name).name, {"dir_fd": parent.handle}
+            status = os.stat(last, follow_symlinks=False, **at)
+            if only not in (None, Inode.of(status)):
+                raise _replaced(self.path / name)
+            if not stat.S_ISDIR(status.st_mode):
+                os.unlink(last, **at)
+                return
+            beside = aside(last)
+            os.rename(last, beside, src_dir_fd=parent.handle, dst_dir_fd=parent.handle)
+            if Inode.of(os.stat(beside, follow_symlinks=False, **at)) != Inode.of(status):
+                os.rename(beside, last, src_dir_fd=parent.handle, dst_dir_fd=parent.handle)
+                raise _replaced(self.path / name)
+            parent.sync()
+            shutil.rmtree(beside, ignore_errors=ignore_errors, dir_fd=parent.handle)
+
+    def refuse_links(self) -> None:
+        """Raises ConfigurationError for any link that points outside, pipe or device below, and for unlistable folders.
+
+        For programs that open the folder's files by themselves.
+        """
+        inside = self.path.resolve()
+        try:
+            for name, status in self.walk():
+                path = self.path / name
+                if stat.S_ISLNK(status.st_mode):
+                    if not Path(os.path.realpath(path)).is_relative_to(inside):
+                        raise ConfigurationError(
+                            f"{printable(path)} points outside {printable(self.path)}. Remove that link."
+                        )
+                elif not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+                    raise refusal(path)
+        except OSError as error:  # a folder that can't be listed may still be entered
+            raise ConfigurationError(f"{printable(error.filename)} cannot be read: {error.strerror}.") from None
+
+    def sync(self) -> None:
+        """Make the names in the folder survive a power cut."""
+        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def aside(name: str) -> str:
+    """A unique name next to ``name``, for what is not complete yet, or about to be removed."""
+    return f".{name}.{secrets.token_hex(8)}.aside"
+
+
+def refusal(path: PurePath) -> ConfigurationError:
+    """The error for a link, a pipe or a device."""
+    return ConfigurationError(
+        f"{printable(path)} is a link or not a plain file, and could point outside its folder. Replace it with a copy."
+    )
+
+
+def _replaced(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{printable(path)} was replaced while it was being examined, and stays. Try again.")
+
+
+def _inside(name: str | PurePath, folder: Path) -> PurePath:
+    """Raises ConfigurationError for a name that leads outside the folder."""
+    path = PurePath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ConfigurationError(f"{printable(path)} points outside {printable(folder)}. Allowed: names in it.")
+    return path
+
+
+def _descend(handle: int, parts: tuple[str, ...], *, shown: Path) -> int:
+    """The descriptor of a folder below ``handle``, which is closed."""
+    for part in parts:
+        try:
+            inner = os.open(part, _HOLD, dir_fd=handle)
+        except OSError as error:
+            if error.errno in _LINK or (error.errno == errno.ENOTDIR and _is_link(part, handle)):
+                raise refusal(shown) from None
+            raise OSError(error.errno, error.strerror, str(shown)) from None
+        finally:
+            os.close(handle)
+        handle = inner
+    return handle
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
