@@ -19,8 +19,9 @@ test test-tail test-quick: export OMP_WAIT_POLICY = passive
 test test-tail test-quick: export PYTHONDONTWRITEBYTECODE =
 
 # What a change must pass; file by file, since the tests of a file share runs. Four at once, since many wait.
+# `make test PYTEST=--record-seconds` renews the seconds by which tests/longest_first.py sorts the files.
 test: horovod
-	$(BIN)/python -m pytest -n 4 --dist loadfile -m "not tail"
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not tail" $(PYTEST)
 
 # With every combination of launchers, ranks, signals and options.
 test-all: test test-tail

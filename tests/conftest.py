@@ -21,15 +21,21 @@ from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
-from tests import apex_library, composing, zygote
+from tests import apex_library, composing, longest_first, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
 FAST = ("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.device=cpu", "trainer.log_every=1")
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-seconds", action="store_true", help="renew the seconds of the test files that run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C works as in a terminal although a shell ignores it in what it runs in the background."""
+    if config.option.record_seconds and not is_worker(config):
+        config.pluginmanager.register(longest_first.Recorder())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     composing.remember()
     gc.disable()  # until all is imported
@@ -156,13 +162,20 @@ def library(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Starting the real command takes a good part of a second, each time; what needs a GPU must be asked for."""
+    """Mark what starts the real command; leave out what needs a GPU; sort the files that workers share."""
     for item in items:
         if {"finished_run", "run_command", "real_run"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     if "gpu" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+    if is_worker(config):
+        longest_first.sort(items, longest_first.recorded())
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is one of xdist's, which share the tests."""
+    return hasattr(config, "workerinput")
 
 
 @contextmanager
