@@ -35,6 +35,7 @@ IMPORTED = (
     *("manyheads.runner.precision.fp32.rank", "manyheads.runner.logger.tensorboard.rank", "torchvision"),
     *("torch._inductor.config", "torch.utils.serialization"),
 )
+ROOT = Path(__file__).resolve().parent.parent
 # What Python and libraries read as they start: with other values a command gets a process of its own. Not KMP_*, which
 # scikit-learn sets in each process that imports it: torch's wheels have GNU's OpenMP.
 READ_AT_START = re.compile(r"(OMP|GOMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)_\w+|PYTHON(?!PATH)\w+")
@@ -42,16 +43,22 @@ READ_AT_START = re.compile(r"(OMP|GOMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)_\w+
 
 def runs(command: tuple[str, ...]) -> bool:
     """Whether it is one of the project's commands that a zygote started in this environment can run."""
-    script = command[1:2] == (str(_run_py()),) or command[1:3] in (("-m", "manyheads.runner"), ("-m", "manyheads"))
-    return command[0] == sys.executable and script and _read_at_start(dict(os.environ)) == _Zygote.of_this().read
+    script = command[1:2] == (str(ROOT / "run.py"),) or command[1:3] in (
+        ("-m", "manyheads.runner"),
+        ("-m", "manyheads"),
+    )
+    return command[0] == sys.executable and script and _read_at_start(dict(os.environ)) == _Zygote.of(ROOT).read
 
 
-def run(command: tuple[str, ...], *, cwd: Path, timeout: float) -> tuple[int, str, str]:
-    """The exit code, what it wrote to stdout and to stderr. Raises TimeoutExpired, after it was killed."""
+def run(command: tuple[str, ...], *, cwd: Path, timeout: float, checkout: Path = ROOT) -> tuple[int, str, str]:
+    """The exit code, what it wrote to stdout and to stderr. Raises TimeoutExpired, after it was killed.
+
+    ``checkout``: whose code runs, which its own tests/zygote.py has imported.
+    """
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
         request = {"command": command[1:], "cwd": str(cwd), "environment": dict(os.environ), "out": str(out)}
-        code = _Zygote.of_this().ask(request | {"err": str(err)}, timeout=timeout)
+        code = _Zygote.of(checkout).ask(request | {"err": str(err)}, timeout=timeout)
         if code is None:
             raise subprocess.TimeoutExpired(command, timeout)
         return code, out.read_text(), err.read_text()
@@ -60,19 +67,20 @@ def run(command: tuple[str, ...], *, cwd: Path, timeout: float) -> tuple[int, st
 class _Zygote:
     """This process's connection to its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkout: Path) -> None:
         self.read = _read_at_start(dict(os.environ))
         here, there = socket.socketpair()
         command = [sys.executable, "-m", "tests.zygote", str(there.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=[there.fileno()], cwd=_run_py().parent)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(checkout / ".names"), str(checkout)])}
+        self._process = subprocess.Popen(command, pass_fds=[there.fileno()], cwd=checkout, env=environment)
         there.close()
         self._socket, self._file = here, here.makefile("rw")
         atexit.register(self._process.kill)
 
     @staticmethod
     @cache
-    def of_this() -> "_Zygote":
-        return _Zygote()
+    def of(checkout: Path) -> "_Zygote":
+        return _Zygote(checkout)
 
     def ask(self, request: dict[str, Any], *, timeout: float) -> int | None:
         """The exit code of a command; None where it took too long."""
@@ -91,10 +99,6 @@ class _Zygote:
         line = self._file.readline()
         assert line, "the process that commands are forked from has died"
         return json.loads(line)
-
-
-def _run_py() -> Path:
-    return Path(__file__).resolve().parent.parent / "run.py"
 
 
 def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
