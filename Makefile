@@ -13,8 +13,6 @@ run: $(STAMP)
 horovod: $(STAMP)
 	$(BIN)/python -m runner install-horovod --mpi-if-possible
 
-# Several workers share the cores, so that threads which wait do not spin.
-test test-tail test-quick: export OMP_WAIT_POLICY = passive
 # Modules are compiled once, not by every process that tests start.
 test test-tail test-quick: export PYTHONDONTWRITEBYTECODE =
 

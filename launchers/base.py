@@ -62,7 +62,7 @@ class Launcher:
         threads_per_rank: int,
         stall_timeout: float,
         timeout: float | None = None,
-        wait_policy: str = "brief",
+        wait_policy: str = "default",
         numa: bool = False,  # which the ranks see to themselves
     ):
         self.name = name

@@ -43,16 +43,18 @@ def environment(launcher: Launcher) -> dict[str, str]:
 
 
 def waiting(policy: str) -> dict[str, str]:
-    """Variables that say how a thread of GNU's OpenMP, which torch brings along, waits for its next work.
+    """Variables that say how an idle thread of GNU's OpenMP, which torch ships, waits for its next work.
 
-    ``brief``: it spins for a few microseconds, within which the next operation often comes, and then sleeps.
-    By default it spins for milliseconds, which on cores that others need too takes most of the time from the threads
-    that it waits for. Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html.
+    ``default``: as the user's environment or else OpenMP says, which is to spin for about a millisecond. That is best
+    while every thread has a core; on a core that others need too, it takes most of the time from the threads that it
+    waits for. ``brief``: it spins for microseconds and then sleeps. On free cores a small model trains at a third of
+    the speed then, since the next operation finds the thread asleep. Others: OpenMP's own policies.
+    Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html.
     """
-    if policy != "brief":
+    if policy in ("active", "passive"):
         return {"OMP_WAIT_POLICY": policy}
     chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
-    return {} if chosen else {"GOMP_SPINCOUNT": str(BRIEF_SPINS)}
+    return {} if policy == "default" or chosen else {"GOMP_SPINCOUNT": str(BRIEF_SPINS)}
 
 
 def flight_recorder(config: dict[str, Any], folder: RunFolder) -> dict[str, str]:

@@ -32,7 +32,7 @@ class LauncherOption(Option):
         "threads_per_rank": either(whole(1), AUTO),
         "stall_timeout": number(above=0),
         "timeout": number(above=0),
-        "wait_policy": choice("brief", "active", "passive"),
+        "wait_policy": choice("auto", "default", "brief", "active", "passive"),
         "hosts": list_of(TEXT),
         "hostfile": TEXT,
         "arguments": TEXT,
@@ -48,7 +48,7 @@ class LauncherOption(Option):
         *("hosts", "hostfile", "arguments"),
         *("nodes", "rendezvous", "remote_shell", "network_interface"),
     )
-    derived: ClassVar[tuple[str, ...]] = ("threads_per_rank",)
+    derived: ClassVar[tuple[str, ...]] = ("threads_per_rank", "wait_policy")
     has_own_class = True
     one_process: ClassVar[bool] = False
     restarts_ranks: ClassVar[bool] = False

@@ -15,6 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
+# Tests share the cores with each other, so idle threads must not spin. OpenMP reads this when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 import torch
 from hydra.core.config_store import ConfigStore

@@ -9,7 +9,7 @@ from manyheads import __version__
 from manyheads.launchers.nodes.meeting import Node
 from manyheads.runner.run.flat import flatten
 
-OWN = ("launcher.threads_per_rank",)  # each machine's own
+OWN = ("launcher.threads_per_rank", "launcher.wait_policy")  # each machine's own
 
 
 def signature(config: dict[str, Any]) -> dict[str, str]:

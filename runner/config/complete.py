@@ -115,6 +115,9 @@ def _decide_ranks(config: dict[str, Any]) -> None:
         )
     if launcher["threads_per_rank"] == "auto":
         launcher["threads_per_rank"] = hardware.cores_for_each(count)
+    if launcher.get("wait_policy") == "auto":
+        fits = count * launcher["threads_per_rank"] <= hardware.cpu_cores()
+        launcher["wait_policy"] = "default" if fits else "brief"
 
 
 def _check_batch(config: dict[str, Any]) -> None:

@@ -51,6 +51,26 @@ def test_auto_is_decided(machine, gpus, overrides, device, count, threads):
 
 
 @pytest.mark.parametrize(
+    ("overrides", "policy"),
+    [
+        ([], "default"),
+        (["parallel=ddp"], "default"),
+        (["parallel=ddp", "launcher.nproc_per_node=16"], "brief"),
+        (["launcher.threads_per_rank=8"], "default"),
+        (["launcher.threads_per_rank=9"], "brief"),
+        (["parallel=ddp", "launcher.threads_per_rank=5"], "brief"),
+        (["parallel=ddp", "launcher.threads_per_rank=5", "launcher.wait_policy=default"], "default"),
+        (["launcher.wait_policy=brief"], "brief"),
+        (["launcher.wait_policy=active"], "active"),
+    ],
+)
+def test_idle_threads_wait_as_torchs_own_unless_they_outnumber_the_cores(machine, overrides, policy):
+    """On free cores anything gentler makes a small model train at a third of the speed."""
+    machine(gpus=0)
+    assert complete(config(*overrides))["launcher"]["wait_policy"] == policy
+
+
+@pytest.mark.parametrize(
     ("size", "count", "accumulation", "nearest"),
     [(65, 2, 1, "64 or 66"), (10, 3, 1, "9 or 12"), (10, 2, 3, "6 or 12"), (1, 2, 1, "2"), (3, 2, 2, "4")],
 )

@@ -8,6 +8,7 @@ from manyheads.launchers.causes import recorded
 from manyheads.launchers.environment import environment, flight_recorder
 from manyheads.launchers.inline import Inline
 from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import config
 
 
 def found(**options) -> dict[str, str]:
@@ -27,6 +28,8 @@ def test_cuda_counts_gpus_as_the_driver_does(monkeypatch, own, expected):
 @pytest.mark.parametrize(
     ("policy", "own", "expected"),
     [
+        ("default", {}, {}),
+        ("default", {"OMP_WAIT_POLICY": "passive"}, {}),
         ("brief", {}, {"GOMP_SPINCOUNT": "100"}),
         ("passive", {}, {"OMP_WAIT_POLICY": "passive"}),
         ("active", {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}),
@@ -41,6 +44,16 @@ def test_threads_wait_as_the_launcher_says(monkeypatch, policy, own, expected):
         monkeypatch.setenv(name, value)
     variables = found(wait_policy=policy)
     assert {name: variables[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in variables} == expected
+
+
+@pytest.mark.parametrize("overrides", [(), ("parallel=ddp",), ("parallel=ddp", "launcher=torchrun")])
+def test_by_default_threads_wait_as_in_a_script_without_a_launcher(monkeypatch, overrides):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    launcher = config(*overrides)["launcher"]
+    keys = ("nproc_per_node", "threads_per_rank", "stall_timeout", "wait_policy")
+    variables = found(**{key: launcher[key] for key in keys})
+    assert not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & variables.keys()
 
 
 def test_what_nccl_did_last_is_kept_with_the_run_and_named_by_the_error(tmp_path):

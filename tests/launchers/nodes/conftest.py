@@ -37,7 +37,6 @@ class Run:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "OMP_WAIT_POLICY": "passive"},
             )
 
     def text(self) -> str:

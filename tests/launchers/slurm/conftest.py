@@ -31,7 +31,6 @@ def cluster(_cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]
     """With nothing in its queue; after the test too."""
     for name, value in _cluster.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     _cluster.clear()
     yield _cluster
     _cluster.clear()
