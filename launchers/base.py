@@ -8,8 +8,7 @@ from typing import Any
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.reports import Report, failures_of
+from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
 from manyheads.runner.run.run_folder import RunFolder
 
 TRAIN = "manyheads.runner.loop.main"
@@ -32,7 +31,7 @@ class Job:
     added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
     name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
     fits: Callable[[int], bool] = lambda ranks: True  # whether so many ranks can share the batch
-    reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the run folder's files say
+    reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the heartbeat says
 
     @property
     def watched(self) -> range:
@@ -41,7 +40,7 @@ class Job:
 
     def failures(self) -> list[Failure]:
         """How the watched ranks failed, the earliest first."""
-        found = failures_of(self.reports()) if self.reports else self.folder.read_failures()
+        found = failures_of(self.reports() if self.reports else self.heartbeat.reports())
         return [each for each in found if each.rank is None or each.rank in self.watched]
 
     def check_timeout(self) -> None:

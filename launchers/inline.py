@@ -14,13 +14,15 @@ from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.causes import stalled
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.signals import handled_by
+from manyheads.launchers.signals import LAST_SECONDS, end_within, handled_by
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.heartbeat import FAILED, Heartbeat
 from manyheads.runner.run.result import finish
+
+CLEANUP_SECONDS = 30.0  # of a rank that has failed
 
 
 class InlineOption(LauncherOption):
@@ -66,12 +68,15 @@ class Inline(Launcher):
             raise Interrupted(job.heartbeat.stop_signal or result["signal"])
 
     def _watch(self, job: Job, done: threading.Event) -> None:
-        beats, since = job.heartbeat.beats(), time.monotonic()
+        seen, since = (0, 0), time.monotonic()
         while not done.wait(min(1.0, self.stall_timeout)):
             try:
                 job.check_timeout()
-                if (now := job.heartbeat.beats()) != beats:
-                    beats, since = now, time.monotonic()
+                has_failed = job.heartbeat.state(0) == FAILED
+                if (now := (job.heartbeat.beats(), int(has_failed))) != seen:
+                    seen, since = now, time.monotonic()
+                elif has_failed and time.monotonic() - since > CLEANUP_SECONDS:
+                    raise RunFailed(job.failures()[0])
                 elif time.monotonic() - since > self.stall_timeout:
                     raise RunFailed(stalled(self.stall_timeout))
             except RunFailed as reason:
@@ -93,6 +98,7 @@ def stopping(heartbeat: Heartbeat) -> Iterator[None]:
 
     def handle(signum: int, frame: FrameType | None) -> None:
         if heartbeat.stop_signal:
+            end_within(LAST_SECONDS)
             raise Interrupted(heartbeat.stop_signal)
         heartbeat.stop_signal = signum
 

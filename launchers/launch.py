@@ -3,7 +3,7 @@
 import logging
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from manyheads.launchers.publishers import publishers
 from manyheads.launchers.signals import received_signals
 from manyheads.runner.config.complete import fits, gpus_used
 from manyheads.runner.machine import hardware
+from manyheads.runner.provenance.record import record
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import disk_full
@@ -27,15 +28,21 @@ from manyheads.runner.run.run_folder import RunFolder
 log = logging.getLogger(__name__)
 
 
-def launch(folder: RunFolder, *, apart: bool = False, main: str = TRAIN) -> dict[str, Any]:
+def launch(
+    folder: RunFolder, *, apart: bool = False, main: str = TRAIN, composed_from: str | None = None
+) -> dict[str, Any]:
     """Run, or resume, the run that is frozen in ``folder``; returns the content of its result.json.
 
     Raises RunFailed, ConfigurationError or Interrupted, after writing that result.json. ``apart``: no rank may train in
     this process, because it has other jobs to do and must survive this one. ``main``: the module whose main(folder) is
-    a rank; only with ``apart``.
+    a rank; only with ``apart``. ``composed_from``: the saved config that its config was composed from.
     """
     folder.pin_config()
-    launcher = _launcher(folder.read_config(), apart=apart)
+    config = folder.read_config()
+    launcher = _launcher(config, apart=apart)
+    if folder.is_planned():  # for the first time, or an earlier start was killed before this
+        with folder.locked():
+            record(folder, config, composed_from=composed_from)
     with received_signals() as signals:
         if launcher.is_elsewhere:
             if main != TRAIN:
@@ -72,7 +79,8 @@ def _launch_here(launcher: Launcher, folder: RunFolder, signals: list[int], *, m
                 _finish(job, config, reason)
                 raise
             finally:
-                folder.heartbeat.unlink(missing_ok=True)
+                with suppress(OSError):  # of the disk, which may be what ended the run
+                    folder.heartbeat.unlink(missing_ok=True)
             return _finish(job, config)
 
 

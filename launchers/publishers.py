@@ -31,7 +31,7 @@ def publishers(
     ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
     """
     trackers = [name for name, entry in config["logger"].items() if declared("logger", entry).publishes]
-    if not trackers or not folder.provenance.exists():
+    if not trackers:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="manyheads-", ignore_cleanup_errors=True) as scratch:

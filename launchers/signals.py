@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM of the parent, from before its first rank starts until its last one has ended."""
 
+import faulthandler
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from manyheads.runner.run.errors import Interrupted
 from manyheads.runner.run.signals import SIGNALS
 
 Handler = Callable[[int, FrameType | None], None]
+LAST_SECONDS = 20.0  # that this process may take to end after a second signal
 
 
 @contextmanager
@@ -24,10 +26,27 @@ def handled_by(handler: Handler) -> Iterator[None]:
 
 @contextmanager
 def received_signals() -> Iterator[list[int]]:
-    """A context in which signals are collected in a list."""
+    """A context in which signals are collected in a list. From the second one on, its end is limited in time."""
     received: list[int] = []
-    with handled_by(lambda signum, _: received.append(signum)):
-        yield received
+
+    def receive(signum: int, _: FrameType | None) -> None:
+        received.append(signum)
+        if len(received) == 2:
+            end_within(LAST_SECONDS)
+
+    try:
+        with handled_by(receive):
+            yield received
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def end_within(seconds: float) -> None:
+    """End this process after ``seconds`` with exit code 1, showing what it was at; processes that it started die too.
+
+    A thread of C code sees to it, which nothing in Python can hold up, until ``received_signals`` is left.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def interrupt(signum: int, _: FrameType | None) -> None:

@@ -69,7 +69,7 @@ def attempt(
     heartbeat = Heartbeat(folder.heartbeat, rank=place.rank)
     checkpoints = Checkpoints.of(folder, config["checkpoint"])
     trainer = build.build(config, parallel, folder, heartbeat, state)
-    return Session(trainer, checkpoints=checkpoints, folder=folder)
+    return Session(trainer, config, checkpoints=checkpoints, folder=folder)
 
 
 @contextmanager

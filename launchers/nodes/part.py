@@ -26,9 +26,8 @@ from manyheads.launchers.torchft.part import run_part
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat
+from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat, Report
 from manyheads.runner.run.rank_env import without_place
-from manyheads.runner.run.reports import Report, read_reports
 from manyheads.runner.run.run_folder import RunFolder
 
 STATUS_SECONDS = 0.2
@@ -68,15 +67,14 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
         with scratch.own_folder(Path(f"{order['scratch']}{ranks.start}")) as own:
             heartbeat = Heartbeat.create(own / "heartbeat", ranks=order["ranks"])
             common = folder, order["ranks"], order["environment"], heartbeat, signals
-            reported = partial(read_reports, own)
-            job = Here(*common, own=ranks, link=link, attempt=order["attempt"], reports=reported)
+            job = Here(*common, own=ranks, link=link, attempt=order["attempt"], reports=heartbeat.reports)
             link.on_where = partial(tell_where, heartbeat)
             with in_background(partial(speak, job), name="status"):
                 try:
                     start(order, job, codes, own)
                 finally:
                     link.on_where = None
-                    reports = shortened(reported())
+                    reports = shortened(heartbeat.reports())
     except ConfigurationError as error:
         mistake = str(error)
     except Over as reason:

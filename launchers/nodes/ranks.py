@@ -9,8 +9,7 @@ from manyheads.launchers.nodes.meeting import ALIVE_SECONDS, Meeting, Node
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.heartbeat import FAILED
-from manyheads.runner.run.reports import Report
+from manyheads.runner.run.heartbeat import FAILED, Report
 
 SETTLE_SECONDS = 1.5  # within which all nodes have reported what just happened to their ranks
 

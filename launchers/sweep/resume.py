@@ -15,7 +15,6 @@ from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.provenance.directory import find_where_started
-from manyheads.runner.provenance.record import record
 from manyheads.runner.report.write import is_current
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
@@ -72,8 +71,6 @@ def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str
             trust = trust_in_job(folder, ledger.sweep, packages)
             freeze(folder, _config(folder), trust=trust, timeout=options.timeout)
         refuse_untrusted_run(folder, packages)  # again: it may have waited for long
-        if folder.is_planned():
-            record(folder, folder.read_config())
         return launch(folder, apart=True)["objective"]
 
 

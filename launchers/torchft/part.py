@@ -31,7 +31,8 @@ def run_replicas(
         return start_rank(job, rank, {**environment, **meeting}, is_warm=is_warm)
 
     replicas = Replicas(start, job, **options)
-    supervise(replicas, replace(job, heartbeat=replicas.shown), stall_timeout=stall_timeout)
+    shown = replace(job, heartbeat=replicas.shown, reports=job.reports or job.heartbeat.reports)
+    supervise(replicas, shown, stall_timeout=stall_timeout)
 
 
 def run_part(order: Message, job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]) -> None:

@@ -14,7 +14,6 @@ from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat
-from manyheads.runner.run.reports import report_file
 
 IN_VAIN = 3  # starts in a row that come to no update
 FINAL = (ConfigurationError.__name__, "FloatingPointError")  # which would happen again
@@ -102,7 +101,7 @@ class Replicas:
             if (count := heartbeat.read(rank)[0]) != self._beats[rank][0]:
                 self._beats[rank], self._vain[ranks.start] = (count, now), 0
         silent = [rank for rank in alive if now - self._beats[rank][1] > self._hang_timeout]
-        if silent := [rank for rank in silent if heartbeat.state(rank) == RUNNING]:
+        if silent := [rank for rank in silent if heartbeat.state(rank) in (RUNNING, FAILED)]:
             self._kill(min(silent, key=self._come), alive)  # the others wait for it
         if self._is_over(now):
             for rank in alive:
@@ -155,8 +154,7 @@ class Replicas:
         self._restarts += 1
         self._note(_cause(rank, code, failure, width=len(ranks)))
         for each in ranks:
-            if heartbeat.path is not None:
-                report_file(heartbeat.path.parent, each).unlink(missing_ok=True)
+            heartbeat.forget(each)
             self._say(each, STARTING)
             self._beats[each] = heartbeat.read(each)[0], time.monotonic()
         self._begin(ranks)

@@ -17,7 +17,6 @@ from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, settle
 from manyheads.runner.machine.addresses import is_met_elsewhere
-from manyheads.runner.provenance.record import record
 from manyheads.runner.run import called
 from manyheads.runner.run.seal import seal_file
 from manyheads.runner.trust.check import refuse_untrusted
@@ -50,7 +49,6 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
         frozen = folder.read_config()
         refuse_untrusted(frozen, origin.trust)  # one that was planned has been on disk meanwhile
         prepare(frozen, apart=in_sweep())
-        record(folder, frozen, composed_from=origin.composed_from)
         if hydras.output_subdir == folder.composed.parent.name:  # else it is not of this run
             seal_file(folder.composed)
-        return launch(folder, apart=in_sweep())["objective"]
+        return launch(folder, apart=in_sweep(), composed_from=origin.composed_from)["objective"]

@@ -11,7 +11,6 @@ from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import copies, overrides_of
-from manyheads.runner.provenance.record import record
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
@@ -41,14 +40,13 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
     composed, folders = saved.composed(config, plain, chosen=line.chosen)
     folder = RunFolder(new_folder(typed))
     try:
-        frozen = freeze(folder, composed, trust=trust, folders=folders)
+        freeze(folder, composed, trust=trust, folders=folders)
     except ConfigurationError:
         folder.clear_refused()
         raise
-    record(folder, frozen, composed_from=str(past.config))
     print(f"evaluating the {which} weights of {past}", flush=True)
     with log_file(folder.log):
-        launch(folder)
+        launch(folder, composed_from=str(past.config))
     _note(folder, {"of": str(past.path), "weights": which, "overrides": typed})
     return folder
 

@@ -34,6 +34,18 @@ SHOWN = 5  # samples
 
 
 @contextmanager
+def diagnosed(update: Update, config: dict[str, Any]) -> Iterator[None]:
+    """Meanwhile an error is raised as one that says what to set, if its kind is known."""
+    with memory_explained(config):
+        try:
+            yield
+        except Exception as error:
+            if (mistake := explained(error, update, config)) is not None:
+                raise mistake from error
+            raise
+
+
+@contextmanager
 def memory_explained(config: dict[str, Any]) -> Iterator[None]:
     """Meanwhile an out-of-memory error is told with what would take less memory."""
     try:
@@ -44,26 +56,26 @@ def memory_explained(config: dict[str, Any]) -> Iterator[None]:
         raise
 
 
-def explained(error: Exception, update: Update, config: dict[str, Any]) -> Exception:
-    """The error as one that names the value and the key to set, where it is a mistake of a kind that is known."""
+def explained(error: Exception, update: Update, config: dict[str, Any]) -> Exception | None:
+    """An error that names the value and the key to set; None if the mistake is of no known kind."""
     said, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, ConfigurationError):
-        return error
+        return None
     if "device-side assert" in said:
         return type(error)(f"{said}. A label may be out of range: trainer.device=cpu shows which. {error}")
     batch, outputs = _local(frames, "batch", Batch), _local(frames, "outputs", object)
     if batch is None:
-        return error
+        return None
     if (label := LABEL.search(said)) and isinstance(outputs, Tensor):
         return ConfigurationError(_label(int(label[1]), outputs, batch))
     if not (UNFIT.search(said) or CALLED.search(said) or ALONE in said):
-        return error
+        return None
     if outputs is not None:
         return ConfigurationError(_loss(said, outputs, batch, update))
     names = {id(module): name for name, module in update.parallel.unwrap(update.model).named_modules()}
     entered = [own for frame in frames if isinstance(own := frame.f_locals.get("self"), nn.Module) and id(own) in names]
     if not (entered or CALLED.search(said)):  # it is of something else, an exchange between ranks for one
-        return error
+        return None
     layer = f"{names[id(entered[-1])]} ({type(entered[-1]).__name__}): " if entered and names[id(entered[-1])] else ""
     return ConfigurationError(_model(layer + said, batch, config))
 

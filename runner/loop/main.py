@@ -15,12 +15,11 @@ from typing import Any, NoReturn
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.numa import near
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.run.errors import printable
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
+from manyheads.runner.run.heartbeat import FINISHED, Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.rank_env import NAMES, Place, place
-from manyheads.runner.run.reports import write_report
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.signals import SIGNALS
 
@@ -45,7 +44,8 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
     try:
         run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, run=run)
     except BaseException as error:
-        code = _report(error, heartbeat, rank)
+        heartbeat.fail(error)
+        code = _log(error)
     with suppress(OSError):  # of the disk that the log is on
         sys.stdout.flush()
     logging.shutdown()
@@ -149,14 +149,9 @@ def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
             handler.close()
 
 
-def _report(error: BaseException, heartbeat: Heartbeat, rank: int) -> int:
-    """Tell the parent what happened, then the log, whose disk may hang; returns this process's exit code."""
-    code = error.exit_code if isinstance(error, ConfigurationError) else 1
-    failure = Failure.of(error, rank=rank, exit_code=code)
-    assert heartbeat.path is not None
-    with suppress(OSError):
-        write_report(heartbeat.path.parent, rank, failure)
-    heartbeat.leave(FAILED)
+def _log(error: BaseException) -> int:
+    """Write what happened to the log, whose disk may be full, or hang; returns this process's exit code."""
+    failure = Failure.of(error)
     with suppress(OSError):
         print(printable(failure.traceback), file=sys.stderr)
     return failure.exit_code or 0

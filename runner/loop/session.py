@@ -1,14 +1,15 @@
 """One session of a run: resume from the last checkpoint if there is one, train or evaluate, record the result."""
 
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from manyheads.runner.callbacks.base import RunContext
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints, best_of, kept
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.build import build
-from manyheads.runner.loop.diagnosis import explained, memory_explained
+from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.result import result_of
@@ -30,8 +31,8 @@ NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
 class Session:
     """A trainer together with its run folder."""
 
-    def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, folder: RunFolder):
-        self.trainer, self.checkpoints, self.folder = trainer, checkpoints, folder
+    def __init__(self, trainer: Trainer, config: dict[str, Any], *, checkpoints: Checkpoints, folder: RunFolder):
+        self.trainer, self.config, self.checkpoints, self.folder = trainer, config, checkpoints, folder
         self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, State(trainer)
         self._is_described = False
         self._gradients = 0  # bytes
@@ -39,50 +40,64 @@ class Session:
 
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
-        trainer, reporter = self.trainer, self.trainer.reporter
-        # What the model draws, as for dropout, differs between ranks that have different samples.
-        seed_everything(seed + 1 + self.parallel.data_rank)
         try:
-            self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
-            forget_peaks(self.parallel.devices())  # those of trying out algorithms
-            if state is not None:
-                self.state.restore(state, seed=seed)
-                if state["is_elsewhere"]:
-                    move_in(trainer, self.checkpoints, state)
-            reached = trainer.progress.step
-            if (newer := self.parallel.catch_up(self, step=reached)) is not None:
-                self.state.restore({**newer, "source": "another rank"}, seed=seed)
-                self.take_missed(newer, after=reached)
-            if state is not None or newer is not None:
-                reporter.display.say(f"resuming from step {trainer.progress.step}")
-            self.start()
-            trainer.on_first_gradients = self._measure_gradients
-            trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
-            self.settle()
-            if self.parallel.finish(self):
-                self.conclude(**tested(self))
+            with self._reported():
+                self._train(seed=seed, state=state)
         finally:
             self.checkpoints.give_up()  # of what a failure has left in the air
-            reporter.close()
+            self.trainer.reporter.close()
 
     def evaluate(self) -> None:
         """Evaluate the loaded weights without training."""
+        with self._reported():
+            self.start()
+            measured = self.trainer.evaluate()
+            if measured is not None:
+                self.trainer.progress.metrics = measured
+            self.conclude()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Meanwhile a failure is reported to the parent at once, which limits the time for all that follows it."""
+        try:
+            with diagnosed(self.update, self.config):
+                yield
+        except BaseException as error:
+            self.trainer.heartbeat.fail(error)
+            raise
+
+    def _train(self, *, seed: int, state: dict[str, Any] | None) -> None:
         trainer = self.trainer
+        # What the model draws, as for dropout, differs between ranks that have different samples.
+        seed_everything(seed + 1 + self.parallel.data_rank)
+        self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
+        forget_peaks(self.parallel.devices())  # those of trying out algorithms
+        if state is not None:
+            self.state.restore(state, seed=seed)
+            if state["is_elsewhere"]:
+                move_in(trainer, self.checkpoints, state)
+        reached = trainer.progress.step
+        if (newer := self.parallel.catch_up(self, step=reached)) is not None:
+            self.state.restore({**newer, "source": "another rank"}, seed=seed)
+            self.take_missed(newer, after=reached)
+        if state is not None or newer is not None:
+            trainer.reporter.display.say(f"resuming from step {trainer.progress.step}")
         self.start()
-        measured = trainer.evaluate()
-        if measured is not None:
-            trainer.progress.metrics = measured
-        self.conclude()
+        trainer.on_first_gradients = self._measure_gradients
+        trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
+        self.settle()
+        if self.parallel.finish(self):
+            self.conclude(**tested(self))
 
     def start(self) -> None:
         """Call the callbacks because the run starts or is resumed."""
         parallel, step = self.parallel, self.trainer.progress.step
-        model, config = parallel.unwrap(self.update.model), self.folder.read_config() if self.trainer.callbacks else {}
+        model = parallel.unwrap(self.update.model)
         for callback in self.trainer.callbacks:
             callback.on_start(
                 RunContext(
                     self.folder.path,
-                    config,
+                    self.config,
                     model,
                     parallel.rank,
                     parallel.world_size,
@@ -202,12 +217,9 @@ def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat
     state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"], ranks=parallel)
     with memory_explained(config):
         trainer = build(config, parallel, folder, heartbeat, state)
-    session = Session(trainer, checkpoints=checkpoints, folder=folder)
-    with closing(trainer), memory_explained(config):
-        try:
-            if evaluate_only:
-                session.evaluate()
-            else:
-                session.train(seed=config["seed"], state=state)
-        except Exception as error:
-            raise explained(error, session.update, config) from error
+    session = Session(trainer, config, checkpoints=checkpoints, folder=folder)
+    with closing(trainer):
+        if evaluate_only:
+            session.evaluate()
+        else:
+            session.train(seed=config["seed"], state=state)

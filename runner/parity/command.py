@@ -16,7 +16,6 @@ from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome, judged
 from manyheads.runner.parity.plan import WHICH, Planned, plan
 from manyheads.runner.parity.task import StepFiles, Task, write_task
 from manyheads.runner.parity.terminal import announce, show
-from manyheads.runner.provenance.record import record
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.layout import ranks
@@ -97,6 +96,5 @@ def _run(folder: RunFolder, task: Task) -> dict:
     config = folder.read_config()
     write_task(folder, task)
     prepare(config, apart=True)
-    record(folder, config)
     launch(folder, apart=True, main=RANK)
     return (folder.read_result() or {})["parity"]

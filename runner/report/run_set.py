@@ -162,7 +162,7 @@ def _reason(run: Run, state: str) -> str | None:
     """The last line of the error of the rank that failed first."""
     if state == "completed":
         return None
-    failure = Failure.from_json(run.result.get("error")) or next(iter(RunFolder(run.folder).read_failures()), None)
+    failure = Failure.from_json(run.result.get("error"))
     if failure is None:
         return None
     last = (failure.message.strip().splitlines() or [""])[-1]

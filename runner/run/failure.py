@@ -26,10 +26,11 @@ class Failure:
     node: str | None = None
 
     @classmethod
-    def of(cls, error: BaseException, *, rank: int | None = None, exit_code: int = 1) -> "Failure":
-        """The failure of a process that ``error`` ends, with ``exit_code`` unless it is a SystemExit with its own."""
-        if isinstance(error, SystemExit) and isinstance(error.code, int):
-            exit_code = error.code
+    def of(cls, error: BaseException, *, rank: int | None = None) -> "Failure":
+        """The failure of a process that ``error`` ends, with the exit code of the error, or 1 if it has none."""
+        exit_code = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", 1)
+        if not isinstance(exit_code, int):
+            exit_code = 1
         trace = "".join(traceback.format_exception(error))
         return cls(rank=rank, exit_code=exit_code, type=type(error).__name__, message=str(error), traceback=trace)
 

@@ -53,10 +53,14 @@ def disk_full(error: BaseException | None) -> OSError | None:
 
 
 def _came_from(error: BaseException | None, numbers: tuple[int, ...]) -> OSError | None:
-    """The error with one of these numbers that ``error`` is or came from."""
-    while error is not None and not (isinstance(error, OSError) and error.errno in numbers):
+    """The error with one of these numbers that ``error`` is or came from; the chain may lead back to itself."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, OSError) and error.errno in numbers:
+            return error
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
-    return error
+    return None
 
 
 def also_named(path: Path, name: Path) -> None:

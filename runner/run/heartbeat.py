@@ -1,25 +1,34 @@
-"""A small file that parent and ranks share in memory: beats of life one way, the request to stop the other way.
+"""A small file that parent and ranks share in memory: beats and failures one way, the request to stop the other way.
 
 It works the same under every launcher, whatever is between parent and ranks, and a beat costs no system call. Layout:
 unsigned 64-bit words; word 0 is the number of the signal that asks to stop, then four words for each rank: beats,
-state, process id, collectives.
+state, process id, collectives. Then ``REPORT_BYTES`` for each rank: how it failed, as JSON. The file has its full size
+from the start, so a rank can report a failure when the disk is full, has become read-only or hangs.
 
 On one machine the file is in the run folder. File systems that machines share do not keep such memory coherent, so over
 several machines each has its own file for its ranks, and its agent reports the content to the parent.
 """
 
+import json
+import math
 import mmap
 import os
+import time
 from array import array
 from pathlib import Path
+from typing import Any
 
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.rank_env import Place
 
 STARTING, RUNNING, FINISHED, FAILED = range(4)
 _WORD = 8
 _PER_RANK = 4
+REPORT_BYTES = 8192
+_LENGTH = 4  # bytes of a report's length, which come first
 PLACE = "MANYHEADS_HEARTBEAT"  # the variable that says where this machine's file is, up to its first rank's number
+Report = dict[str, Any]  # a Failure in JSON, with its time
 
 
 class Heartbeat:
@@ -33,9 +42,10 @@ class Heartbeat:
         else:
             with open(path, "r+b", opener=no_link) as file:
                 self._map = mmap.mmap(file.fileno(), 0)
+        self.ranks = (len(self._map) - _WORD) // (_PER_RANK * _WORD + REPORT_BYTES)
         self._words = memoryview(self._map).cast("Q")
+        self._rank = rank
         self._own = 1 + _PER_RANK * rank
-        self.ranks = (len(self._words) - 1) // _PER_RANK
 
     @classmethod
     def of_rank(cls, place: Place, otherwise: Path) -> "Heartbeat":
@@ -66,6 +76,28 @@ class Heartbeat:
 
     def leave(self, state: int) -> None:
         self._words[self._own + 1] = state
+
+    def fail(self, error: BaseException) -> None:
+        """Report how this rank failed. Its first failure counts: others happen while it ends."""
+        if self.state(self._rank) != FAILED:
+            self.report(Failure.of(error, rank=self._rank))
+            self.leave(FAILED)
+
+    def report(self, failure: Failure) -> None:
+        """Write how this rank failed, and when; a long traceback or message is shortened."""
+        content, start = _fitting({**failure.to_json(), "time": time.time()}), self._report_of(self._rank)
+        self._map[start + _LENGTH : start + _LENGTH + len(content)] = content
+        self._map[start : start + _LENGTH] = len(content).to_bytes(_LENGTH, "little")  # from now on it can be read
+
+    def reports(self) -> list[Report]:
+        """How ranks failed, in rank order; what cannot be read is skipped."""
+        found = (self._read_report(rank) for rank in range(self.ranks))
+        return [report for report in found if isinstance(report, dict)]
+
+    def forget(self, rank: int) -> None:
+        """Remove a rank's report, because the rank is restarted."""
+        start = self._report_of(rank)
+        self._map[start : start + _LENGTH] = bytes(_LENGTH)
 
     def came_to(self, collective: int) -> None:
         """Say which collective operation this rank has come to, by their number since it joined."""
@@ -104,6 +136,39 @@ class Heartbeat:
         """Which collective operation the rank has come to; 0 where it does not say."""
         return self._words[4 + _PER_RANK * rank]
 
+    def _report_of(self, rank: int) -> int:
+        """Where a rank's report starts."""
+        return _WORD * (1 + _PER_RANK * self.ranks) + REPORT_BYTES * rank
+
+    def _read_report(self, rank: int) -> object:
+        start = self._report_of(rank)
+        length = int.from_bytes(self._map[start : start + _LENGTH], "little")
+        try:
+            return json.loads(self._map[start + _LENGTH : start + _LENGTH + length]) if length else None
+        except ValueError:
+            return None
+
 
 def _size(ranks: int) -> int:
-    return _WORD * (1 + _PER_RANK * ranks)
+    return _WORD + ranks * (_PER_RANK * _WORD + REPORT_BYTES)
+
+
+def _fitting(report: Report) -> bytes:
+    """The report as JSON that fits: of a long traceback the end is kept, of a long message the beginning."""
+    while len(content := json.dumps(report).encode()) > REPORT_BYTES - _LENGTH:
+        if trace := report["traceback"]:
+            report["traceback"] = trace[len(trace) // 2 + 1 :]
+        else:
+            report["message"] = report["message"][: len(report["message"]) // 2]
+    return content
+
+
+def failures_of(reports: list[Report]) -> list[Failure]:
+    """The failures, the earliest first; one whose time is unknown comes last."""
+    found = [(_time(report), failure) for report in reports if (failure := Failure.from_json(report))]
+    return [failure for _, failure in sorted(found, key=lambda each: each[0])]
+
+
+def _time(report: Report) -> float:
+    written = report.get("time")
+    return written if isinstance(written, (int, float)) else math.inf

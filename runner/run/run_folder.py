@@ -14,10 +14,8 @@ import yaml
 from manyheads.runner.run import checkpoint_places, kinds
 from manyheads.runner.run.data_files import no_link, parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
 from manyheads.runner.run.old_configs import renewed
-from manyheads.runner.run.reports import failures_of, read_reports, report_file
 from manyheads.runner.run.seal import is_own, sealed
 
 CHECKED = "MANYHEADS_CHECKED"
@@ -101,9 +99,6 @@ class RunFolder:
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank_{rank}.log"
 
-    def rank_error(self, rank: int) -> Path:
-        return report_file(self.logs, rank)
-
     def write_config(self, config: dict) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode()
@@ -169,15 +164,11 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def read_failures(self) -> list[Failure]:
-        """How ranks failed, the earliest first. A file that cannot be read is skipped."""
-        return failures_of(read_reports(self.logs))
-
     def clear_attempt(self) -> None:
         """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
         self.logs.mkdir(parents=True, exist_ok=True)
         remove_leftovers(self.path)
-        for path in [self.result, *self.logs.glob("rank_*.error.json"), *self.logs.glob(f"{FLIGHT}*")]:
+        for path in [self.result, *self.logs.glob(f"{FLIGHT}*")]:
             path.unlink(missing_ok=True)
 
     def digests(self) -> dict[str, str]:

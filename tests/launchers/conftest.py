@@ -100,9 +100,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 class Parent:
     """A real `python run.py` in the background, whose ranks can be found and signalled."""
 
-    def __init__(self, folder: Path, *overrides: str, command: tuple[str, ...] = ("run.py",)):
+    def __init__(
+        self, folder: Path, *overrides: str, command: tuple[str, ...] = ("run.py",), under: tuple[str, ...] = ()
+    ):
+        """``under``: a program that starts it, such as nice, with its arguments."""
         self.folder = RunFolder(folder)
-        arguments = [sys.executable, *command, *overrides]
+        arguments = [*under, sys.executable, *command, *overrides]
         # In a session of its own, as a terminal would have it: signals go where they are sent.
         self.process = subprocess.Popen(
             arguments, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

@@ -63,6 +63,8 @@ def fail(how: str) -> None:
     if how.startswith("fill "):
         fill(Path(how.removeprefix("fill ")))
         raise ArithmeticError("made to fail")
+    if how.startswith("lock "):
+        lock(Path(how.removeprefix("lock ")))
     if how == "half a checkpoint":
         torch.save = save_half  # type: ignore[assignment]
     if how in ("half a part", "half a part, and wait", "all but the name"):
@@ -74,6 +76,12 @@ def fill(disk: Path) -> None:
     with suppress(OSError), open(disk / "filler", "wb", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
+
+
+def lock(folder: Path) -> None:
+    """Take away the permission to write there, as ``chmod -R a-w`` does."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode & ~0o222)
 
 
 def save_half(state: Any, file: IO[bytes], **options: Any) -> None:

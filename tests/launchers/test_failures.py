@@ -97,26 +97,39 @@ def test_every_strategy_names_a_rank_that_stands_still(tmp_path: Path, strategy:
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("overrides", "failure"),
+    "overrides",
     [
-        tail(
-            ("launcher=inline", "parallel=single"), "rank 0 failed first (exit code 1): ArithmeticError: made to fail"
-        ),
-        # The ranks can't leave a report; that they failed is known.
-        (("launcher=spawn", "parallel=ddp"), "failed first (exit code 1): ProcessDied: "),
+        tail(("launcher=inline", "parallel=single")),
+        ("launcher=spawn", "parallel=ddp"),
     ],
     ids=["inline", "spawn"],
 )
-def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, parent, overrides, failure) -> None:
+def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, parent, overrides) -> None:
     folder = RunFolder(small_disk / "run")
     how = (f"+model.how='fill {small_disk}'", "+model.step=20", "checkpoint.every=2", "trainer.device=cpu")
     code, output = parent(folder.path, *FAULTY, *overrides, *how, f"hydra.run.dir={folder.path}").end(seconds=120)
     assert code == 1
     assert f"error: the disk of {folder.path} is full, so result.json, " in output
-    assert failure in output.splitlines()[-1]
-    assert output.count("Traceback") == ("inline" in overrides[0])  # the failure's own, of a rank that can print it
+    assert "rank 0 failed first (exit code 1): ArithmeticError: made to fail" in output.splitlines()[-1]
+    assert output.count("Traceback") == 1
     assert not folder.result.exists()
     assert complete(folder.last_checkpoint)["progress"]["step"] >= 10
+    assert survivors(folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.tail
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
+@pytest.mark.parametrize("overrides", [("launcher=inline", "parallel=single"), ("parallel=ddp",)], ids=" ".join)
+def test_a_run_folder_that_can_no_longer_be_written(tmp_path: Path, parent, overrides) -> None:
+    """The failure is the last line, and the run ends: nothing looks for another cause of it without end."""
+    folder = RunFolder(tmp_path / "run")
+    how = (f"+model.how='lock {folder.path}'", "+model.step=20", "checkpoint.every=2", "trainer.device=cpu")
+    under = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.getuid() == 0 else ()
+    code, output = parent(folder.path, *FAULTY, *overrides, *how, f"hydra.run.dir={folder.path}", under=under).end(60)
+    assert code == 1, output
+    assert "so result.json, which records how the run ended, could not be written" in output
+    assert "rank 0 failed first (exit code 1): PermissionError" in output.splitlines()[-1]
     assert survivors(folder) == []
 
 

@@ -10,9 +10,9 @@ from manyheads.launchers import processes
 from manyheads.launchers.base import Job
 from manyheads.launchers.causes import first_failure
 from manyheads.launchers.processes import gone_silently
+from manyheads.runner.run import heartbeat as heartbeats
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
-from manyheads.runner.run.reports import write_report
 from manyheads.runner.run.run_folder import RunFolder
 
 WENT = Failure(rank=0, exit_code=1, type="ConnectionError", message="peer closed", traceback="Traceback 0")
@@ -26,9 +26,15 @@ def job(tmp_path: Path) -> Job:
     folder.logs.mkdir()
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=2)
     for failure in (BEGAN, WENT):
-        Heartbeat(folder.heartbeat, rank=failure.rank).leave(FAILED)
-        write_report(folder.logs, failure.rank, failure)
+        said(folder, failure).leave(FAILED)
     return Job(folder, 2, {}, heartbeat, [])
+
+
+def said(folder: RunFolder, failure: Failure) -> Heartbeat:
+    """The heartbeat of the rank that reported this failure."""
+    heartbeat = Heartbeat(folder.heartbeat, rank=failure.rank)
+    heartbeat.report(failure)
+    return heartbeat
 
 
 def test_the_earliest_failure_began_it(job):
@@ -38,15 +44,15 @@ def test_the_earliest_failure_began_it(job):
 def test_a_lost_peer_has_another_cause(job):
     """Gloo closed the connection of the rank that had timed out, and its peer was the first to say so."""
     closed = replace(BEGAN, message="[pair.cc:561] Connection closed by peer [10.77.0.1]:11188.")
-    write_report(job.folder.logs, 1, closed)
-    write_report(job.folder.logs, 0, WENT)
+    said(job.folder, closed)
+    said(job.folder, WENT)
     assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT
-    job.folder.rank_error(0).unlink()
+    job.heartbeat.forget(0)
     assert first_failure(job, {1: 1}, silent=[]) == closed
 
 
 def test_a_rank_that_died_silently_comes_before_those_that_reported(job):
-    job.folder.rank_error(0).unlink()
+    job.heartbeat.forget(0)
     failure = first_failure(job, {0: -9, 1: 1}, silent=[0])
     assert (failure.rank, failure.exit_code, failure.type) == (0, -9, "ProcessDied")
 
@@ -61,33 +67,34 @@ def test_a_rank_that_died_silently_comes_before_those_that_reported(job):
     ],
 )
 def test_how_a_rank_died(job, code, how):
-    job.folder.rank_error(0).unlink()
+    job.heartbeat.forget(0)
     assert first_failure(job, {0: code, 1: 1}, silent=[0]).message.startswith(f"its process {how}")
 
 
-@pytest.mark.parametrize("content", ["torn {", "[]", "null", json.dumps({"rank": 1, "time": 10.0})])
-def test_a_report_that_cannot_be_read_does_not_hide_the_others(job, content):
-    job.folder.rank_error(1).write_text(content)
+@pytest.mark.parametrize("content", [b"torn {", b"[]", b"null", json.dumps({"rank": 1, "time": 10.0}).encode()])
+def test_a_report_that_cannot_be_read_does_not_hide_the_others(job, content, monkeypatch):
+    monkeypatch.setattr(heartbeats, "_fitting", lambda report: content)
+    said(job.folder, BEGAN)
     assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT
 
 
-def test_a_report_that_cannot_be_read_is_still_a_failure(job):
-    job.folder.rank_error(0).unlink()
+def test_a_failure_without_a_report_is_still_one(job):
+    job.heartbeat.forget(0)
     Heartbeat(job.folder.heartbeat, rank=0).leave(FINISHED)
-    job.folder.rank_error(1).write_text("torn {")
+    job.heartbeat.forget(1)
     failure = first_failure(job, {1: 7}, silent=[])
     assert (failure.rank, failure.exit_code, failure.type) == (1, 7, "ProcessDied")
 
 
 @pytest.mark.parametrize("time", [None, "noon"])
 def test_a_report_without_its_time_comes_last(job, time):
-    job.folder.write_json(job.folder.rank_error(1), {**BEGAN.to_json(), "time": time})
+    job = replace(job, reports=lambda: [*job.heartbeat.reports()[:1], {**BEGAN.to_json(), "time": time}])
     assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT
 
 
 def test_no_failure(job):
     for rank in range(2):
-        job.folder.rank_error(rank).unlink()
+        job.heartbeat.forget(rank)
         Heartbeat(job.folder.heartbeat, rank=rank).leave(FINISHED)
     assert first_failure(job, {0: 0, 1: 0}, silent=[]) is None
 

@@ -114,3 +114,12 @@ def test_when_the_parent_is_killed_the_tracker_hears_the_truth(tmp_path, place):
     wait_for(lambda: not processes(folder), seconds=60)
     (closed,) = only(place, "close")
     assert (closed["status"], closed["error"]) == ("failed", "its process was killed")
+
+
+@pytest.mark.processes
+def test_a_run_that_was_killed_as_soon_as_it_was_frozen_is_recorded_and_published_when_it_is_resumed(tmp_path, place):
+    folder = planned(tmp_path / "run", place, *QUICK)
+    folder.provenance.unlink()
+    assert launch(folder)["status"] == "completed"
+    assert folder.provenance.exists()
+    assert len(runs(place)) == 1

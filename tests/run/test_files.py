@@ -92,6 +92,13 @@ def test_a_disk_that_fails_is_named_with_the_file_whatever_the_writer_makes_of_i
     assert names(tmp_path) == []
 
 
+def test_an_error_that_is_its_own_cause_is_no_endless_search():
+    error = PermissionError(errno.EACCES, "")
+    error.__cause__ = RuntimeError()
+    error.__cause__.__context__ = error
+    assert disk_full(error) is None
+
+
 def test_a_second_name_takes_the_place_of_what_had_it(tmp_path):
     path, name = tmp_path / "last.pt", tmp_path / "best.pt"
     write_whole(path, "first")

@@ -4,7 +4,10 @@ import sys
 
 import pytest
 
-from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat
+from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.heartbeat import FAILED, FINISHED, REPORT_BYTES, RUNNING, STARTING, Heartbeat, failures_of
+
+FULL = Failure(rank=1, exit_code=1, type="OSError", message="disk full", traceback="Traceback 1")
 
 
 @pytest.fixture
@@ -66,3 +69,39 @@ def test_another_process_is_seen(path):
     assert parent.beats() == 2
     assert parent.pid(1) == child.pid
     assert parent.state(1) == FINISHED
+
+
+def test_a_failure_is_reported_through_it(path):
+    parent = Heartbeat.create(path, ranks=3)
+    assert parent.reports() == []
+    Heartbeat(path, rank=1).report(FULL)
+    later = Failure(rank=0, type="ConnectionError", message="peer closed")
+    Heartbeat(path, rank=0).report(later)
+    assert failures_of(parent.reports()) == [FULL, later]
+    parent.forget(1)
+    assert failures_of(parent.reports()) == [later]
+    assert [parent.state(rank) for rank in range(3)] == [STARTING] * 3
+
+
+def test_the_first_failure_of_a_rank_counts(path):
+    parent, rank = Heartbeat.create(path, ranks=1), Heartbeat(path, rank=0)
+    rank.fail(ArithmeticError("made to fail"))
+    rank.fail(OSError("while it was ending"))
+    assert [each.message for each in failures_of(parent.reports())] == ["made to fail"]
+    assert parent.state(0) == FAILED
+
+
+def test_of_a_long_failure_the_end_of_its_traceback_is_kept(path):
+    parent, rank = Heartbeat.create(path, ranks=2), Heartbeat(path, rank=0)
+    rank.report(Failure(rank=0, type="E", message="m", traceback="ä" * REPORT_BYTES + "the end"))
+    found = failures_of(parent.reports())[0]
+    assert found.traceback.endswith("ä" * 500 + "the end")
+    rank.report(Failure(rank=0, type="E", message="m" * REPORT_BYTES, traceback="t"))
+    assert failures_of(parent.reports())[0].message.startswith("m" * 1000)
+    assert parent.read(1) == [0, 0, 0, 0]
+
+
+def test_the_earliest_failure_comes_first_and_one_without_a_time_last():
+    reports = [{**FULL.to_json(), "rank": rank, "time": time} for rank, time in enumerate((None, 2.0, 1.0, "noon"))]
+    assert [failure.rank for failure in failures_of(reports)] == [2, 1, 0, 3]
+    assert failures_of([{"rank": 1, "time": 10.0}]) == []

@@ -78,11 +78,11 @@ def test_clearing_an_attempt_keeps_logs_and_checkpoints(folder):
     for path in kept:
         path.write_text("kept")
     leftover = folder.checkpoints / ".last.pt.1234.aside"
-    for path in [folder.result, folder.rank_error(0), folder.rank_error(11), leftover]:
+    for path in [folder.result, leftover]:
         path.write_text("{}")
     folder.clear_attempt()
     assert all(path.exists() for path in [*kept, folder.config])
-    assert not any(path.exists() for path in [folder.result, folder.rank_error(0), folder.rank_error(11), leftover])
+    assert not any(path.exists() for path in [folder.result, leftover])
 
 
 def test_digests_are_of_the_files_that_are_there(folder):

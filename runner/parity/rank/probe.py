@@ -39,7 +39,7 @@ def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat
         made.append(digests(model))
 
     trainer = build(config, parallel, folder, heartbeat, on_model=look, is_silent=True)
-    session = Session(trainer, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    session = Session(trainer, config, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         take_steps(session, read_task(folder), made[0], seed=config["seed"])
 
