@@ -24,7 +24,7 @@ from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
-from tests import apex_library, composing, longest_first, zygote
+from tests import apex_library, composing, longest_first, needs, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.record_seconds and not is_worker(config):
         config.pluginmanager.register(longest_first.Recorder())
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(needs)
     composing.remember()
     gc.disable()  # until all is imported
 
@@ -155,12 +156,10 @@ def apex(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 @pytest.fixture
 def library(request: pytest.FixtureRequest) -> None:
-    """For tests over all options: the library is there that the test's own option wants."""
+    """For tests over all options: skipped without the library of the test's own option; Apex may be a stand-in."""
     names = {str(value) for value in request.node.callspec.params.values()}
     if any(name == "apex" or name.startswith("fused_") for name in names):
         request.getfixturevalue("apex")
-    if "replicated" in names:
-        pytest.importorskip("torchft")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,8 +10,12 @@ import torch
 from manyheads.runner.run.errors import ConfigurationError
 from tests.data.conftest import crops
 from tests.in_process import attempt, opened, rows, small, train
+from tests.needs import missing
 
-datasets = pytest.importorskip("datasets")
+if missing("datasets") is None:
+    import datasets
+
+pytestmark = pytest.mark.needs("datasets")
 WORDS = {0: "cold snow and ice", 1: "warm sun and sand"}
 
 
@@ -74,8 +78,8 @@ def test_validation_images_may_be_drawn_and_those_of_their_own_test(tmp_path, im
     assert run.folder.read_result()["test"]["test_samples"] == 4
 
 
+@pytest.mark.needs("transformers")
 def test_texts_with_classes_are_what_models_of_transformers_take(tmp_path, texts):
-    pytest.importorskip("transformers")
     sizes = ("vocab_size=256", "hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=16")
     model = (
         *("model=custom", "model._target_=transformers.BertForSequenceClassification"),

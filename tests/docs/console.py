@@ -9,9 +9,9 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import SkipTest
 
@@ -19,6 +19,7 @@ from sybil import Document, Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from tests.conftest import ROOT, execute
+from tests.needs import missing
 
 SHELL = re.compile(r"[|&;<>$`*?~]|^\s*\w+=\S* ")  # what only a shell can read
 TOKEN = re.compile(
@@ -66,13 +67,19 @@ class Console:
     """A reader's terminal in one folder."""
 
     folder: Path
+    without: set[str] = field(default_factory=set)  # sentences for the libraries that blocks were skipped for
 
     def page(self, path: Path) -> None:
         """Evaluate the blocks of a page from top to bottom; they may use each other's files."""
         parsers = [CodeBlockParser("console", self.block), CodeBlockParser("python", self.python), SkipParser()]
-        for example in _document(path, parsers).examples():
+        for example in _document(path, parsers, self.lacks).examples():
             with suppress(SkipTest):
                 example.evaluate()
+
+    def lacks(self, library: str) -> bool:
+        """Whether blocks that need a library must be skipped."""
+        self.without |= {missing(library)} - {None}
+        return missing(library) is not None
 
     def block(self, example: Example) -> str | None:
         """Type the commands of a block."""
@@ -115,7 +122,7 @@ def skipped(path: Path) -> list[str]:
         """Nothing to do."""
 
     blocks = [CodeBlockParser(language, run_elsewhere) for language in ("console", "python")]
-    for example in _document(path, [*blocks, SkipParser()]).examples():
+    for example in _document(path, [*blocks, SkipParser()], missing).examples():
         try:
             example.evaluate()
         except SkipTest:
@@ -128,7 +135,7 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def _document(path: Path, parsers: list) -> Document:
+def _document(path: Path, parsers: list, lacks: Callable[[str], object]) -> Document:
     document = Sybil(parsers=parsers).parse(path)
-    document.namespace["missing"] = lambda library: find_spec(library) is None
+    document.namespace["missing"] = lacks
     return document

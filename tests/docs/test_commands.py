@@ -9,6 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from tests.conftest import ROOT
 from tests.docs.console import Console, difference, pages, skipped
 from tests.in_process import composed
+from tests.needs import PARTLY
 from tests.tail import tailed
 
 NAMES = [str(path.relative_to(ROOT)) for path in pages()]
@@ -17,9 +18,12 @@ NAMES = [str(path.relative_to(ROOT)) for path in pages()]
 @pytest.mark.parametrize("name", tailed(NAMES, always=["README.md"]))
 @pytest.mark.processes
 @pytest.mark.timeout(1200)
-def test_a_pages_commands_print_what_it_says(name, tmp_path, monkeypatch):
+def test_a_pages_commands_print_what_it_says(name, tmp_path, monkeypatch, record_property):
     monkeypatch.setenv("COLUMNS", "100")
-    Console(tmp_path).page(ROOT / name)
+    console = Console(tmp_path)
+    console.page(ROOT / name)
+    for reason in console.without:
+        record_property(PARTLY, reason)
 
 
 @pytest.mark.parametrize("name", NAMES)

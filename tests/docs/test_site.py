@@ -10,6 +10,7 @@ from manyheads.runner.config.lookup import CONF
 from tests.conftest import ROOT
 from tests.docs.config_reference import reference
 from tests.docs.site import BESIDE, build
+from tests.needs import require
 
 OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != "tuned")
 
@@ -17,7 +18,7 @@ OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     """The built site; building it fails for a link that leads nowhere."""
-    pytest.importorskip("zensical")
+    require("zensical")
     folder = tmp_path_factory.mktemp("docs")
     assert build(folder) == 0
     return folder / "site"

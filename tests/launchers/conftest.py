@@ -18,6 +18,7 @@ from manyheads.runner.option.declared import declared
 from manyheads.runner.run.run_folder import RunFolder
 from tests import in_process
 from tests.in_process import config
+from tests.needs import require
 
 PROJECT = CONF.parent
 
@@ -75,13 +76,8 @@ def _own_classes(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def mounted(folder: Path, size: str) -> Iterator[Path]:
     """A file system in memory of this size, such as 1m, over a folder. The test is skipped where none can be made."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    except FileNotFoundError:
-        pytest.skip("there is no mount here")
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted: {done.stderr.strip()}")
+    require("mount")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
     try:
         yield folder
     finally:

@@ -13,7 +13,7 @@ from tests import in_process
 from tests.launchers.conftest import freeze
 from tests.tail import tailed
 
-STRATEGIES = [name for name in options("parallel") if unavailable("parallel", name) is None]
+STRATEGIES = [name for name in options("parallel") if name == "horovod" or unavailable("parallel", name) is None]
 
 
 @pytest.mark.processes

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.parallel.horovod import installation as horovod_installation
 from tests.launchers.conftest import LAUNCHERS, freeze, rows, starts_horovod
 from tests.tail import tailed
 
@@ -17,8 +16,6 @@ HOROVOD = {
     "horovodrun-mpi": ("launcher=horovodrun", "launcher.controller=mpi"),
     "mpirun": ("launcher=mpirun",),
 }
-if not horovod_installation.has("mpi"):  # there is no mpicc
-    HOROVOD = {"horovodrun-gloo": HOROVOD["horovodrun-gloo"]}
 WAYS = {
     "dp": ("parallel=dp",),
     "inline": ("parallel=ddp", "launcher=inline"),

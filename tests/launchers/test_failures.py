@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from itertools import product
@@ -119,7 +118,7 @@ def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, paren
 
 @pytest.mark.processes
 @pytest.mark.tail
-@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere: apt-get install util-linux")
 @pytest.mark.parametrize("overrides", [("launcher=inline", "parallel=single"), ("parallel=ddp",)], ids=" ".join)
 def test_a_run_folder_that_can_no_longer_be_written(tmp_path: Path, parent, overrides) -> None:
     """The failure is the last line, and the run ends: nothing looks for another cause of it without end."""
@@ -134,11 +133,10 @@ def test_a_run_folder_that_can_no_longer_be_written(tmp_path: Path, parent, over
 
 
 @pytest.mark.processes
+@pytest.mark.needs("mount")
 @pytest.mark.parametrize("strategy", tailed(["single", "ddp"], always=[]))
 def test_loader_processes_without_shared_memory(tmp_path: Path, strategy: str) -> None:
     """Where a container's /dev/shm is small, the sentence comes at once, and nothing hangs."""
-    if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"]).returncode:
-        pytest.skip("no file system can be mounted here")
     small = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$0" "$@"'
     overrides = (f"parallel={strategy}", "data.num_workers=2", "trainer.device=cpu", "data.image_size=64")
     done = execute(

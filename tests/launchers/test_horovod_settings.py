@@ -13,6 +13,7 @@ QUICK = ("trainer.max_steps=4", "trainer.log_every=1", "data.batch_size=48", "pr
 
 
 @pytest.mark.tail
+@pytest.mark.needs("horovod")
 def test_settings_reach_horovod(tmp_path: Path) -> None:
     """Two names of this machine stand for two machines: each rank is the first on its own."""
     timeline = tmp_path / "timeline.json"
@@ -41,6 +42,7 @@ def test_settings_reach_horovod(tmp_path: Path) -> None:
 
 
 @pytest.mark.tail
+@pytest.mark.needs("mpirun")
 def test_mpirun_reads_a_hostfile(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("# this machine\nlocalhost slots=3\n")
     options = ("launcher=mpirun", f"launcher.hostfile={tmp_path / 'hosts'}", "launcher.arguments=--display-map")

@@ -23,7 +23,7 @@ def test_goes_with_gpus(option):
     assert composed(option)["trainer"]["device"] == "cuda"
 
 
-@pytest.mark.usefixtures("apex")
+@pytest.mark.usefixtures("apex", "library")
 @pytest.mark.parametrize("parallel", ["single", "ddp", "apex", "horovod"])
 @pytest.mark.parametrize("level", ["O0", "O1", "O2", "O3"])
 def test_the_precision_goes_with_each_strategy(parallel, level):

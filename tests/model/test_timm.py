@@ -1,7 +1,6 @@
 """model=timm: names, sizes, what goes to the model's class, and weights."""
 
 import re
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ import torch
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, opened, rows, small, train
 
-pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
+pytestmark = pytest.mark.needs("timm")
 PLAIN = ("model=timm", "model.name=test_resnet")  # timm's own, of 500,000 parameters
 VIT = ("model=timm", "model.name=test_vit", "data.image_size=32")
 

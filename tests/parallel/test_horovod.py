@@ -11,15 +11,14 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute
 from tests.in_process import rows, small, train
 from tests.parallel.horovod_ranks import ADASUM, CHANGED, NEUTRAL, PLAIN, SHARED, cases
 from tests.tail import tailed
 
-pytestmark = pytest.mark.processes
-GROUPS = [(2, "gloo"), (3, "gloo"), *([(2, "mpi")] if horovod_installation.has("mpi") else [])]
+pytestmark = [pytest.mark.processes, pytest.mark.needs("horovod")]
+GROUPS = [(2, "gloo"), (3, "gloo"), (2, "mpi")]
 MINE = [(ranks, controller, name) for ranks, controller in GROUPS for name in cases(ranks, controller)]
 
 
@@ -134,6 +133,7 @@ def test_compression_changes_the_result_a_little(trained: Trained) -> None:
     assert losses(folder / "compressed") == pytest.approx(losses(folder / "plain"), rel=0.01)
 
 
+@pytest.mark.needs("mpi")
 @pytest.mark.tail
 def test_adasum_learns_another_way(trained: Trained) -> None:
     results = trained.results(2, "mpi")

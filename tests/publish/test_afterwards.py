@@ -52,6 +52,7 @@ def test_a_run_of_others_says_neither_where_to_publish_nor_by_what_code(
     assert not runs(place)
 
 
+@pytest.mark.needs("mlflow", "wandb")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -64,8 +65,6 @@ def test_a_run_of_others_says_neither_where_to_publish_nor_by_what_code(
     ],
 )
 def test_mistakes_are_refused_before_anything_is_sent(finished, publish, arguments, message):
-    pytest.importorskip("mlflow", reason="pip install 'manyheads[mlflow]'")
-    pytest.importorskip("wandb", reason="pip install 'manyheads[wandb]'")
     code, _, said = publish(finished.path, *arguments)
     assert code == 2
     assert message in said

@@ -1,6 +1,5 @@
 """MLflow itself: its client, and its server with a database on this machine, which is killed, hangs and comes back."""
 
-import importlib.util
 import os
 import signal
 import socket
@@ -24,14 +23,8 @@ from tests.callbacks.tracking import wait_for
 from tests.in_process import rows, small
 from tests.publish.conftest import resume_to_the_end
 
-HAS_SERVER = bool(importlib.util.find_spec("flask") and importlib.util.find_spec("sqlalchemy"))
-pytestmark = [
-    pytest.mark.tail,  # the mechanism is tested without it, in test_publisher.py and test_process.py
-    pytest.mark.skipif(
-        not (importlib.util.find_spec("mlflow") and HAS_SERVER),
-        reason="MLflow's server is not installed: pip install mlflow",
-    ),
-]
+# The mechanism is tested without it, in test_publisher.py and test_process.py.
+pytestmark = [pytest.mark.tail, pytest.mark.needs("mlflow", "flask", "sqlalchemy")]
 
 
 class Server:

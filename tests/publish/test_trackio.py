@@ -9,8 +9,7 @@ import pytest
 
 from tests.in_process import rows
 
-pytest.importorskip("trackio", reason="Trackio is not installed: pip install 'manyheads[trackio]'")
-pytestmark = pytest.mark.tail
+pytestmark = [pytest.mark.tail, pytest.mark.needs("trackio")]
 
 
 def test_nothing_is_there_twice(finished, tmp_path, monkeypatch):

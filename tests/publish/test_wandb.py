@@ -15,9 +15,7 @@ from tests.publish.wandb_server import Service
 KEY = "01234abcde" * 4
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _client():
-    pytest.importorskip("wandb", reason="W&B's client is not installed: pip install 'manyheads[wandb]'")
+pytestmark = pytest.mark.needs("wandb")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The page in a real browser, which must be there."""
+"""The page in a real browser."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,8 +14,7 @@ from manyheads.runner.report.page import as_page
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep
 
-pytestmark = pytest.mark.slow
-INSTALL = "apt-get install -y --no-install-recommends chromium chromium-driver"
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
@@ -25,15 +24,12 @@ ARGUMENTS = (
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.fail(f"Chromium and its driver are missing: {INSTALL}")
     options = ChromeOptions()
-    options.binary_location = chromium
+    options.binary_location = shutil.which("chromium")
     for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = Chrome(options=options, service=Service(driver))
+    chrome = Chrome(options=options, service=Service(shutil.which("chromedriver")))
     yield chrome
     chrome.quit()
 

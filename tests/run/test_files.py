@@ -142,7 +142,7 @@ class TestLock:
         path.chmod(0o444)
         assert not is_locked(path)
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything: run the tests as another user")
     def test_what_is_somebody_else_s_is_refused(self, tmp_path):
         path = tmp_path / "run.yaml"
         path.touch()

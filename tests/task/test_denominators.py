@@ -79,9 +79,9 @@ def test_ranks_change_nothing(alone, together, name, ranks):
     check(together(ranks)[name], alone[f"{name.partition(',')[0]}, 1 micro-batches"])
 
 
+@pytest.mark.needs("transformers")
 def test_a_model_of_transformers(tmp_path):
     """Whatever the precision, its loss is computed in fp32."""
-    pytest.importorskip("transformers")
     one, three = on_one_rank(tmp_path, configs(tasks={"gpt2": OF_TRANSFORMERS})).values()
     check(three, one, rel=1e-5)
     assert one["measured"]["val_perplexity"] == pytest.approx(math.exp(one["measured"]["val_loss"]))

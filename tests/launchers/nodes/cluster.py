@@ -6,7 +6,6 @@ that made them: clusters of several test processes, or several checkouts, do not
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
+
+from tests.needs import require
 
 _number = count()
 _NAMED = re.compile(r"mh([0-9a-f]+)x\d+[sn]\d*")
@@ -160,18 +160,6 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def why_none() -> str | None:
-    """Why there can be no cluster here."""
-    if os.geteuid() != 0:
-        return "network namespaces are made by root"
-    if any(shutil.which(name) is None for name in ("ip", "unshare")):
-        return "there is no ip or no unshare here"
-    name = f"mh{os.getpid():x}probe"
-    done = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
-    subprocess.run(["ip", "netns", "del", name], capture_output=True)
-    return f"no network namespace can be made: {done.stderr.strip()}" if done.returncode else None
-
-
 def sweep() -> None:
     """Remove what test processes left that were killed."""
     for line in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines():
@@ -186,8 +174,7 @@ def sweep() -> None:
 @contextmanager
 def started(folder: Path, size: int, **options: Any) -> Iterator[Cluster]:
     """A cluster that is gone afterwards, whatever happens. The test is skipped where there can be none."""
-    if (reason := why_none()) is not None:
-        pytest.skip(reason)
+    require("create network namespaces")
     sweep()
     cluster = Cluster(folder, size, **options)
     try:

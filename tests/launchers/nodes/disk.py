@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.launchers.nodes.cluster import Cluster
+from tests.needs import cannot
 
 _SHUT_DOWN = 0x8004587D  # ext4's ioctl EXT4_IOC_SHUTDOWN, with a word that says how
 _NO_LOG_FLUSH = 2
@@ -96,8 +97,8 @@ def attached(folder: Path, *, megabytes: int = 32) -> Iterator[Disk]:
     try:
         _run("mkfs.ext4", "-q", "-F", str(disk.image))
         disk.mount()
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no disk can be made: {getattr(error, 'stderr', error)}")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(cannot("attach a disk"))
     try:
         yield disk
     finally:

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch
-from manyheads.runner.parallel.horovod import installation as horovod_installation
 from tests.launchers.conftest import freeze, rows
 from tests.launchers.nodes.conftest import COMMON, gone
 from tests.tail import tailed
@@ -47,8 +46,6 @@ WAYS = {
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("way", WAYS)
 def test_programs_that_start_ranks_elsewhere_do_so_through_agents(named_cluster, run_there, tmp_path, way: str) -> None:
-    if "mpirun" in way and not horovod_installation.has("mpi"):
-        pytest.skip("Horovod was built without MPI, or there is no mpirun")
     running = run_there("two", *STEPS, *WAYS[way], named_cluster.hosts(2))
     one = freeze(tmp_path / "one", *COMMON, *STEPS, *WAYS[way], "launcher.nproc_per_node=4")
     expected = launch(one)

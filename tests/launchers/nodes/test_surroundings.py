@@ -1,6 +1,5 @@
 """Machines as they are: IPv6 alone, an interface that leads nowhere, no names, a small /dev/shm, no root."""
 
-import subprocess
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 
 from tests.launchers.nodes.cluster import Cluster, started
 from tests.launchers.nodes.conftest import gone, runs
+from tests.needs import require
 
 SHORT = ("parallel=ddp", "launcher=torchrun", "launcher.nproc_per_node=1", "trainer.max_steps=10")
 MET = ("launcher.nodes=2", "launcher.rendezvous=10.77.0.1:29400")
@@ -55,8 +55,8 @@ def test_ipv6_alone(made) -> None:
 @pytest.mark.parametrize("user", [None, 1000], ids=["root", "an ordinary user"])
 def test_a_small_dev_shm(made, user: int | None) -> None:
     """Typed on each machine, since the tests' remote shell is root's."""
-    if user is not None and subprocess.run(["unshare", "--user", f"--map-user={user}", "true"]).returncode:
-        pytest.skip("no user namespace can be made here")
+    if user is not None:
+        require("create user namespaces")
     cluster, start = made(first=small("/dev/shm"), user=user)
     completed(cluster, *(start("run", *SHORT, *MET, node=node) for node in (1, 2)))
 

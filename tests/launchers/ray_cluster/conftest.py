@@ -17,6 +17,7 @@ from manyheads.launchers.launch import launch
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows
 from tests.launchers.ray_cluster.cluster import cluster
+from tests.needs import require
 
 RUN = ("data.batch_size=48", "model.width=8", "precision=fp64", "trainer.log_every=1")
 LONG = (*RUN, "trainer.epochs=10", "checkpoint.every=20")
@@ -24,7 +25,7 @@ LONG = (*RUN, "trainer.epochs=10", "checkpoint.every=20")
 
 @pytest.fixture(autouse=True, scope="module")
 def _ray() -> None:
-    pytest.importorskip("ray")
+    require("ray")
 
 
 @pytest.fixture(scope="module")

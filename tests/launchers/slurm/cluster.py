@@ -53,12 +53,6 @@ PartitionName=short Nodes=n1,n2 MaxTime=5 State=UP PriorityTier=1
 NODES = ("n1", "n2")
 
 
-def missing() -> str | None:
-    """Why no Slurm can be started here."""
-    lacking = [name for name in ("slurmctld", "slurmd", "sbatch") if shutil.which(name) is None]
-    return f"{', '.join(lacking)} not installed: apt-get install slurmctld slurmd slurm-client" if lacking else None
-
-
 class Slurm:
     """The cluster, with its clients' commands. ``environment``: what a client needs to find it."""
 

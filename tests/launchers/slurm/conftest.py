@@ -11,7 +11,8 @@ import pytest
 
 from manyheads.launchers.launch import launch
 from tests.launchers.conftest import PROJECT, Parent, freeze
-from tests.launchers.slurm.cluster import Slurm, missing, started
+from tests.launchers.slurm.cluster import Slurm, started
+from tests.needs import require
 
 COMMON = ("parallel=ddp", "launcher=slurm", "data.batch_size=48", "model.width=8", "trainer.device=cpu")
 LONG = ("launcher.nodes=2", "launcher.nproc_per_node=1", "trainer.epochs=40", "trainer.log_every=2")
@@ -20,8 +21,7 @@ HELD = "launcher.lines=['#SBATCH --hold']"  # a job that never starts by itself
 
 @pytest.fixture(scope="session")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    if (why := missing()) is not None:
-        pytest.skip(why)
+    require("slurm")
     with started(tmp_path_factory.mktemp("slurm")) as cluster:
         yield cluster
 

@@ -1,7 +1,6 @@
 """The process that ranks are forked from never begins to use CUDA, or no rank could; told by a driver that notes it."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +48,7 @@ with open(os.environ["NOTES"]) as file:
 
 @pytest.mark.tail
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc to build a driver with")
+@pytest.mark.needs("gcc")
 def test_no_call_of_the_driver(tmp_path: Path) -> None:
     names = "".join(f'    if (!strcmp(name, "{name}")) *found = (void *){name};\n' for name in NOTES)
     source = tmp_path / "cuda.c"

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.parallel.horovod import build as horovod_build
-from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.parallel.horovod.build import (
     VERSION,
     Features,
@@ -178,7 +177,7 @@ def test_a_compiler_without_mpi_s_headers_is_found_before_the_build(path, tmp_pa
 
 
 @pytest.mark.tail
-@pytest.mark.skipif(not horovod_installation.has("mpi"), reason="Horovod was built here without MPI")
+@pytest.mark.needs("mpi")
 def test_a_compiler_that_has_built_horovod_is_good():
     assert missing_for_mpi() is None
 

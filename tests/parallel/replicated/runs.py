@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ RUN = (
 )
 PACED = ("data=custom", "data._target_=tests.parallel.replicated.faults.Paced", "data.num_workers=0")
 PACE = "+data.seconds=0.002"
-IF_TORCHFT = pytest.mark.skipif(find_spec("torchft") is None, reason="torchft is not installed")
+IF_TORCHFT = pytest.mark.needs("torchft")
 REPLICATED = ("parallel=replicated", "parallel.trusted_network=true", "parallel.timeout=5")
 
 

@@ -75,6 +75,7 @@ def test_it_is_started_only_by_who_says_so():
         config("parallel=replicated")
 
 
+@pytest.mark.needs("torchft")
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -85,20 +86,21 @@ def test_it_is_started_only_by_who_says_so():
     ],
 )
 def test_what_it_does_not_go_with_is_refused(override, message):
-    pytest.importorskip("torchft")
     with pytest.raises(ConfigurationError, match=message):
         config("parallel=replicated", "parallel.trusted_network=true", override)
 
 
+@pytest.mark.needs("torchft")
 def test_its_launcher_is_for_it_alone():
-    pytest.importorskip("torchft")
     with pytest.raises(ConfigurationError, match="parallel=ddp can't handle"):
         config("parallel=ddp", "launcher=torchft")
 
 
+@pytest.mark.needs("torchft")
 def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
     """One committed it and was cut off; the other made it again: both are at the same step, with other weights."""
-    coordination = pytest.importorskip("torchft.coordination")
+    from torchft import coordination
+
     from manyheads.runner.parallel.replicated.rank.group import Group
     from manyheads.runner.parallel.replicated.rank.membership import LIGHTHOUSE, PLACE, Membership
 
@@ -129,9 +131,9 @@ def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
     server.shutdown()
 
 
+@pytest.mark.needs("torchft")
 def test_a_state_that_took_too_long_is_written_once(tmp_path):
     """Else a large one would be written again for each repetition of the update, and never be read."""
-    pytest.importorskip("torchft")
     from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
 
     sender, receiver = FolderTransport(tmp_path, 0), FolderTransport(tmp_path, 1)
@@ -149,8 +151,8 @@ def test_a_state_that_took_too_long_is_written_once(tmp_path):
         receiver.recv_checkpoint(0, sender.metadata(), 6, second / 10)
 
 
+@pytest.mark.needs("torchft")
 def test_all_ranks_of_a_replica_gather_the_state_that_its_first_one_writes(tmp_path):
-    pytest.importorskip("torchft")
     from manyheads.runner.parallel.replicated.rank.healing import FolderTransport
 
     first, other = FolderTransport(tmp_path, 0), FolderTransport(tmp_path, 0, writes=False)
@@ -161,6 +163,7 @@ def test_all_ranks_of_a_replica_gather_the_state_that_its_first_one_writes(tmp_p
     assert first.recv_checkpoint(0, other.metadata(), 5, timedelta(seconds=1)) == {"written": 2}
 
 
+@pytest.mark.needs("torchft")
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -183,23 +186,22 @@ def test_all_ranks_of_a_replica_gather_the_state_that_its_first_one_writes(tmp_p
     ],
 )
 def test_groups_that_cannot_be_are_refused(overrides, message):
-    pytest.importorskip("torchft")
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         config("parallel=replicated", "parallel.trusted_network=true", *overrides)
 
 
+@pytest.mark.needs("torchft")
 @pytest.mark.tail
 def test_estimates_know_what_the_ranks_of_a_replica_hold():
-    pytest.importorskip("torchft")
     replicated = ("parallel=replicated", "parallel.trusted_network=true", "launcher.nproc_per_node=4")
     fsdp = ("parallel.ranks_per_replica=2", "parallel.inside=fsdp")
     one, other = (rehearse(small(*replicated, *inside), 0).holds for inside in ((), fsdp))
     assert 2 * other.parameters == pytest.approx(one.parameters, rel=0.1)  # rows that no two ranks can share evenly
 
 
+@pytest.mark.needs("torchft")
 @pytest.mark.parametrize("inside", [{}, {"ranks_per_replica": 2}, {"ranks_per_replica": 2, "inside": "fsdp"}])
 def test_the_header_divides_the_batch_over_all_replicas(inside):
-    pytest.importorskip("torchft")
     from manyheads.runner.parallel.replicated.rank import replica
 
     here = {"rank": 2, "local_rank": 2, "world_size": 4, "device_type": "cpu"}
@@ -220,6 +222,7 @@ def _exchange(rank: int, folder: Path) -> None:
     torch.save([part, *found], folder / str(rank))
 
 
+@pytest.mark.needs("torchft")
 def test_ranks_of_a_replica_exchange_parts(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     ranks = [multiprocessing.get_context("fork").Process(target=_exchange, args=(rank, tmp_path)) for rank in (0, 1)]
