@@ -2,48 +2,58 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+# What running needs is installed; and what tests and tools need.
+RUN    := $(VENV)/.installed
+DEV    := $(VENV)/.installed-dev
 
-.PHONY: run horovod test test-all test-tail test-quick test-gpu chaos compat lint docs bench bench-gpu clean
+.PHONY: run horovod horovod-if-possible test fresh test-all test-tail test-quick test-gpu chaos compat lint docs bench bench-gpu \
+        lock clean
 
-run: $(STAMP)
+run: $(RUN)
 	$(BIN)/python run.py
 
 # Builds Horovod against the installed torch: minutes the first time, nothing from then on.
-horovod: $(STAMP)
+horovod: $(DEV)
 	$(BIN)/python -m runner install-horovod --mpi-if-possible
+
+horovod-if-possible: $(DEV)
+	@$(MAKE) --no-print-directory horovod || echo "Tests that need Horovod will be skipped."
 
 # Modules are compiled once, not by every process that tests start.
 test test-tail test-quick: export PYTHONDONTWRITEBYTECODE =
 
 # What a change must pass; file by file, since the tests of a file share runs. Four at once, since many wait.
 # `make test PYTEST=--record-seconds` renews the seconds by which tests/longest_first.py sorts the files.
-test: horovod
+test: horovod-if-possible
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not tail" $(PYTEST)
+
+# `make run` and `make test` in a clone, as on a machine that has Python, make and git only.
+fresh:
+	.ci/fresh
 
 # With every combination of launchers, ranks, signals and options.
 test-all: test test-tail
 
 # What `make test` leaves out.
-test-tail: horovod
+test-tail: horovod-if-possible
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m tail
 
 # Ten minutes in which ranks, agents, links and parents of a run on three machines are hurt at random; needs root.
-chaos: $(STAMP)
+chaos: $(DEV)
 	MANYHEADS_CHAOS_SECONDS=600 $(BIN)/python -m pytest -s tests/launchers/nodes/test_chaos.py
 
-test-quick: horovod
+test-quick: horovod-if-possible
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow and not tail"
 
 # What needs CUDA; ends with a table of what ran, and why the rest did not. Fails where nothing can run.
-test-gpu: $(STAMP)
+test-gpu: $(DEV)
 	$(BIN)/python -m pytest -m gpu
 
 # The suite's core on the lowest torch, and on the newest under each Python; fetches some 3 GB once, into /tmp.
-compat: $(STAMP)
+compat: $(DEV)
 	$(BIN)/python -m tests.compat
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -51,20 +61,28 @@ lint: $(STAMP)
 	$(BIN)/deptry .
 
 # The documentation as a site, in build/docs/site; fails for a link that leads nowhere.
-docs: $(STAMP)
+docs: $(DEV)
 	$(BIN)/python -m tests.docs
 
-# Against other libraries too, where they are: pip install -e '.[bench]'. Some fifteen minutes, on a quiet machine.
-bench: $(STAMP)
+# Against other libraries too, where they are: pip install --group bench. Some fifteen minutes, on a quiet machine.
+bench: $(DEV)
 	$(BIN)/python -m tests.benchmarks
 
 # ResNet-50 and ViT-B/16 in each precision, in less than ten minutes on one GPU.
-bench-gpu: $(STAMP)
+bench-gpu: $(DEV)
 	$(BIN)/python -m tests.benchmarks.gpu
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed --editable '.[dev]'
+# The versions of everything for tests and CI, with hashes: the newest that pyproject.toml allows.
+lock: $(DEV)
+	.ci/lock
+
+$(RUN): pyproject.toml .ci/versions.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	.ci/install $(VENV)
+	touch $@
+
+$(DEV): $(RUN)
+	.ci/install $(VENV) --group dev
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""The same loop as users of other libraries write it, for those that are installed: pip install -e '.[bench]'."""
+"""The same loop as users of other libraries write it, for those that are installed: pip install --group bench."""
 
 import importlib.util
 import logging

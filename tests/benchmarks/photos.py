@@ -43,7 +43,7 @@ def save(folder: Path) -> list[str]:
 
 
 def measure(rounds: int = 15) -> Comparison:
-    """Seconds for every photo once, sample by sample. Libraries where they are installed: pip install -e '.[bench]'."""
+    """Seconds for every photo once, sample by sample. Libraries where they are installed: pip install --group bench."""
     with saved() as paths, on_cores(shares_of_cores(hardware.cpu_cores())[0]):  # DALI has more than the one thread
         ours = Photos(paths, [0] * COUNT, image_size=SIZE, train=True)
         samples = {

@@ -118,7 +118,7 @@ def test_a_disk_that_is_full_when_the_failure_is_written(small_disk: Path, paren
 
 @pytest.mark.processes
 @pytest.mark.tail
-@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere: apt-get install util-linux")
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="without setpriv, root may write")
 @pytest.mark.parametrize("overrides", [("launcher=inline", "parallel=single"), ("parallel=ddp",)], ids=" ".join)
 def test_a_run_folder_that_can_no_longer_be_written(tmp_path: Path, parent, overrides) -> None:
     """The failure is the last line, and the run ends: nothing looks for another cause of it without end."""
