@@ -34,6 +34,7 @@ ENVIRONMENT = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
 )
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|JWT|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
+_FIELD = re.compile(r"^(Name|Version): *(.+?) *$", re.MULTILINE)
 _IN_URL = re.compile(r"(\w+://)[^/@\s]+@")  # user and password
 # Keys that cannot change a run's results.
 WITHOUT_EFFECT = {
@@ -115,8 +116,17 @@ def continued_from(config: dict[str, Any]) -> str | None:
 
 @cache
 def installed_packages() -> dict[str, str]:
-    """Versions of the installed packages, by name; cached for all runs that this process starts."""
-    return {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+    """Versions of the installed packages, by name; cached for all runs that this process starts.
+
+    Of each package's metadata only the fields are read: parsing it, with the description, takes ten times as long.
+    """
+    found: dict[str, str] = {}
+    for package in metadata.distributions():
+        text = package.read_text("METADATA") or package.read_text("PKG-INFO") or ""
+        fields = dict(_FIELD.findall(text.partition("\n\n")[0]))
+        if {"Name", "Version"} <= fields.keys():
+            found.setdefault(fields["Name"], fields["Version"])  # the first on the path is the one that is imported
+    return found
 
 
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -110,3 +110,14 @@ def test_variables_that_can_change_numbers_are_kept(config, monkeypatch):
     monkeypatch.setenv("UNRELATED", "1")
     assert describe(config)["environment"]["NVIDIA_TF32_OVERRIDE"] == "1"
     assert "UNRELATED" not in describe(config)["environment"]
+
+
+def test_installed_packages_are_those_that_are_imported(tmp_path, monkeypatch):
+    for folder, version in (("first", "2.0"), ("second", "1.0")):
+        (tmp_path / folder / "twice.dist-info").mkdir(parents=True)
+        text = f"Metadata-Version: 2.4\nName: twice\nVersion: {version}\n\nA description.\nVersion: 9\n"
+        (tmp_path / folder / "twice.dist-info" / "METADATA").write_text(text)
+    (tmp_path / "first" / "broken.dist-info").mkdir()
+    parsed = {each.metadata["Name"]: each.version for each in metadata.distributions()}
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second"), *sys.path])
+    assert provenance.installed_packages.__wrapped__() == parsed | {"twice": "2.0"}
