@@ -13,6 +13,15 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.parent_death import die_with_parent
 
 ExitCodes = dict[int, int]
+_RUN = "import manyheads, runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+
+
+def as_module(name: str) -> list[str]:
+    """Arguments of Python that do what ``-m name`` does, but import torch apart from the working directory.
+
+    docs/security.md says why.
+    """
+    return ["-c", _RUN, name]
 
 
 def run_agent(

@@ -11,7 +11,7 @@ import sys
 from typing import Any, ClassVar
 
 from manyheads.launchers import mpirun
-from manyheads.launchers.agent import run_agent
+from manyheads.launchers.agent import as_module, run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.nodes.run import Share, run_on_nodes
@@ -101,7 +101,7 @@ class Horovodrun(Launcher):
         if self.network_interface:
             options += ["--network-interfaces", self.network_interface]
         worker = [sys.executable, "-m", job.main, str(job.folder.path)]
-        return [sys.executable, "-m", "horovod.runner.launch", *options, *self.arguments, *worker]
+        return [sys.executable, *as_module("horovod.runner.launch"), *options, *self.arguments, *worker]
 
 
 def exit_codes(text: str) -> dict[int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from manyheads.runner.option.declared import declared
 from manyheads.runner.publish.main import MAIN
+from manyheads.runner.publish.place import tell_unread
 from manyheads.runner.publish.state import State, state_file
 from manyheads.runner.run import called
 from manyheads.runner.run.data_files import no_link
@@ -30,10 +31,11 @@ def publishers(
 
     ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
     """
-    trackers = [name for name, entry in config["logger"].items() if declared("logger", entry).publishes]
+    trackers = {name: entry for name, entry in config["logger"].items() if declared("logger", entry).publishes}
     if not trackers:
         yield
         return
+    tell_unread(trackers.values())
     with tempfile.TemporaryDirectory(prefix="manyheads-", ignore_cleanup_errors=True) as scratch:
         given = {**os.environ, **variables, "TMPDIR": scratch}  # of what is killed nothing stays
         started = {name: _start(folder, name, given) for name in trackers}

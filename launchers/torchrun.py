@@ -12,7 +12,7 @@ import sys
 import tempfile
 from typing import Any
 
-from manyheads.launchers.agent import run_agent
+from manyheads.launchers.agent import as_module, run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.nodes.run import Share, run_on_nodes
@@ -22,6 +22,7 @@ from manyheads.launchers.option import LauncherOption
 from manyheads.runner.run.layout import read_hosts
 
 NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # the agent's for the ranks, on all interfaces
+AGENT = as_module("torch.distributed.run")
 _FAILURE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 
 
@@ -60,7 +61,7 @@ def command(job: Job, scratch: str) -> list[str]:
     store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{scratch}/store", "--rdzv-conf", "store_type=file"]
     options = ["--local-addr", "127.0.0.1", "--log-dir", scratch, "--nproc-per-node", str(job.ranks)]
     options += [*store, "--rdzv-id", "run"]
-    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", job.main, str(job.folder.path)]
+    return [sys.executable, *AGENT, *options, "-m", job.main, str(job.folder.path)]
 
 
 def order(job: Job, shares: list[Share], number: int) -> Message:
@@ -72,7 +73,7 @@ def order(job: Job, shares: list[Share], number: int) -> Message:
     worker = ["-m", job.main, str(job.folder.path)]
     return {
         "engine": "torchrun",
-        "command": ["{python}", "-m", "torch.distributed.run", *options, *worker],
+        "command": ["{python}", *AGENT, *options, *worker],
         "log": f"torchrun_{number}.log",
         "quiet": False,
     }

@@ -1,13 +1,18 @@
 """One PyTorch experiment on any parallel backend: composed by Hydra, run by one loop, compared fairly."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from manyheads.runner.run.apart import Finder
 
 if TYPE_CHECKING:
     from manyheads.runner.api.run import Result, run
     from manyheads.runner.api.sweep import Row, Sweep, sweep
     from manyheads.runner.run.errors import ConfigurationError, RunFailed
     from manyheads.runner.serve.rank.trained import load
+
+sys.meta_path.insert(0, Finder())  # before anything of torch is imported
 
 __version__ = "0.1.0"
 __all__ = ["ConfigurationError", "Result", "Row", "RunFailed", "Sweep", "__version__", "load", "run", "sweep"]

@@ -8,9 +8,13 @@ from manyheads.runner.option.rules import TEXT, Rule, choice
 
 
 class LoggerOption(Option):
-    """Declares an entry of ``logger``. ``publishes``: it is a Tracker, which runs outside the ranks."""
+    """Declares an entry of ``logger``. ``publishes``: it is a Tracker, which runs outside the ranks.
+
+    ``settings``: files that its client would read from the working directory.
+    """
 
     publishes: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()
 
 
 class TrackerOption(LoggerOption):

@@ -10,6 +10,7 @@ from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.schema import check_entry
 from manyheads.runner.option.declared import declared
 from manyheads.runner.publish.main import tracker_of
+from manyheads.runner.publish.place import settled, tell_unread
 from manyheads.runner.publish.publisher import Publisher
 from manyheads.runner.publish.state import one_publisher
 from manyheads.runner.run import called
@@ -25,15 +26,17 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
     ``overrides``: keys of the trackers, as train takes them. Raises ConfigurationError before anything is sent.
     """
     typed = dict(map(_typed, overrides))
-    planned = []
+    planned, entries = [], list[dict[str, Any]]()
     for folder in _runs(paths):
         with Folder(folder.path) as held:
             held.refuse_links()
         sections = _sections(folder, to, typed)
         planned += [(folder, name, tracker_of(sections, name)) for name in sections]
+        entries += sections.values()
+    tell_unread(entries)
     failed = False
     for folder, name, tracker in planned:
-        with one_publisher(folder, name):
+        with one_publisher(folder, name), settled():
             publisher = Publisher(folder, name, tracker)
             try:
                 publisher.finish()

@@ -8,6 +8,7 @@ import sys
 import threading
 
 from manyheads.runner.logger.tracker import Tracker
+from manyheads.runner.publish.place import settled
 from manyheads.runner.publish.publisher import Publisher
 from manyheads.runner.publish.secrets import masked
 from manyheads.runner.publish.state import note_failure, one_publisher
@@ -32,7 +33,8 @@ def main(path: str, name: str) -> int:
         except Exception as error:
             note_failure(folder, name, error)
             return 1
-        return follow(publisher)
+        with settled():
+            return follow(publisher)
 
 
 def tracker_of(section: dict, name: str) -> Tracker:

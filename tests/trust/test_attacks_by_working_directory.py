@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -122,3 +123,49 @@ def test_the_users_own_path_is_kept(tmp_path, monkeypatch, safe):
     script = "import atexit, runpy, sys; atexit.register(lambda: print(*sys.path, sep=chr(10))); del sys.argv[0]; "
     run = ("-c", f"{script}runpy.run_path(sys.argv[0], run_name='__main__')", str(RUN), "--hydra-help")
     assert str(tmp_path) in execute(sys.executable, *run, cwd=ROOT).out.splitlines()
+
+
+class TestLibraries:
+    """What they would load, or read settings from, in the folder that they are imported in."""
+
+    @pytest.fixture
+    def planted(self, here):
+        """A libcuda.so.1 that leaves a mark when it is loaded, and settings of Matplotlib that it can't parse."""
+        compiler = shutil.which("cc") or pytest.skip("without a C compiler")
+        source = here / "planted.c"
+        mark = f'open("{here}/mark", O_CREAT | O_WRONLY, 0600);'
+        source.write_text(f"#include <fcntl.h>\n__attribute__((constructor)) void f(void) {{ {mark} }}\n")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", here / "libcuda.so.1", source], check=True)
+        (here / "matplotlibrc").write_bytes(b"text.usetex: True\n\xff\xfe")
+        return here
+
+    @pytest.mark.processes
+    @pytest.mark.parametrize(
+        "launcher",
+        [
+            "inline",
+            tail("spawn launcher.warm=false"),
+            tail("spawn launcher.warm=true"),
+            tail("torchrun"),
+            tail("mpirun"),
+            tail("horovodrun"),
+        ],
+    )
+    def test_a_run(self, planted, launcher):
+        words = [f"launcher={launcher.split()[0]}", *launcher.split()[1:]]
+        if launcher != "inline":
+            words += ["launcher.nproc_per_node=2", f"parallel={'horovod' if launcher == 'horovodrun' else 'ddp'}"]
+        words += [*FAST, "callbacks=[confusion_matrix]", "hydra.run.dir=out"]
+        done = execute(sys.executable, str(RUN), *words, cwd=planted, cold=True)
+        assert done.code == 0, done.err
+        assert (planted / "out" / "pictures").is_dir()
+        assert not (planted / "mark").exists()
+
+    @pytest.mark.processes
+    def test_a_program_of_the_users_own(self, planted, monkeypatch):
+        """Which stands where it stood afterwards."""
+        monkeypatch.setenv("PYTHONPATH", str(ROOT / ".names"))
+        program = f"import manyheads, os, torch; assert os.getcwd() == {str(planted)!r}"
+        done = execute(sys.executable, "-c", program, cwd=planted, cold=True)
+        assert done.code == 0, done.err
+        assert not (planted / "mark").exists()

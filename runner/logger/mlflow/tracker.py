@@ -4,33 +4,26 @@ A run has the tag ``manyheads.run`` with its key, by which it is found again. Po
 value) there, so that the same ones may be sent twice. Source: https://mlflow.org/docs/latest/api_reference/rest-api.html.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from manyheads.runner.logger.mlflow.store import Store
 from manyheads.runner.logger.tracker import Group, Outcome, Point, TrackedRun, Tracker
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.ledger import Ledger
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-# Whoever calls tries again, and later; the client alone would take four minutes over a server that is gone, and twenty
-# over one that hangs.
-PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-SILENCE = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 STATUS = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", "running": "RUNNING"}
 RUN, SWEEP, PARENT = "manyheads.run", "manyheads.sweep", "mlflow.parentRunId"
 LOCK = "trackers.lock"  # in a sweep's folder: its jobs have one parent
 
 
 class MLflow(Tracker):
-    """``tracking_uri``: None for MLFLOW_TRACKING_URI, or else MLflow's own default."""
+    """``tracking_uri``: None for MLFLOW_TRACKING_URI, or else MLflow's own default, in the working directory."""
 
     def __init__(self, *, tracking_uri: str | None = None, experiment: str = "manyheads", checkpoint: str = "none"):
         super().__init__(checkpoint=checkpoint)
-        self._uri, self._experiment = tracking_uri, experiment
+        self._store, self._experiment = Store(tracking_uri), experiment
         self._run = ""
         self._page: str | None = None
         self._group: Group | None = None
@@ -44,7 +37,7 @@ class MLflow(Tracker):
         return self._page
 
     def open(self, run: TrackedRun, known: str | None) -> int | None:
-        self._client = _client(self._uri)
+        self._client = self._store.client()
         self._of = self._experiment_id()
         self._group = run.group
         self._parent = self._parent_of(run) if run.group else None
@@ -118,14 +111,6 @@ class MLflow(Tracker):
         with in_turn(run.group.folder / LOCK):
             found = self._find(SWEEP, run.group.key)
             return found.info.run_id if found else self._create(run.group.name, run.started, {SWEEP: run.group.key})
-
-
-def _client(uri: str | None) -> "MlflowClient":
-    for name, value in (PATIENCE | SILENCE).items():
-        os.environ.setdefault(name, value)
-    from mlflow import MlflowClient
-
-    return MlflowClient(uri)
 
 
 def _tags(run: TrackedRun, parent: str | None) -> dict[str, str]:

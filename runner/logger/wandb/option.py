@@ -10,6 +10,7 @@ class WandBOption(TrackerOption):
     """Declares steering keys: somebody else's config may not choose the account and server to publish to."""
 
     package = "wandb"
+    settings = ("wandb/settings", ".wandb/settings", "config-defaults.yaml")
     rules: ClassVar = {
         "project": NAME,
         "entity": NAME,

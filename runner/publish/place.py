@@ -1,0 +1,39 @@
+"""Where trackers' clients stand while they publish: many read settings, or even a database, from there."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.option.declared import declared
+from manyheads.runner.run import called
+from manyheads.runner.run.errors import printable
+from manyheads.runner.trust.own import is_own_project, own_project
+
+
+def is_own() -> bool:
+    """Whether the working directory is a project that the user has marked as his own."""
+    return is_own_project(own_project(Path.cwd()))
+
+
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """A context in which this process stands in an empty folder, unless the working directory is the user's own."""
+    if is_own():
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="manyheads-") as empty, contextlib.chdir(empty):
+        yield
+
+
+def tell_unread(entries: Iterable[dict[str, Any]]) -> None:
+    """Name, on stderr, the settings that these trackers' clients would find here, but are not given."""
+    if is_own():
+        return
+    for name in dict.fromkeys(name for entry in entries for name in declared("logger", entry).settings):
+        if os.path.lexists(name):
+            unread = f"{printable(name)} is not read, since you have not marked this folder as your own."
+            print(f"{unread} If it is yours, run once: {called.command('trust', '.')}", file=sys.stderr)

@@ -1,0 +1,55 @@
+"""Standing apart from the working directory, which may be a folder that somebody sent.
+
+NVIDIA's libcusparseLt, which `import torch` loads, looks for libcuda.so.1 where it is loaded, since its RUNPATH has an
+empty entry: whoever puts a library of that name there runs code. Matplotlib reads matplotlibrc where it is imported.
+So both are imported from the root folder, which only the superuser writes to, by whatever module imports them first.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+SETTINGS = "matplotlibrc"
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """A context in which this process stands in the root folder. Paths that were typed are resolved before."""
+    before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.chdir("/")
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
+class Finder:
+    """An entry of ``sys.meta_path`` that has torch and Matplotlib imported apart, as the other entries find them."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != "torch" and not (name == "matplotlib" and _is_own_process()):
+            return None
+        others: list[Any] = [finder for finder in sys.meta_path if finder is not self]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_apart(module: ModuleType) -> None:
+            if name == "matplotlib" and os.path.lexists(SETTINGS):
+                print(f"{SETTINGS} of the working directory is not read: MATPLOTLIBRC can name one", file=sys.stderr)
+            with apart():
+                execute(module)
+
+        spec.loader.exec_module = execute_apart
+        return spec
+
+
+def _is_own_process() -> bool:
+    """Whether this is a command or a rank, not the user's own Python with the user's own settings."""
+    return bool(os.environ.get("PYTHONSAFEPATH"))
