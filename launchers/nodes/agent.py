@@ -13,12 +13,14 @@ from pathlib import Path
 from manyheads import __version__
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.part import attempt
-from manyheads.launchers.nodes.wire import KEY_BYTES, Message, greet, own_key
+from manyheads.launchers.nodes.wire import KEY_BYTES, Channel, Message, Refused, greet, own_key
 from manyheads.launchers.signals import received_signals
 from manyheads.runner.machine import addresses
 from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.run.errors import ConfigurationError, complain
 from manyheads.runner.run.parent_death import die_with_parent
+
+AGAIN_SECONDS = (0.1, 0.3, 0.6, 1.0, 1.0)  # until the next attempt
 
 
 def main() -> int:
@@ -58,10 +60,24 @@ def read_key(path: Path) -> bytes:
 def connect(address: str, port: int, key: bytes, *, silence: float) -> Link:
     """Connect to the parent. Raises OSError with a sentence that names its address."""
     try:
-        return Link(greet(socket.create_connection((address, port), timeout=silence), key), silence=silence)
+        return Link(_greeted(address, port, key, silence), silence=silence)
     except OSError as error:
         reason = error.strerror or error
         raise OSError(f"no connection to the run's parent at {addresses.bracketed(address)}:{port}: {reason}") from None
+
+
+def _greeted(address: str, port: int, key: bytes, silence: float) -> Channel:
+    """An authenticated connection. A parent that many strangers connect to may have dropped the first ones."""
+    for pause in AGAIN_SECONDS:
+        connection = socket.create_connection((address, port), timeout=silence)
+        try:
+            return greet(connection, key)
+        except Refused:
+            raise
+        except ConnectionError:
+            connection.close()
+            time.sleep(pause)
+    return greet(socket.create_connection((address, port), timeout=silence), key)
 
 
 def serve(link: Link, *, name: str, interface: str | None = None, signature: dict[str, str] | None = None) -> None:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from manyheads.launchers.nodes import wire
+from manyheads.launchers.nodes.strangers import Strangers
 from manyheads.launchers.nodes.wire import Channel, Message
 from manyheads.runner.run.errors import ConfigurationError
 
 ALIVE_SECONDS = 0.5  # between two messages of the parent
-STRANGERS = 64  # concurrent connections that are not authenticated yet
 
 
 class Node:
@@ -56,7 +56,7 @@ class Meeting:
         self.inbox: queue.Queue[tuple[Node, Message | None]] = queue.Queue()
         self.arrived: queue.Queue[Node] = queue.Queue()
         self._key, self._nodes = key, list[Node]()
-        self._strangers = threading.Semaphore(STRANGERS)
+        self._strangers = Strangers()
         self.stop = (0, 0)
         self._closing = threading.Event()
         for work in (self._accept, self._live):
@@ -80,28 +80,28 @@ class Meeting:
 
     def _live(self) -> None:
         while not self._closing.wait(ALIVE_SECONDS):
+            self._strangers.drop_overdue()
             for node in [each for each in self._nodes if each.is_connected]:
                 node.send({"do": "alive", "stop": self.stop})
 
     def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._server.accept()
+                connection, peer = self._server.accept()
             except OSError:
                 return
-            if not self._strangers.acquire(blocking=False):
-                connection.close()
-                continue
+            self._strangers.add(connection, peer[0])
             threading.Thread(target=self._serve, args=(connection,), name="node", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             node = self._met(connection)
+            if not self._strangers.remove(connection):
+                raise ConnectionAbortedError
         except (OSError, ValueError, KeyError, TypeError):
+            self._strangers.remove(connection)
             connection.close()
             return
-        finally:
-            self._strangers.release()
         self._nodes.append(node)
         self.arrived.put(node)
         try:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.nodes import wire
+from manyheads.launchers.nodes import strangers, wire
+from manyheads.launchers.nodes.agent import connect
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.meeting import Meeting
 from manyheads.launchers.nodes.wire import Channel, Refused, admit, greet, new_key
@@ -169,6 +170,68 @@ def test_strangers_do_not_keep_others_out():
         meeting.close()
         for stranger in strangers:
             stranger.close()
+
+
+class TestManyStrangers:
+    @pytest.fixture
+    def meeting(self) -> Iterator[Meeting]:
+        meeting = Meeting("127.0.0.1", 0, KEY)
+        yield meeting
+        meeting.close()
+
+    def crowd(self, meeting: Meeting, *, source: str = "127.0.0.1") -> list[socket.socket]:
+        """More idle connections than the parent keeps; it has seen them all when it has dropped the first ones."""
+        place = (meeting.address, meeting.port)
+        crowd = [socket.create_connection(place, source_address=(source, 0)) for _ in range(strangers.MOST + 5)]
+        for one in crowd[:5]:
+            one.settimeout(20)
+            while one.recv(1000):
+                pass
+        return crowd
+
+    def test_who_has_the_key_comes_in_past_idle_ones(self, meeting):
+        crowd = self.crowd(meeting)
+        for _ in range(10):
+            greet(socket.create_connection((meeting.address, meeting.port)), KEY).close()
+        for one in crowd:
+            one.close()
+
+    def test_the_address_with_the_most_is_dropped_first(self, meeting):
+        waiting = socket.create_connection((meeting.address, meeting.port))
+        crowd = self.crowd(meeting, source="127.0.0.2")
+        greet(waiting, KEY).close()
+        for one in crowd:
+            one.close()
+
+    def test_who_sends_a_byte_at_a_time_is_dropped(self, monkeypatch):
+        monkeypatch.setattr(strangers, "SECONDS", 0.2)
+        meeting = Meeting("127.0.0.1", 0, KEY)
+        slow = socket.create_connection((meeting.address, meeting.port))
+        slow.settimeout(0.05)
+        deadline, is_open = time.monotonic() + 20, True
+        while is_open and time.monotonic() < deadline:
+            with suppress(TimeoutError):
+                try:
+                    slow.sendall(b"m")
+                    is_open = slow.recv(1000) != b""
+                except ConnectionError:
+                    is_open = False
+        meeting.close()
+        slow.close()
+        assert not is_open
+
+    def test_an_agent_that_was_dropped_tries_again(self, meeting, monkeypatch):
+        dropped = []
+
+        def reluctant(connection: socket.socket, key: bytes) -> Channel:
+            if len(dropped) < 2:
+                dropped.append(connection)
+                raise ConnectionResetError
+            return admit(connection, key)
+
+        monkeypatch.setattr("manyheads.launchers.nodes.meeting.wire.admit", reluctant)
+        connect(meeting.address, meeting.port, KEY, silence=5).close()
+        assert len(dropped) == 2
 
 
 def test_a_machine_that_waits_for_its_part_is_heard(monkeypatch):
