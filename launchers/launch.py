@@ -20,7 +20,6 @@ from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFail
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.layout import refuse_other_machines
 from manyheads.runner.run.locate import OPTION, TARGET, locate
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
@@ -92,7 +91,6 @@ def prepare(config: dict[str, Any], *, apart: bool = False) -> None:
 
 def _launcher(config: dict[str, Any], *, apart: bool) -> Launcher:
     section = config["launcher"]
-    refuse_other_machines(section)  # which a run may name that was frozen before
     kind = locate("launcher", section["_target_"])
     launcher = kind(**{key: value for key, value in section.items() if key not in (TARGET, OPTION)})
     return launcher.apart() if apart else launcher

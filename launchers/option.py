@@ -8,6 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.option.base import Option
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, list_of, number, whole
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.layout import nodes, read_hosts
 from manyheads.runner.run.run_folder import RunFolder
 
 FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullmatch(r"\d+:\d+", v) is not None)
@@ -23,7 +25,8 @@ class Standing(NamedTuple):
 class LauncherOption(Option):
     """Starts ranks that communicate through torch.distributed. ``one_process``: there is only one rank.
 
-    ``restarts_ranks``: a rank that dies is restarted, and does not stop the others. ``first_output``: the log that
+    ``finds_machines``: an engine chooses the machines, and ``nodes`` is only their number. ``restarts_ranks``: a rank
+    that dies is restarted, and does not stop the others. ``first_output``: the log that
     grows once an engine has found room for the run; None: the run uses this machine's devices.
     """
 
@@ -51,12 +54,37 @@ class LauncherOption(Option):
     derived: ClassVar[tuple[str, ...]] = ("threads_per_rank", "wait_policy")
     has_own_class = True
     one_process: ClassVar[bool] = False
+    finds_machines: ClassVar[bool] = False
     restarts_ranks: ClassVar[bool] = False
     first_output: ClassVar[str | None] = None
 
     def complete(self, config: dict[str, Any]) -> None:
         if self.section.get("hostfile") is not None:  # a run may go on from another directory
             self.section["hostfile"] = os.path.abspath(os.path.expanduser(self.section["hostfile"]))
+        if not self.finds_machines:
+            self._check_machines()
+
+    def _check_machines(self) -> None:
+        """Raises ConfigurationError for machines that could not meet, or numbers of them that mean nothing."""
+        hosts = read_hosts(self.section.get("hosts"), self.section.get("hostfile"))
+        given, rendezvous = self.section.get("nodes"), self.section.get("rendezvous")
+        if given is None:
+            if rendezvous is not None:
+                raise ConfigurationError(
+                    "launcher.rendezvous needs launcher.nodes, the number of machines that meet there."
+                )
+            return
+        if not hosts and rendezvous is None:
+            raise ConfigurationError(
+                f"launcher.nodes={given}: the machines have no meeting point. Set launcher.rendezvous=<host>:<port> "
+                "and type the command on each, or set launcher.hosts=[node1:4,node2:4]."
+            )
+        if hosts and rendezvous is not None:
+            raise ConfigurationError("launcher.rendezvous: launcher.hosts is set too. Set one of them to null.")
+        low, high = nodes(self.section) or (0, 0)
+        if not 0 < low <= high or (hosts and high != len(hosts)):
+            also = f", or with launcher.hosts the number listed there: {len(hosts)}" if hosts else ""
+            raise ConfigurationError(f"launcher.nodes={given} is not allowed. Allowed: a number, or fewest:most{also}.")
 
     @contextmanager
     def on_its_machines(self, config: dict[str, Any]) -> Iterator[None]:

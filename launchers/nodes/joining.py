@@ -12,6 +12,7 @@ from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.signature import signature
 from manyheads.launchers.nodes.wire import own_key
 from manyheads.runner.machine import addresses
+from manyheads.runner.option.declared import declared
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 
@@ -23,7 +24,7 @@ def join(config: dict[str, Any]) -> None:
 
     Raises ConfigurationError if that is a different run; RunFailed or Interrupted as the run itself does.
     """
-    if "rendezvous" not in config["launcher"]:
+    if declared("launcher", config["launcher"]).finds_machines:
         print(f"task {os.environ['SLURM_PROCID']} of this step exits: the first task runs everything", flush=True)
         return
     settings = Settings.of(config["launcher"])

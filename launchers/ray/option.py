@@ -21,6 +21,7 @@ class RayOption(LauncherOption):
         "placement_timeout": number(above=0),
     }
     steering: ClassVar[tuple[str, ...]] = ("address",)
+    finds_machines = True
     first_output: ClassVar[str | None] = "node_0.log"
 
     def unavailable(self) -> str | None:

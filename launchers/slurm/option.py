@@ -40,6 +40,7 @@ class SlurmOption(LauncherOption):
         "network_interface",
     )
     derived: ClassVar[tuple[str, ...]] = ("nodes", "cpus_per_node")
+    finds_machines = True
     first_output: ClassVar[str | None] = "slurm.log"
 
     def unavailable(self) -> str | None:

@@ -1,15 +1,17 @@
 """hydra.launcher.exclude: combinations that a sweep leaves out."""
 
+import re
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from manyheads.runner.config.arguments import typed_values
 from manyheads.runner.config.explain import QUOTES
 from manyheads.runner.run.errors import ConfigurationError
 
 Combination = dict[str, Any]
 _ABSENT = object()
+_NEXT = re.compile(r",(?=[^,=\[\]{}()]*=)")  # a comma before the next key, not one within a list
 
 
 def combinations(exclude: Any) -> list[Combination]:
@@ -24,12 +26,12 @@ def combinations(exclude: Any) -> list[Combination]:
 def _parse(item: Any) -> Combination:
     if isinstance(item, dict):
         return {str(key): value for key, value in item.items()}
-    found = {}
-    for part in str(item).split(","):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip():
+    found: Combination = {}
+    for part in _NEXT.split(str(item)):
+        value = typed_values([part.strip()])
+        if not value or "" in value:
             raise ConfigurationError(f"hydra.launcher.exclude={item}: {part!r} is not key=value. {QUOTES}")
-        found[key.strip()] = yaml.safe_load(value)
+        found |= value
     return found
 
 

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.signals import handled_by, interrupt, received_signals
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
 from manyheads.launchers.sweep.options import Options
+from manyheads.launchers.sweep.progress import Progress
 from manyheads.launchers.sweep.states import Start, settle
 from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.machine import hardware
@@ -21,9 +22,6 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from manyheads.launchers.sweep.run import Progress
 
 
 class Slot:
@@ -123,7 +121,7 @@ class Slots:
         self._taken: dict[int, list[str]] = {}
         self._outputs: dict[int, FirstOutput] = {}
 
-    def run(self, progress: "Progress") -> None:
+    def run(self, progress: Progress) -> None:
         """Run all jobs, as slots and devices become free; signals are forwarded to running jobs."""
         try:
             with received_signals() as signals:
@@ -149,7 +147,7 @@ class Slots:
     def _busy(self) -> list[int]:
         return [number for number, slot in enumerate(self._slots) if slot is not None and slot.entry is not None]
 
-    def _fill(self, progress: "Progress") -> None:
+    def _fill(self, progress: Progress) -> None:
         """Start every waiting job for which a slot and devices are free, in their order."""
         for entry in progress.waiting():
             idle = [number for number in range(len(self._slots)) if number not in self._busy()]
@@ -168,7 +166,7 @@ class Slots:
             environment = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if count else {}
             slot.give(entry, environment, str(folder.path / "console.log"))
 
-    def _wait(self, progress: "Progress") -> None:
+    def _wait(self, progress: Progress) -> None:
         """Take in the ends of jobs that have ended, within a moment."""
         pipes = {slot.pipe: number for number in self._busy() if (slot := self._slots[number]) is not None}
         for pipe in connection.wait(list(pipes), timeout=POLL_SECONDS):

@@ -53,7 +53,7 @@ class Torchft(Spawn):
         self.ranks *= self.settings.most if self.settings else 1
 
     def launch(self, job: Job) -> None:
-        width = job.folder.read_config()["parallel"].get("ranks_per_replica", 1)
+        width = job.folder.read_config()["parallel"]["ranks_per_replica"]
         limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
         limits |= {"width": width, "is_warm": self.warm}
         job.added["restarts"] = []

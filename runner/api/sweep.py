@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-import yaml
-
 from manyheads.runner.api.child import call
 from manyheads.runner.api.run import as_typed
-from manyheads.runner.config.arguments import quoted
+from manyheads.runner.config.arguments import quoted, typed_values
 from manyheads.runner.config.new_folder import SWEEP_DIR, named_folder, new_folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -38,7 +36,7 @@ class Sweep(Sequence[Row]):
 
     def _row(self, entry: Any) -> Row:
         folder = RunFolder(self.folder / entry.folder)
-        values = {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in entry.overrides)}
+        values = typed_values(entry.overrides)
         metrics = (folder.read_result() or {}).get("metrics") or {}
         return Row(entry.job, values, entry.state, entry.reason or "", metrics, folder.path)
 

@@ -12,8 +12,7 @@ from manyheads.launchers.nodes.joining import join
 from manyheads.launchers.sweep.resume import resume as resume_sweep
 from manyheads.launchers.sweep.search import arguments_of
 from manyheads.runner.commands import A_RUN, train
-from manyheads.runner.config.fresh_folder import RESUMED
-from manyheads.runner.machine.addresses import is_met_elsewhere
+from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.run.errors import ConfigurationError

@@ -14,9 +14,9 @@ from manyheads.launchers.nodes.joining import join
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.command_line import check_experiment, explained, in_sweep, job
 from manyheads.runner.config.freeze import checked, freeze
+from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, settle
-from manyheads.runner.machine.addresses import is_met_elsewhere
 from manyheads.runner.run import called
 from manyheads.runner.run.seal import seal_file
 from manyheads.runner.trust.check import refuse_untrusted

@@ -151,6 +151,12 @@ def parsed(overrides: Iterable[str]) -> Iterator[Any]:
             continue
 
 
+def typed_values(overrides: Iterable[str]) -> dict[str, Any]:
+    """The value that each override sets, by key, as Hydra reads it; without sweeps and deletions."""
+    single = (each for each in parsed(overrides) if not each.is_sweep_override() and not each.is_delete())
+    return {each.key_or_group: choices(each)[0] for each in single}
+
+
 def choices(override: Any) -> list[Any]:
     """The values that a parsed override sets its key to: one, or each of a sweep's."""
     from hydra.core.override_parser.types import ChoiceSweep, Override

@@ -85,11 +85,6 @@ def _check_epochs(config: dict[str, Any]) -> None:
             f"trainer.resize_start={trainer['resize_start']} is not before "
             f"trainer.resize_end={trainer['resize_end']}. Lower it."
         )
-    if config["parameters"]["freeze_epochs"] and config["parallel"].get("op") == "adasum":
-        raise ConfigurationError(
-            "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would change frozen "
-            "parameters. Set op=average."
-        )
 
 
 def _check_sam(config: dict[str, Any]) -> None:
@@ -99,10 +94,6 @@ def _check_sam(config: dict[str, Any]) -> None:
         raise ConfigurationError(
             f"trainer.sam_rho={rho}: its second pass needs unscaled gradients and the model's own weights, which "
             f"precision={precision['name']} does not have here. Set precision=bf16 or fp32."
-        )
-    if config["parallel"].get("op") == "adasum":
-        raise ConfigurationError(
-            f"trainer.sam_rho={rho}: parallel.op=adasum does not have the gradients of all ranks. Set op=average."
         )
 
 

@@ -12,7 +12,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
-from manyheads.runner.run.layout import machines, ranks, refuse_other_machines
+from manyheads.runner.run.layout import machines, ranks
 
 # The launcher decides how its ranks communicate, which strategies ask for.
 ORDER = sorted(GROUPS, key=lambda group: group != "launcher")
@@ -20,7 +20,6 @@ ORDER = sorted(GROUPS, key=lambda group: group != "launcher")
 
 def complete(config: dict[str, Any]) -> dict[str, Any]:
     """Resolve every ``auto`` in place and check that the keys work together. Raises ConfigurationError."""
-    refuse_other_machines(config["launcher"])
     with declared("launcher", config["launcher"]).on_its_machines(config):
         return _completed(config)
 

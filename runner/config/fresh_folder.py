@@ -2,14 +2,16 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from manyheads.runner.machine.addresses import is_met_elsewhere
+from manyheads.runner.config.lookup import option_of
+from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved
+from manyheads.runner.option.declared import declared
 from manyheads.runner.run.errors import ConfigurationError, Ended
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
@@ -26,6 +28,21 @@ def as_typed(overrides: Any) -> list[str]:
 def refuse(message: str) -> NoReturn:
     """End the process from within a callback, whose ordinary exceptions Hydra turns into warnings."""
     raise Ended(ConfigurationError.exit_code, ConfigurationError(message))
+
+
+def is_met_elsewhere(launcher: Mapping[Any, Any]) -> bool:
+    """Whether this command only takes part in the run of another machine, by the launcher's section.
+
+    Where an engine chooses the machines, one of several tasks that srun has started is the run: the first. It is the
+    project's own declaration that counts, since nobody has been asked yet whether they trust this config's code.
+    Raises ConfigurationError.
+    """
+    if (rendezvous := launcher.get("rendezvous")) is not None:
+        host, _ = parse_endpoint("launcher.rendezvous", str(rendezvous))
+        return not is_own(resolved("launcher.rendezvous", host))
+    if int(os.environ.get("SLURM_PROCID", "0")) == 0:
+        return False
+    return bool(declared("launcher", option_of("launcher", dict(launcher)) or {}).finds_machines)
 
 
 class FreshFolder(Callback):

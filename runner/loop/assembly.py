@@ -1,6 +1,5 @@
 """A whole model on the CPU becomes an update: converted, placed, wrapped and compiled, with its optimizer."""
 
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -54,14 +53,14 @@ def assemble(
     loaders: Loaders,
 ) -> tuple[Update, Settings]:
     """Build the update of a model that is complete and on the CPU, and the loop's settings."""
-    trainer, section = config["trainer"], config.get("parameters", {})
+    trainer, section = config["trainer"], config["parameters"]
     parallel.example = loaders.train.example
     wrapped = wrap(config, parallel, precision, model)
     own = parallel.unwrap(wrapped.model)
     added = build_metrics(config["metrics"], task, config["model"]["num_classes"] or data.num_classes)
     settings = Settings.of(trainer, loaders.train.updates)
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
-    rho = trainer.get("sam_rho")
+    rho = trainer["sam_rho"]
     update = Update(
         model=wrapped.model,
         scores=Scores(task, added, monitor=config["checkpoint"]["monitor"]),
@@ -71,26 +70,26 @@ def assemble(
         parallel=parallel,
         precision=precision,
         clip_norm=trainer["clip_norm"],
-        clip_value=trainer.get("clip_value", math.inf),
+        clip_value=trainer["clip_value"],
         on_nan=trainer["on_nan"],
         sharpness=None if rho is None else Sharpness(rho, trainer["sam_every"]),
         phases=wrapped.phases,
-        tta=trainer.get("tta", "none"),
-        at_rest=frozen_norms(own) if section.get("freeze_batchnorm") else (),
+        tta=trainer["tta"],
+        at_rest=frozen_norms(own) if section["freeze_batchnorm"] else (),
     )
     return update, settings
 
 
 def wrap(config: Config, parallel: Parallel, precision: Precision, model: nn.Module) -> Wrapped:
     """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend."""
-    section = config.get("parameters", {})
+    section = config["parameters"]
     model = precision.convert(model)
     if config["trainer"]["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
     groups = find_groups(model, section, lr=config["optimizer"]["lr"])  # patterns are of the whole model
-    rests = find_rests(model, section.get("freeze_epochs", ()), epochs=config["trainer"]["epochs"])
+    rests = find_rests(model, section["freeze_epochs"], epochs=config["trainer"]["epochs"])
     model = parallel.place(model)
-    if patterns := config["trainer"].get("recompute"):
+    if patterns := config["trainer"]["recompute"]:
         recompute(listed_units(model, patterns, key="trainer.recompute"), key="trainer.recompute")
     kind, batch_size = locate("optimizer", config["optimizer"]["_target_"]), config["data"]["batch_size"]
     optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=batch_size, groups=groups)
@@ -100,10 +99,10 @@ def wrap(config: Config, parallel: Parallel, precision: Precision, model: nn.Mod
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
     own = parallel.unwrap(model)
-    if patterns := config["trainer"].get("compile_units"):
+    if patterns := config["trainer"]["compile_units"]:
         compile_units(own, config["trainer"]["compile"], patterns)
     else:
         compile_in_place(own, config["trainer"]["compile"], parallel.device)
     updated = dict(zip(names, precision.parameters(optimizer), strict=True))
-    keeps = section.get("freeze_batchnorm", True)
+    keeps = section["freeze_batchnorm"]
     return Wrapped(model, optimizer, names, build_phases(own, optimizer, updated, rests, keeps_statistics=keeps))

@@ -169,7 +169,7 @@ class SWA(Average):
 
 def build_average(trainer: dict[str, Any], update: Update) -> Average | None:
     """The average that the config's trainer section asks for; None if it asks for none."""
-    if (decay := trainer.get("ema_decay")) is not None:
+    if (decay := trainer["ema_decay"]) is not None:
         return EMA(update, decay=decay, every=trainer["ema_every"], warmup=trainer["ema_warmup"])
-    start = trainer.get("swa_start")
+    start = trainer["swa_start"]
     return None if start is None else SWA(update, start=start)

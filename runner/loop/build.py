@@ -71,7 +71,7 @@ def build(
         built = _built(config, data, precision.dtype)
         if on_model is not None:
             on_model(built.model)
-        freeze(built.model, config.get("parameters", {}).get("freeze", ()))
+        freeze(built.model, config["parameters"]["freeze"])
         parameters = sum(p.numel() for p in built.model.parameters())
         task, loaders = enter(config, parallel, data, precision.dtype)
         if state is None and _is_new(config, built):

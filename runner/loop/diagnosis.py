@@ -112,7 +112,7 @@ def _model(said: str, batch: Batch, config: dict[str, Any]) -> str:
     else:
         size = config["data"].get("image_size")
         remedy = "Set model= to one that takes such inputs" + (f", or data.image_size (now {size})." if size else ".")
-        if (first := config["trainer"].get("resize_from")) is not None:
+        if (first := config["trainer"]["resize_from"]) is not None:
             remedy = f"Set trainer.resize_from (now {first}) to null, or model= to one for images of any size."
     return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {said}. {remedy}"
 

@@ -58,9 +58,9 @@ def averaging(trainer: dict[str, Any]) -> dict[str, str]:
     """Which average of the weights there is, and what it is for; nothing without, and where nothing is trained."""
     if trainer["evaluate_only"]:
         return {}
-    if (decay := trainer.get("ema_decay")) is not None:
+    if (decay := trainer["ema_decay"]) is not None:
         return {"averaging": f"EMA of {decay:g}; val_ columns and best.pt use it"}
-    start = trainer.get("swa_start")
+    start = trainer["swa_start"]
     return {} if start is None else {"averaging": f"SWA from epoch {start}; the final weights are the average"}
 
 

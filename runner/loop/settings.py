@@ -40,7 +40,7 @@ class Settings:
             last_step=min(total, section["stop_after"] or total),
             evaluate_every=0 if steps else section["evaluate_every"],
             evaluate_steps=steps,
-            ending=Ending(seconds(section.get("max_time")), section.get("patience"), section.get("min_delta", 0.0)),
+            ending=Ending(seconds(section["max_time"]), section["patience"], section["min_delta"]),
             grad_accumulation=section["grad_accumulation"],
             log_every=section["log_every"],
             warm_up=section["device"] == "cuda" or section["compile"] != "none",

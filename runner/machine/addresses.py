@@ -1,11 +1,8 @@
 """Addresses and interfaces of this machine, and what users write of others."""
 
 import ipaddress
-import os
 import re
 import socket
-from collections.abc import Mapping
-from typing import Any
 
 import psutil
 
@@ -33,20 +30,6 @@ def resolved(key: str, host: str) -> str:
         raise ConfigurationError(
             f"{key}: {host} cannot be resolved here: {reason}. Give its address, or add the name to /etc/hosts."
         ) from None
-
-
-def is_met_elsewhere(launcher: Mapping[str, Any]) -> bool:
-    """Whether the rendezvous of a launcher's section is on another machine, whose run it then is.
-
-    Where the launcher finds its machines by itself, one of several tasks that srun has started is enough: the first.
-    Raises ConfigurationError.
-    """
-    if "nodes" in launcher and "rendezvous" not in launcher:
-        return int(os.environ.get("SLURM_PROCID", "0")) > 0
-    if (rendezvous := launcher.get("rendezvous")) is None:
-        return False
-    host, _ = parse_endpoint("launcher.rendezvous", str(rendezvous))
-    return not is_own(resolved("launcher.rendezvous", host))
 
 
 def own_address(interface: str | None, *, towards: str | None = None) -> str:

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import yaml
-
+from manyheads.runner.config.arguments import typed_values
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.schema import check_entry
 from manyheads.runner.option.declared import declared
@@ -101,10 +100,10 @@ def _trackers() -> list[str]:
 
 
 def _typed(override: str) -> tuple[tuple[str, str], Any]:
-    key, equals, value = override.lstrip("+").partition("=")
+    key, value = next(iter(typed_values([override]).items()), ("", None))
     group, name, own = [*key.split(".", 2), "", ""][:3]
-    if not equals or group != "logger" or not own:
+    if group != "logger" or not own:
         raise ConfigurationError(
             f"{override} is not allowed. Allowed: the keys of a tracker, such as logger.mlflow.experiment=x."
         )
-    return (name, own), yaml.safe_load(value)
+    return (name, own), value

@@ -19,29 +19,12 @@ def ranks(config: dict[str, Any]) -> int:
 
 
 def nodes(launcher: dict[str, Any]) -> tuple[int, int] | None:
-    """The fewest and the most machines that a run may have; None: this machine alone. Raises ConfigurationError."""
-    hosts, given = read_hosts(launcher.get("hosts"), launcher.get("hostfile")), launcher.get("nodes")
-    if given is not None and "rendezvous" not in launcher:  # what starts the ranks knows where
-        return given, given
-    if given is None:
-        if launcher.get("rendezvous") is not None:
-            raise ConfigurationError(
-                "launcher.rendezvous needs launcher.nodes, the number of machines that meet there."
-            )
-        return (len(hosts), len(hosts)) if set(map(str.lower, hosts)) - names_of_this_machine() else None
-    if not hosts and launcher["rendezvous"] is None:
-        raise ConfigurationError(
-            f"launcher.nodes={given}: the machines have no meeting point. Set launcher.rendezvous=<host>:<port> and "
-            "type the command on each, or set launcher.hosts=[node1:4,node2:4]."
-        )
-    if hosts and launcher.get("rendezvous") is not None:
-        raise ConfigurationError("launcher.rendezvous: launcher.hosts is set too. Set one of them to null.")
-    fewest, _, most = str(given).partition(":")
-    low, high = int(fewest), int(most or fewest)
-    if not 0 < low <= high or (hosts and high != len(hosts)):
-        also = f", or with launcher.hosts the number listed there: {len(hosts)}" if hosts else ""
-        raise ConfigurationError(f"launcher.nodes={given} is not allowed. Allowed: a number, or fewest:most{also}.")
-    return low, high
+    """The fewest and the most machines that a run may have; None: this machine alone."""
+    if (given := launcher.get("nodes")) is not None:
+        fewest, _, most = str(given).partition(":")
+        return int(fewest), int(most or fewest)
+    hosts = read_hosts(launcher.get("hosts"), launcher.get("hostfile"))
+    return (len(hosts), len(hosts)) if set(map(str.lower, hosts)) - names_of_this_machine() else None
 
 
 def machines(config: dict[str, Any]) -> dict[str, int]:
@@ -63,24 +46,6 @@ def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:
         raise ConfigurationError(f"launcher.hostfile={hostfile}: {error.strerror}. Name a file.") from None
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     return _parse(f"launcher.hostfile={hostfile}", list(filter(None, lines)), _LINE, "lines of the form: name slots=2")
-
-
-def refuse_other_machines(launcher: dict[str, Any]) -> None:
-    """Raises ConfigurationError when a launcher's ``hosts`` or ``hostfile`` names another machine than this one.
-
-    For launchers that cannot start ranks there; runs of others that were recorded before they could are theirs too.
-    """
-    if "remote_shell" in launcher:
-        return
-    hosts, hostfile = launcher.get("hosts"), launcher.get("hostfile")
-    allowed = names_of_this_machine()
-    for name in read_hosts(hosts, hostfile):
-        if name.lower() not in allowed:
-            key = f"launcher.hosts=[{','.join(hosts)}]" if hosts is not None else f"launcher.hostfile={hostfile}"
-            raise ConfigurationError(
-                f"{key} names {name}, another machine; runs on several machines are not supported yet. Allowed: "
-                f"{', '.join(sorted(allowed))}. Set it to null, and launcher.nproc_per_node to the number of ranks."
-            )
 
 
 def names_of_this_machine() -> set[str]:

@@ -3,9 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-import yaml
-
-from manyheads.runner.config.arguments import quoted
+from manyheads.runner.config.arguments import quoted, typed_values
 from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.reproduce.rerun import Program
@@ -65,11 +63,8 @@ def command(folder: RunFolder, config: dict[str, Any]) -> str:
 def _asks_for_more(config: dict[str, Any], result: dict[str, Any], typed: list[str]) -> bool:
     """As far as the keys that say how long tell; with another batch the ranks will know."""
     trainer = dict(config["trainer"])
-    for override in typed:
-        key, _, value = override.lstrip("+").partition("=")
-        if key.startswith("trainer."):
-            with suppress(yaml.YAMLError):
-                trainer[key.removeprefix("trainer.")] = yaml.safe_load(value)
+    given = typed_values(typed)
+    trainer |= {key.removeprefix("trainer."): value for key, value in given.items() if key.startswith("trainer.")}
     if any(override.startswith("data.") for override in typed):
         return True
     limits = [limit for key in ("max_steps", "stop_after") if isinstance(limit := trainer.get(key), int)]

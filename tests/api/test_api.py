@@ -104,9 +104,9 @@ def test_an_interruption_ends_it_cleanly(monkeypatch):
 
 
 def test_a_sweep(monkeypatch):
-    rows = manyheads.sweep([*FAST, "seed=1,2", "optimizer.lr=0.1,-1"])
+    rows = manyheads.sweep([*FAST, "seed=1,2", "optimizer.lr=1e-5,-1"])
     assert [row.status for row in rows] == ["completed", "failed"] * 2
-    assert rows[0].overrides == {"seed": 1, "optimizer.lr": 0.1} | rows[0].overrides
+    assert rows[0].overrides == {"seed": 1, "optimizer.lr": 1e-5} | rows[0].overrides
     assert "optimizer.lr=-1" in rows[1].reason
     assert rows[0].metrics["val_loss"] > 0
     assert (rows.folder / "comparison.csv").exists()
@@ -118,7 +118,7 @@ def test_a_sweep(monkeypatch):
         monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
         table = rows.to_pandas()
     assert [line["seed"] for line in table] == [1, 1, 2, 2]
-    assert [line["optimizer.lr"] for line in table] == [0.1, -1, 0.1, -1]
+    assert [line["optimizer.lr"] for line in table] == [1e-5, -1, 1e-5, -1]
     assert table[0]["val_loss"] == rows[0].metrics["val_loss"]
 
 

@@ -20,6 +20,7 @@ CODE = {  # parallel and precision have packages whose rank side holds the class
     "precision": "manyheads.runner.precision.{}.rank",
     "launcher": "manyheads.launchers.{}",
 }
+MESHES = {"fsdp", "tensor", "pipeline", "mesh"}  # one class, of which each has some dimensions
 OURS = [(group, option) for group in CODE for option in options(group)]
 REQUIRED = {"data.root": "/somewhere", "_target_": "my_package.Thing"}
 LOADING = {
@@ -104,7 +105,8 @@ def test_starts_with_its_class_and_its_name(group, option):
 
 @pytest.mark.parametrize(("group", "option"), OURS)
 def test_its_code_has_the_same_name(group, option):
-    assert read_option(group, option)["_target_"].rpartition(".")[0] == CODE[group].format(option)
+    code = "manyheads.runner.parallel.model_parallel.rank.mesh" if option in MESHES else CODE[group].format(option)
+    assert read_option(group, option)["_target_"].rpartition(".")[0] == code
 
 
 @pytest.mark.parametrize(("group", "option"), [*OPTIONS, *(("experiment", name) for name in options("experiment"))])

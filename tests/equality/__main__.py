@@ -26,10 +26,11 @@ from tests.equality.matrix import Command, cases
 
 # What differs from one time to the next, or tells where a run lies.
 TIMING = re.compile(
-    r"(.*_)?(seconds|time|started|memory|mb|fraction|speed|speedup|efficiency|utilization|mfu)(_.*)?"
+    r"(.*_)?(seconds|time|started|memory|mb|fraction|share|speed|speedup|efficiency|utilization|mfu)(_.*)?"
     r"|samples_per_.*|files|folder|path|results|run|error"
 )
 TABLES = ("steps.csv", "epochs.csv", "comparison.csv", "predictions.csv", "confusion.csv", "worst_samples.csv")
+VARYING = "replicated"  # how many replicas make an update, and so its rounding, depends on when they join
 DATE = re.compile(r"\d{4}-\d\d-\d\d/\d\d-\d\d-\d\d(-\d+)?")
 
 
@@ -113,9 +114,15 @@ def without_timings(value: Any) -> Any:
 
 def compared(before: dict[str, Any], now: dict[str, Any]) -> int:
     """Print each place where the two differ; 3 if there is one."""
-    lines = [line for name in now for line in differences(name, before[name], now[name])]
+    kept = {name: (before[name], now[name]) for name in now}
+    kept |= {name: tuple(map(codes, pair)) for name, pair in kept.items() if name.startswith(VARYING)}
+    lines = [line for name, pair in kept.items() for line in differences(name, *pair)]
     print(*lines, f"{len(now)} cases, {len(lines)} differences", sep="\n")
     return 3 if lines else 0
+
+
+def codes(outcome: dict[str, Any] | None) -> list[int]:
+    return [each["code"] for each in (outcome or {"commands": []})["commands"]]
 
 
 def differences(where: str, one: Any, other: Any) -> list[str]:

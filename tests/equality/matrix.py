@@ -68,7 +68,8 @@ def train(*overrides: str, to: str = "run") -> Command:
     """A run in the folder ``to``. Keys of SHORT that are given otherwise are left to what is given."""
     given = {override.partition("=")[0] for override in overrides}
     kept = (override for override in SHORT if override.partition("=")[0] not in given)
-    return ("train", *overrides, *kept, f"hydra.run.dir={to}")
+    last = {override.partition("=")[0]: override for override in overrides}  # of a key that is given twice
+    return ("train", *last.values(), *kept, f"hydra.run.dir={to}")
 
 
 def sweep(*overrides: str) -> Command:
@@ -81,7 +82,7 @@ def _training() -> dict[str, list[Command]]:
         "swa": ("trainer.swa_start=1",),
         "sam": ("trainer.sam_rho=0.05",),
         "mixing": ("trainer.mixup_alpha=0.2", "trainer.cutmix_alpha=1", "trainer.label_smoothing=0.1"),
-        "resizing": ("trainer.resize_from=4",),
+        "resizing": ("trainer.resize_from=8", "data.image_size=16"),
         "freezing": ("parameters.freeze_epochs=[{match: classifier, until: 2}]", "parameters.norm_weight_decay=0"),
         "tta": ("trainer.tta=flip",),
         "tests": ("trainer.test=true", "data.val_fraction=0.2"),

@@ -1,14 +1,10 @@
 """The machines of a run, listed or in a file."""
 
-import socket
-
 import pytest
 
-from manyheads.launchers.launch import launch
-from manyheads.runner.config.lookup import read_option
+from manyheads.launchers.option import LauncherOption
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import nodes, ranks, read_hosts, refuse_other_machines
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.layout import nodes, ranks, read_hosts
 from tests.in_process import config
 
 ALLOWED = r"each machine once, with the same number of ranks on every machine\.$"
@@ -123,24 +119,6 @@ def test_both_are_refused(hostfile):
         read_hosts(["node1:2"], path)
 
 
-def start(tmp_path, **options):
-    folder = RunFolder(tmp_path / "run")
-    launcher = {**read_option("launcher", "mpirun"), "nproc_per_node": 2, "threads_per_rank": 1, **options}
-    del launcher["remote_shell"]
-    folder.write_config({"launcher": launcher})
-    launch(folder)
-
-
-ELSEWHERE = r"names node1, another machine; .* not supported yet\. Allowed: .*localhost.*\. Set it to null, and "
-
-
-@pytest.mark.parametrize("key", ["hosts", "hostfile"])
-def test_another_machine_is_refused_for_runs_that_were_recorded_before_there_could_be_any(hostfile, tmp_path, key):
-    value = ["localhost:2", "node1:2"] if key == "hosts" else hostfile("localhost slots=2\nnode1 slots=2\n")
-    with pytest.raises(ConfigurationError, match=rf"^launcher\.{key}=.* {ELSEWHERE}"):
-        start(tmp_path, **{key: value})
-
-
 @pytest.mark.parametrize(
     ("launcher", "expected"),
     [
@@ -171,7 +149,7 @@ def test_how_many_machines(launcher, expected):
 )
 def test_numbers_of_machines_that_mean_nothing(launcher, reason):
     with pytest.raises(ConfigurationError, match=reason):
-        nodes({"rendezvous": None, **launcher})
+        LauncherOption({"rendezvous": None, **launcher}).complete({})
 
 
 def test_an_engine_knows_where_its_machines_are():
@@ -182,11 +160,3 @@ def test_hosts_of_any_launcher_are_frozen():
     frozen = config("parallel=ddp", "launcher=torchrun", "launcher.hosts=[node1:2,node2:2]")
     assert ranks(frozen) == 4
     assert frozen["launcher"]["nproc_per_node"] == 2
-
-
-def test_every_name_of_this_machine_is_allowed():
-    names = ("localhost", "LOCALHOST", "127.0.0.1", socket.gethostname())
-    for name in names:
-        refuse_other_machines({"hosts": [f"{name}:2"], "hostfile": None})
-    refuse_other_machines({"hosts": None, "hostfile": None})
-    refuse_other_machines({"name": "spawn"})

@@ -50,13 +50,13 @@ class Checkpoints:
 
     @classmethod
     def of(cls, folder: RunFolder, section: dict[str, Any]) -> "Checkpoints":
-        """The checkpoints that a run config's section asks for, also one from before there were formats."""
+        """The checkpoints that a run config's section asks for."""
         return cls(
             folder,
             every=section["every"],
-            keep=Retention(section["keep"], section.get("keep_every", 0), section.get("keep_hours", 0)),
-            format=section.get("format", "single"),
-            asynchronous=section.get("asynchronous", False),
+            keep=Retention(section["keep"], section["keep_every"], section["keep_hours"]),
+            format=section["format"],
+            asynchronous=section["asynchronous"],
         )
 
     def due_after_step(self, step: int) -> bool:

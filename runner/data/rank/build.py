@@ -54,7 +54,7 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     """Build the loaders of this rank's training and evaluation batches. Raises ConfigurationError."""
     section, seed = config["data"], config["seed"]
     train, *evaluated = (build_split(data, split, section) for split in ("train", "val"))
-    if config["trainer"].get("test") and not config["trainer"]["evaluate_only"]:
+    if config["trainer"]["test"] and not config["trainer"]["evaluate_only"]:
         evaluated.append(build_split(data, "test", section))
     if section.get("on_device"):
         for each in (train, *evaluated):
@@ -70,10 +70,10 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
         accumulation=config["trainer"]["grad_accumulation"],
         seed=seed,
         drop_last=section["drop_last"],
-        limit=config["trainer"].get("limit_train"),
-        overfit=config["trainer"].get("overfit"),
+        limit=config["trainer"]["limit_train"],
+        overfit=config["trainer"]["overfit"],
         mixing=_mixing(config, task),
-        repeats=config["trainer"].get("aug_repeats", 1),
+        repeats=config["trainer"]["aug_repeats"],
         resizing=resizing,
         **share,
     )
@@ -85,7 +85,7 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     # Images in memory are never corrupt, so their options do not have this key.
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
     place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": section["num_workers"]}
-    share |= {"fill": parallel.evaluates_together, "limit": config["trainer"].get("limit_val")}
+    share |= {"fill": parallel.evaluates_together, "limit": config["trainer"]["limit_val"]}
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
     in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]

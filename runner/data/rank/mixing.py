@@ -113,7 +113,7 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
 def build_mixing(config: dict[str, Any]) -> Mixing | None:
     """Build what the config's section ``trainer`` asks for; None if it mixes nothing."""
     trainer = config["trainer"]
-    if not (trainer.get("mixup_alpha") or trainer.get("cutmix_alpha")):
+    if not (trainer["mixup_alpha"] or trainer["cutmix_alpha"]):
         return None
     keys = ("mixup_alpha", "cutmix_alpha", "mix_prob", "mix_switch_prob")
     return Mixing(**{key: trainer[key] for key in keys}, seed=config["seed"])

@@ -40,7 +40,7 @@ def build_resizing(config: dict[str, Any], dataset: Dataset) -> Resizing | None:
     ``dataset``: the training samples. Raises ConfigurationError if their size cannot be changed, or is smaller already.
     """
     trainer, name = config["trainer"], config["data"]["name"]
-    first = trainer.get("resize_from")
+    first = trainer["resize_from"]
     if first is None:
         return None
     if not callable(getattr(dataset, "resize", None)):

@@ -36,7 +36,7 @@ def build_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torc
 
 def built_model(config: dict[str, Any], data: Data, *, dtype: torch.dtype = torch.float32) -> Built:
     """Build the model on the CPU, and return it with the origin of its weights. Raises ConfigurationError."""
-    path, strict = config["checkpoint"]["load"], config["checkpoint"].get("strict", True)
+    path, strict = config["checkpoint"]["load"], config["checkpoint"]["strict"]
     if path is None:
         return _pretrained(config, data, dtype)
     if strict:  # replaces all weights

@@ -144,6 +144,16 @@ class HorovodOption(ParallelOption):
             yield f"trainer.clip_value={trainer['clip_value']:g}: parallel.op=adasum can't clip. Set it to inf."
         if trainer["on_nan"] == "skip":
             yield "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error."
+        if trainer["sam_rho"] is not None:
+            yield (
+                f"trainer.sam_rho={trainer['sam_rho']}: parallel.op=adasum does not have the gradients of all ranks. "
+                "Set op=average."
+            )
+        if config["parameters"]["freeze_epochs"]:
+            yield (
+                "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would change "
+                "frozen parameters. Set op=average."
+            )
         precision = config["precision"]
         if declared("precision", precision).scales_gradients(on_gpus=trainer["device"] != "cpu"):
             yield (

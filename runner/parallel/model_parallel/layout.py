@@ -1,5 +1,6 @@
 """The mesh of ranks when several share one model, computed without torch."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -48,3 +49,15 @@ class Layout(NamedTuple):
         """The dimensions larger than 1, such as ``2 pipeline x 4 shard``."""
         parts = [f"{size} {name}" for name, size in self._asdict().items() if size > 1]
         return " x ".join(parts) or "1 rank"
+
+
+def filled(sizes: Mapping[str, int | str], *, ranks: int) -> Layout:
+    """The mesh of these sizes, in which "auto" is what the others leave of ``ranks``.
+
+    Raises ValueError if that does not come out even, or if several are "auto".
+    """
+    known = {name: int(size) for name, size in sizes.items() if size != "auto"}
+    rest, product = [name for name in sizes if name not in known], Layout(**known).ranks
+    if len(rest) > 1 or ranks % product or (not rest and ranks != product):
+        raise ValueError(f"a mesh of {dict(sizes)} does not fit {ranks} ranks")
+    return Layout(**known, **dict.fromkeys(rest, ranks // product))

@@ -7,7 +7,7 @@ from manyheads.runner.machine.torch_version import too_old
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import TEXT, choice, either, list_of, whole
 from manyheads.runner.parallel.base.option import ParallelOption
-from manyheads.runner.parallel.model_parallel.layout import Layout
+from manyheads.runner.parallel.model_parallel.layout import Layout, filled
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import ranks
 
@@ -141,14 +141,14 @@ def refusal_table() -> str:
     return "\n".join(lines)
 
 
-class ModelParallelOption(ParallelOption):
-    """A strategy whose ranks form a mesh, over torch.distributed.
+class MeshOption(ParallelOption):
+    """A strategy whose ranks form a mesh, over torch.distributed. Its sizes are the section's keys of a Layout.
 
-    ``dimensions``: the keys that set the sizes of the mesh; ``remainder``: the dimension that takes all other ranks.
+    ``remainder``: the size that stays ``auto`` in the run config, so that a run can be resumed with other ranks.
     """
 
     rules: ClassVar = {
-        "replicate": either(whole(1), choice("auto")),
+        **dict.fromkeys(Layout._fields, either(whole(1), choice("auto"))),
         "units": either(choice("auto"), list_of(TEXT)),
         "reshard": choice("after_forward", "after_backward"),
         "prefetch": either(whole(0), choice("auto")),
@@ -158,41 +158,65 @@ class ModelParallelOption(ParallelOption):
         "stages": either(choice("auto"), list_of(TEXT)),
         "stages_per_rank": whole(1),
     }
+    color = "#882255"
+    changes_gradients: ClassVar = {"param_dtype": "none", "reduce_dtype": "none"}
     mixes_communication = True
-    dimensions: ClassVar[tuple[str, ...]] = ()
     remainder: ClassVar[str | None] = None
 
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        return {key: self.section[key] for key in Layout._fields if key in self.section}
+
     def unavailable(self) -> str | None:
-        used = {self.remainder, *(key for key in self.dimensions if self.section[key] != 1)}
+        used = {key for key, size in self.sizes.items() if size != 1}
         reasons = [too_old(lowest) for way, lowest in LOWEST_TORCH.items() if way in used]
         return next(filter(None, reversed(reasons)), None)  # if two, the newer torch
 
     def layout(self, config: dict[str, Any]) -> Layout:
         """The mesh for a config with a fixed number of ranks. Raises ConfigurationError if the sizes do not fit it."""
-        given = {key: self.section[key] for key in self.dimensions}
-        open_keys = [key for key, size in given.items() if size == "auto"]
-        known = {key: size for key, size in given.items() if size != "auto"}
-        count, product = ranks(config), Layout(**known).ranks
-        rest = self.remainder or (open_keys[0] if len(open_keys) == 1 else None)
-        if len(open_keys) > (0 if self.remainder else 1):
-            keys = ", ".join(f"parallel.{key}" for key in open_keys)
+        known = {key: int(size) for key, size in self.sizes.items() if size != "auto"}
+        rest = [key for key in self.sizes if key not in known]
+        if len(rest) > 1:
+            keys = ", ".join(f"parallel.{key}" for key in rest)
             raise ConfigurationError(f"{keys}: only one of them can be auto. Set the others to numbers.")
-        if count % product or (rest is None and count != product):
+        count, product = ranks(config), Layout(**known).ranks
+        try:
+            return filled(self.sizes, ranks=count)
+        except ValueError:
             sizes = " x ".join(f"{key} {size}" for key, size in known.items())
             raise ConfigurationError(
                 f"parallel={self.section['name']}: {sizes} is {product}, which does not fit {count} ranks. Set "
                 f"launcher.nproc_per_node={product}, or sizes whose product {'divides' if rest else 'is'} {count}"
                 f"{'' if rest else ', one of them auto'}."
-            )
-        return Layout(**{**known, **({rest: count // product} if rest else {})})
+            ) from None
 
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
         layout = self.layout(config)
-        for key in self.dimensions:
-            self.section[key] = getattr(layout, key)
+        self.section |= {key: getattr(layout, key) for key in self.sizes if key != self.remainder}
         ways = [way for way, size in layout._asdict().items() if size > 1]
         refuse(config, *ways, what=f"parallel={self.section['name']}", layout=f" ({layout})")
 
     def data_shares(self, config: dict[str, Any]) -> int:
         return self.layout(config).data_size
+
+
+class FSDPOption(MeshOption):
+    """Shards, and perhaps several copies of all of them."""
+
+    color = "#d55e00"
+    remainder = "shard"
+
+
+class TensorOption(MeshOption):
+    """Groups of ranks that share the arithmetic of layers."""
+
+    color = "#cc79a7"
+    remainder = "tensor"
+
+
+class PipelineOption(MeshOption):
+    """Stages, and perhaps several pipelines of them."""
+
+    color = "#009e73"
+    remainder = "pipeline"

@@ -38,7 +38,7 @@ class ReplicatedOption(ParallelOption):
 
     @property
     def _each(self) -> int:
-        return self.section.get("ranks_per_replica", 1)  # earlier runs' replicas were one rank each
+        return self.section["ranks_per_replica"]
 
     @property
     def mixes_communication(self) -> bool:  # type: ignore[override]
@@ -73,7 +73,7 @@ class ReplicatedOption(ParallelOption):
                 f"precision={config['precision']['name']} unscales gradients before replicas exchange them. Set "
                 "precision=bf16 or amp."
             )
-        if config["trainer"].get("sam_rho") is not None:
+        if config["trainer"]["sam_rho"] is not None:
             raise ConfigurationError(
                 "trainer.sam_rho: its second pass would be a second exchange within an update, which "
                 "parallel=replicated cannot repeat on its own. Set it to null."

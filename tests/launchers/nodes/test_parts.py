@@ -23,6 +23,7 @@ from manyheads.launchers.nodes.storage import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import MOST_BYTES
 from manyheads.launchers.processes import gone_silently
 from manyheads.runner.config.complete import fits
+from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
@@ -134,9 +135,9 @@ def test_names_and_interfaces_that_are_not_there():
 
 
 def test_a_rendezvous_elsewhere_is_another_machines_run():
-    assert addresses.is_met_elsewhere({"rendezvous": "192.0.2.1:29400"})
-    assert not addresses.is_met_elsewhere({"rendezvous": "127.0.0.1:29400"})
-    assert not addresses.is_met_elsewhere({})
+    assert is_met_elsewhere({"rendezvous": "192.0.2.1:29400"})
+    assert not is_met_elsewhere({"rendezvous": "127.0.0.1:29400"})
+    assert not is_met_elsewhere({})
 
 
 def test_the_folder_of_a_node_that_was_killed_is_swept(tmp_path: Path) -> None:

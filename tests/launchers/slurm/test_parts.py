@@ -11,7 +11,8 @@ from manyheads.launchers.slurm.following import ended_badly
 from manyheads.launchers.slurm.queued import note_job, standing
 from manyheads.launchers.slurm.script import write_script
 from manyheads.runner.config.complete import complete, gpus_used, unavailable
-from manyheads.runner.machine import addresses, hardware
+from manyheads.runner.config.fresh_folder import is_met_elsewhere
+from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
 from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.run_folder import RunFolder
@@ -97,9 +98,9 @@ def test_an_engine_that_is_away_is_asked_once_for_a_whole_list(monkeypatch, tmp_
 
 def test_of_a_steps_tasks_only_the_first_is_the_run(monkeypatch):
     section = config()["launcher"]
-    assert not addresses.is_met_elsewhere(section)
+    assert not is_met_elsewhere(section)
     monkeypatch.setenv("SLURM_PROCID", "1")
-    assert addresses.is_met_elsewhere(section)
+    assert is_met_elsewhere(section)
 
 
 def test_without_sbatch_it_is_said_how_to_get_it(monkeypatch, tmp_path):

@@ -55,7 +55,7 @@ class TestExclude:
         {
             "hydra": {"runtime": {"choices": {"parallel": "dp", "precision": "apex"}}},
             "data": {"batch_size": 64},
-            "optimizer": {"lr": 0.1, "nesterov": False},
+            "optimizer": {"lr": 0.1, "nesterov": False, "eps": 1e-3, "betas": [0.9, 1e-3]},
         }
     )
 
@@ -69,6 +69,8 @@ class TestExclude:
             ("parallel=dp, precision=amp", None),
             (["precision=amp", "data.batch_size=64"], {"data.batch_size": 64}),
             (["data.batch_size=6"], None),
+            ("optimizer.eps=1e-3", {"optimizer.eps": 0.001}),
+            ("optimizer.betas=[0.9,1e-3],data.batch_size=64", {"optimizer.betas": [0.9, 0.001], "data.batch_size": 64}),
             ("optimizer.lr=0.1,optimizer.nesterov=false", {"optimizer.lr": 0.1, "optimizer.nesterov": False}),
             ([{"parallel": "dp", "data.batch_size": 64}], {"parallel": "dp", "data.batch_size": 64}),
         ],

@@ -6,6 +6,7 @@ from importlib import metadata
 
 import pytest
 
+from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.model_parallel.layout import Layout
 from manyheads.runner.parallel.model_parallel.option import REFUSALS, refusal_table
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
@@ -42,6 +43,16 @@ def test_ranks_of_one_stage_and_tensor_group_have_the_same_samples():
 def test_auto_is_what_is_left(overrides, layout):
     section = config(*overrides, *FOUR)["parallel"]
     assert {key: section[key] for key in layout} == layout
+
+
+@pytest.mark.parametrize(("option", "size"), [("fsdp", "shard"), ("tensor", "tensor"), ("pipeline", "pipeline")])
+def test_what_is_left_is_decided_by_the_ranks_of_each_start(option, size):
+    """So that a frozen run can be resumed with other ranks."""
+    frozen = config(f"parallel={option}", "trainer.grad_accumulation=4", *FOUR)
+    assert frozen["parallel"][size] == "auto"
+    for count in (2, 4):
+        frozen["launcher"]["nproc_per_node"] = count
+        assert declared("parallel", frozen["parallel"]).layout(frozen)._asdict()[size] == count
 
 
 @pytest.mark.parametrize(
