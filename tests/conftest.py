@@ -22,6 +22,7 @@ import pytest
 import torch
 from hydra.core.config_store import ConfigStore
 
+from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, composing, longest_first, needs, zygote
@@ -41,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(longest_first.Recorder())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(needs)
+    if getattr(config.option, "numprocesses", None) and not is_worker(config):
+        zygote.share()
     composing.remember()
     gc.disable()  # until all is imported
 
@@ -66,12 +69,19 @@ class Done:
     err: str
 
 
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A temporary folder that all of xdist's workers have in common."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if is_worker(request.config) else folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Iterator[None]:
     """Seals and trust are of a user who has neither key nor settings yet; child processes inherit that."""
     torch.set_num_threads(1)  # the cores are shared by several workers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_STATE_HOME", str(shared_folder / "state"))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.delenv("MANYHEADS_TRUST", raising=False)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / ".names"), str(ROOT)]))  # where ranks find these tests
@@ -138,12 +148,15 @@ def run_here(
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A completed run of two updates, made once; to be read only."""
-    folder = RunFolder(tmp_path_factory.mktemp("finished") / "run")
-    overrides = (*FAST, f"hydra.run.dir={folder.path}")
-    done = execute(sys.executable, str(RUN), *overrides, cwd=folder.path.parent)
-    assert done.code == 0, done.err
+def finished_run(shared_folder: Path) -> RunFolder:
+    """A completed run of two updates, made once for all of xdist's workers; to be read only."""
+    folder = RunFolder(shared_folder / "finished" / "run")
+    folder.path.parent.mkdir(exist_ok=True)
+    with in_turn(shared_folder / "finished.lock"):
+        if not folder.result.exists():
+            overrides = (*FAST, f"hydra.run.dir={folder.path}")
+            done = execute(sys.executable, str(RUN), *overrides, cwd=folder.path.parent)
+            assert done.code == 0, done.err
     return folder
 
 

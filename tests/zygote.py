@@ -14,6 +14,7 @@ import os
 import re
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +28,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from manyheads.runner.run.parent_death import die_with_parent
+
+SHARED = "TESTS_ZYGOTE"  # the socket of the one that xdist's workers share
 IMPORTED = (
     *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "matplotlib"),
     *("manyheads.launchers.launch", "manyheads.launchers.sweep.run", "manyheads.runner.loop.session"),
@@ -64,18 +68,39 @@ def run(command: tuple[str, ...], *, cwd: Path, timeout: float, checkout: Path =
         return code, out.read_text(), err.read_text()
 
 
+def share() -> None:
+    """Start a zygote for all processes that this one starts, such as xdist's workers."""
+    folder = tempfile.mkdtemp()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path := f"{folder}/zygote")
+        listening.listen()
+        _start(ROOT, listening, "listening")
+    atexit.register(shutil.rmtree, folder)
+    os.environ[SHARED] = path
+
+
+def _start(checkout: Path, connection: socket.socket, *more: str) -> None:
+    """Start a zygote, which ends with this process."""
+    command = [sys.executable, "-m", "tests.zygote", str(connection.fileno()), *more]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(checkout / ".names"), str(checkout)])}
+    process = subprocess.Popen(command, pass_fds=[connection.fileno()], cwd=checkout, env=environment)
+    atexit.register(process.kill)
+
+
 class _Zygote:
-    """This process's connection to its own."""
+    """This process's connection to a zygote. ``read``: what that one read of the environment as it started."""
 
     def __init__(self, checkout: Path) -> None:
-        self.read = _read_at_start(dict(os.environ))
-        here, there = socket.socketpair()
-        command = [sys.executable, "-m", "tests.zygote", str(there.fileno())]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(checkout / ".names"), str(checkout)])}
-        self._process = subprocess.Popen(command, pass_fds=[there.fileno()], cwd=checkout, env=environment)
-        there.close()
-        self._socket, self._file = here, here.makefile("rw")
-        atexit.register(self._process.kill)
+        shared = os.environ.get(SHARED) if checkout == ROOT else None
+        if shared is None:
+            self._socket, there = socket.socketpair()
+            with there:
+                _start(checkout, there)
+        else:
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.connect(shared)
+        self._file = self._socket.makefile("rw")
+        self.read = _read_at_start(dict(os.environ)) if shared is None else self._hear()
 
     @staticmethod
     @cache
@@ -106,6 +131,19 @@ def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 # -- in the zygote ---------------------------------------------------------------------------------------
+
+
+def accept(listening: socket.socket) -> NoReturn:
+    """Fork for each process that connects, which is sent what this one read of the environment."""
+    while True:
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            die_with_parent()
+            listening.close()
+            connection.sendall(json.dumps(_read_at_start(dict(os.environ))).encode() + b"\n")
+            serve(connection)
+            os._exit(0)
+        connection.close()
 
 
 def serve(connection: socket.socket) -> None:
@@ -200,7 +238,6 @@ def _forked_or_spawned(spawn: Any) -> Any:
 if __name__ == "__main__":
     import importlib
 
-    from manyheads.runner.run.parent_death import die_with_parent
     from tests import composing
 
     die_with_parent()
@@ -211,4 +248,5 @@ if __name__ == "__main__":
     composing.composed()
     gc.freeze()
     gc.enable()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    given = socket.socket(fileno=int(sys.argv[1]))
+    accept(given) if sys.argv[2:] else serve(given)
