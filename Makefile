@@ -6,8 +6,8 @@ BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: run horovod horovod-if-possible test fresh test-all test-tail test-quick test-gpu chaos compat lint docs bench bench-gpu \
-        lock clean
+.PHONY: run horovod horovod-if-possible test fresh test-all test-tail test-quick test-gpu mutations chaos compat \
+        lint docs bench bench-gpu lock clean
 
 run: $(RUN)
 	$(BIN)/python run.py
@@ -41,6 +41,10 @@ test-tail: horovod-if-possible
 # Ten minutes in which ranks, agents, links and parents of a run on three machines are hurt at random; needs root.
 chaos: $(DEV)
 	MANYHEADS_CHAOS_SECONDS=600 $(BIN)/python -m pytest -s tests/launchers/nodes/test_chaos.py
+
+# Plants faults in a copy of the code, one after the other, each of which the tests must find; some ten minutes.
+mutations: $(DEV)
+	$(BIN)/python -m tests.mutations
 
 test-quick: horovod-if-possible
 	$(BIN)/python -m pytest -n 2 -m "not processes and not slow and not tail"
