@@ -1,19 +1,25 @@
 """data=hf: images and texts from a local folder, by what their columns say."""
 
 import csv
+import json
 import re
 
 import numpy as np
+import PIL.Image
 import pytest
 import torch
 
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust.own import trust_project
+from tests import in_process
 from tests.data.conftest import crops
 from tests.in_process import attempt, opened, rows, small, train
 from tests.needs import missing
 
 if missing("datasets") is None:
     import datasets
+
+    from manyheads.runner.data.hf.contents import Files, read
 
 pytestmark = pytest.mark.needs("datasets")
 WORDS = {0: "cold snow and ice", 1: "warm sun and sand"}
@@ -161,3 +167,62 @@ def test_words_for_classes_are_numbered_in_their_order(texts):
     classes = _classes(splits["train"], "label")
     assert classes == ["c", "w"]
     assert np.array_equal(_numbers(splits["validation"], "label", classes), [0, 1] * 4)
+
+
+class TestASentFolder:
+    """Whose metadata, links and rows name the user's own files."""
+
+    @pytest.fixture
+    def secret(self, tmp_path):
+        (tmp_path / "secret").write_text("key\nVERYSECRET\n")
+        return tmp_path / "secret"
+
+    @pytest.fixture
+    def sent(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        (tmp_path / "sent").mkdir()
+        return tmp_path / "sent"
+
+    def rows(self, folder):
+        return read(root=str(folder), hub=None, subset=None, revision=None, download=False)
+
+    def test_its_readme_chooses_neither_files_nor_how_they_are_read(self, sent):
+        (sent / "train.csv").write_text("text,label\na,b\n")
+        (sent / "other.csv").write_text("text,label\nc,d\n")
+        (sent / "README.md").write_text(
+            "---\nconfigs:\n- config_name: default\n  sep: '='\n  data_files:\n"
+            "  - {split: train, path: other.csv}\n  - {split: test, path: http://127.0.0.1:9/x.csv}\n---\n"
+        )
+        assert {name: list(rows) for name, rows in self.rows(sent).items()} == {"train": [{"text": "a", "label": "b"}]}
+
+    def test_a_link_out_of_it_is_refused_unless_the_folder_is_the_users_own(self, sent, secret):
+        (sent / "train.csv").symlink_to(secret)
+        with pytest.raises(ConfigurationError, match=r"train.csv points outside .* run once: .* trust"):
+            self.rows(sent)
+        trust_project(sent)
+        assert list(self.rows(sent)["train"]) == [{"key": "VERYSECRET"}]
+
+    @pytest.mark.parametrize("key", ["_data_files", "_indices_data_files"])
+    def test_what_save_to_disk_wrote_names_files_beside_it(self, sent, key):
+        datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(sent)
+        state = json.loads((sent / "state.json").read_text())
+        (sent / "state.json").write_text(json.dumps(state | {key: [{"filename": "../other.arrow"}]}))
+        with pytest.raises(ConfigurationError, match="names of files beside it"):
+            self.rows(sent)
+
+    def test_rows_name_images_in_it_only(self, sent, tmp_path):
+        whole = tmp_path / "mine.png"
+        PIL.Image.new("RGB", (8, 8)).save(whole)
+        features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a"])})
+        rows = datasets.Dataset.from_dict({"image": [{"path": str(whole), "bytes": None}], "label": [0]}, features)
+        with pytest.raises(ConfigurationError, match=r"mine.png points outside"):
+            Files(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
+        whole.rename(sent / "mine.png")
+        rows = datasets.Dataset.from_dict({"image": [{"path": "mine.png", "bytes": None}], "label": [0]}, features)
+        found = Files(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
+        assert found == str(sent / "mine.png")
+
+    def test_a_folder_here_is_not_taken_for_a_data_set_on_the_hub(self, sent, monkeypatch):
+        monkeypatch.chdir(sent.parent)
+        with pytest.raises(ConfigurationError, match="a folder of this name exists here"):
+            in_process.config("data=hf", "data.hub=sent")

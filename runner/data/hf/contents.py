@@ -2,13 +2,16 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import datasets
 import numpy as np
 
+from manyheads.runner.data.base.links import refuse_leaving
 from manyheads.runner.data.base.option import ImageFiles, Samples, TokenBlocks
+from manyheads.runner.data.hf.local import offline, read_folder
 from manyheads.runner.data.text.tokens import END, Bytes, cached, digest_of, encoded, known_by, vocabulary
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from manyheads.runner.data.hf.option import HuggingFaceData
 
 VALIDATION = ("validation", "val", "valid", "dev", "test")  # the names of its split, the first that there is
-SAVED = ("dataset_dict.json", "state.json")  # of what save_to_disk wrote
 
 
 class Contents:
@@ -59,7 +61,8 @@ class Contents:
             from manyheads.runner.data.hf.rank import Texts  # imports torch, which the parent does without
 
             return Texts(rows, self.input, targets, self.tokenizer, self.data.max_length, self.classes)
-        files = Files(rows.select_columns(self.input).cast_column(self.input, datasets.Image(decode=False)), self.input)
+        images = rows.select_columns(self.input).cast_column(self.input, datasets.Image(decode=False))
+        files = Files(images, self.input, self.data.place["root"])
         return ImageFiles(files, targets, self.data.image_size, name == "train", self.classes, **self.data.sizes)
 
     def _split(self, name: str) -> Any:
@@ -101,17 +104,24 @@ class Contents:
 
 
 class Files(Sequence[Any]):
-    """For each row the path of its image file, or what is in it."""
+    """For each row the path of its image file, or what is in it. Rows of a local folder name files in it only."""
 
-    def __init__(self, rows: Any, column: str):
+    def __init__(self, rows: Any, column: str, root: str | None):
         self.rows, self.column = rows, column
+        self.root = None if root is None else Path(root).resolve()
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
         image = self.rows[int(index)][self.column]
-        return image["path"] if image["bytes"] is None else image["bytes"]
+        if image["bytes"] is not None:
+            return image["bytes"]
+        if self.root is None:
+            return image["path"]
+        path = self.root / image["path"]
+        refuse_leaving(self.root, path)
+        return str(path)
 
 
 def read(*, root: str | None, hub: str | None, subset: str | None, revision: str | None, download: bool) -> Any:
@@ -119,13 +129,14 @@ def read(*, root: str | None, hub: str | None, subset: str | None, revision: str
     key = f"data.root={root}" if hub is None else f"data.hub={hub}"
     datasets.disable_progress_bars()  # of every rank
     try:
-        if root is not None and any((Path(root) / name).is_file() for name in SAVED):
-            found = datasets.load_from_disk(root)
-        elif root is not None:
-            found = datasets.load_dataset(root, subset)
+        if root is not None:
+            found = read_folder(Path(root).resolve())
         else:
             config = datasets.DownloadConfig(local_files_only=not download)
-            found = datasets.load_dataset(hub, subset, revision=revision, download_config=config)
+            with nullcontext() if download else offline():
+                found = datasets.load_dataset(hub, subset, revision=revision, download_config=config)
+    except ConfigurationError:
+        raise
     except Exception as error:  # of each format, and of the network, its own
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         remedy = "Set it to the folder of a data set" if hub is None else "Fetch it where there is a network"

@@ -32,6 +32,16 @@ class HuggingFaceDataOption(DataOption):
                 f"data.root={root} and data.hub={hub}: data=hf needs exactly one of them. Set data.root to a local "
                 "folder, or data.hub to the name of a data set on the hub, such as ylecun/mnist."
             )
+        if hub is not None and Path(hub).exists():
+            raise ConfigurationError(
+                f"data.hub={hub}: a folder of this name exists here, and would be read instead. Start from another "
+                f"folder, or set data.root={hub}."
+            )
+        if root is not None and self.section["subset"] is not None:
+            raise ConfigurationError(
+                f"data.subset={self.section['subset']}: only data sets on the hub have subsets, since metadata in a "
+                "local folder are not read. Set data.root to the folder with the files of this subset."
+            )
         if root is not None and not Path(root).is_dir():
             raise ConfigurationError(f"data.root={root}: there is no such folder. Set it to the folder of a data set.")
 

@@ -29,13 +29,16 @@ State = list[os.stat_result]
 
 
 def listed(folder: Path, classes: Sequence[str]) -> Listing:
-    """The image files of these class folders: from the cache if they are as they were, else by reading them."""
+    """The image files of these class folders: from the cache if they are as they were, else by reading them.
+
+    Raises ConfigurationError for a link that leads out of the folder around it, in which all splits are.
+    """
     folders = [folder / name for name in classes]
     now, state = time.time_ns(), [os.stat(each) for each in folders]  # before they are read
     file, key = _file(folder), _key(folder, classes, state)
     if file is not None and (known := _read(file, key)) is not None:
         return known
-    listing = scan(folders)
+    listing = scan(folders, root=folder.parent)
     is_worth_it = len(listing) >= max(FEWEST_FILES, FEWEST_IN_A_CLASS * len(classes))
     if file is not None and is_worth_it and _is_settled(state, now) and not _is_fuse(state):
         with suppress(OSError):  # the next start will have to scan again

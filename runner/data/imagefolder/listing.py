@@ -11,6 +11,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import overload
 
+from manyheads.runner.data.base.links import refuse_leaving
+
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
@@ -61,12 +63,19 @@ class Paths(Sequence[str]):
         return f"{self.folder}/{self.classes[self.targets[at]]}/{name}"
 
 
-def scan(folders: Iterable[Path]) -> Listing:
-    """The image files directly in these folders, found by reading them."""
+def scan(folders: Iterable[Path], *, root: Path) -> Listing:
+    """The image files directly in these folders, found by reading them.
+
+    Raises ConfigurationError for a link that leads out of ``root``.
+    """
     names, ends, counts = bytearray(), array("Q"), array("Q")
     for folder in folders:
         with os.scandir(folder) as entries:
-            found = sorted(entry.name for entry in entries if entry.name.lower().endswith(EXTENSIONS))
+            images = [entry for entry in entries if entry.name.lower().endswith(EXTENSIONS)]
+        for entry in images:
+            if entry.is_symlink():  # known from reading the folder
+                refuse_leaving(root, entry.path)
+        found = sorted(entry.name for entry in images)
         joined = os.fsencode("\0".join(found))  # name by name it takes longer than reading the folder
         lengths = map(len, joined.split(b"\0")) if found else ()
         ends.extend(islice(accumulate(lengths, initial=len(names)), 1, None))

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.data.base.links import refuse_leaving
 from manyheads.runner.data.base.option import Data, DataOption, ImageFiles
 from manyheads.runner.data.base.partition import Partition
 from manyheads.runner.data.imagefolder.index import listed
@@ -86,7 +87,10 @@ def class_names(folder: Path) -> list[str]:
             f"data.root={folder.parent}: the folder {folder} does not exist. Expected: {folder.name}/<class>/<images>. "
             "Set data.root to the folder that holds train/ and val/."
         )
-    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    folders = [entry for entry in os.scandir(folder) if entry.is_dir()]
+    for path in (str(folder), *(entry.path for entry in folders if entry.is_symlink())):
+        refuse_leaving(folder.parent, path)
+    names = sorted(entry.name for entry in folders)
     if not names:
         raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folders.")
     return names

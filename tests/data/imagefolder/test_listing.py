@@ -1,10 +1,15 @@
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from manyheads.runner.data.imagefolder.index import listed
 from manyheads.runner.data.imagefolder.listing import Paths, scan
+from manyheads.runner.data.imagefolder.option import class_names
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.trust.own import trust_project
 
 NAMES = ["b.jpg", "a.JPEG", "ä.png", "10.webp", "9.webp", "notes.txt", ".hidden.jpg"]
 
@@ -22,7 +27,7 @@ def folder(tmp_path) -> Path:
 
 
 def paths(folder: Path, classes: list[str]) -> Paths:
-    listing = scan(folder / name for name in classes)
+    listing = scan((folder / name for name in classes), root=folder)
     return Paths(folder, classes, listing, listing.targets())
 
 
@@ -55,5 +60,36 @@ def test_it_is_a_sequence(folder):
 def test_no_object_is_kept_for_a_file(tmp_path):
     for number in range(500):
         (tmp_path / f"{number:010d}.jpg").touch()
-    listing = scan([tmp_path])
+    listing = scan([tmp_path], root=tmp_path)
     assert sum(map(sys.getsizeof, (listing.names, listing.ends, listing.counts, listing.targets()))) < 500 * 28 + 500
+
+
+class TestLinks:
+    """A sent folder does not reach the user's own images; the user's own folder may be made of links."""
+
+    @pytest.fixture
+    def sent(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "a.png").touch()
+        for split in ("train", "val"):
+            (tmp_path / "sent" / split / "cat").mkdir(parents=True)
+            (tmp_path / "sent" / split / "cat" / "b.png").touch()
+        return tmp_path / "sent"
+
+    @pytest.mark.parametrize("name", ["train/cat/a.png", "train/dog", "train/cat", "train"])
+    def test_out_of_it_are_refused(self, sent, tmp_path, name):
+        place = sent / name
+        if place.exists():
+            shutil.rmtree(place)
+        target = {"train/cat/a.png": "mine/a.png", "train": "elsewhere"}.get(name, "mine")
+        (tmp_path / "elsewhere" / "cat").mkdir(parents=True)
+        place.symlink_to(tmp_path / target)
+        with pytest.raises(ConfigurationError, match=r"points outside this folder.* trust"):
+            listed(sent / "train", class_names(sent / "train"))
+        trust_project(sent)
+        assert listed(sent / "train", class_names(sent / "train")) is not None
+
+    def test_within_it_are_followed(self, sent):
+        (sent / "val" / "cat" / "c.png").symlink_to(sent / "train" / "cat" / "b.png")
+        assert len(listed(sent / "val", class_names(sent / "val"))) == 2
