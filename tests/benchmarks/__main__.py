@@ -1,6 +1,7 @@
 """Run every comparison, print the table, write outputs/benchmarks/<date>.json. ``make bench``.
 
-``python -m tests.benchmarks features training`` runs those of these modules alone.
+``python -m tests.benchmarks features training`` runs those of these modules alone. Each row is printed as soon as it is
+measured, and Ctrl-C keeps what was.
 """
 
 import json
@@ -8,6 +9,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,34 +19,39 @@ from rich.console import Console
 from manyheads.runner.machine import hardware
 from tests.benchmarks import checkpoints, growth, photos
 from tests.benchmarks.bars import BARS, lines
+from tests.benchmarks.curve import Curve
+from tests.benchmarks.measure import Comparison
 
+CURVES: tuple[Callable[[], Curve], ...] = (*growth.MEASURES.values(), checkpoints.measure)
 HEAD = "| what | candidate | against | ratio, smallest to largest | at most |\n|---|---|---|---|---|"
 
 
 def main() -> None:
-    found = {}
     only = sys.argv[1:]
-    for measure in BARS:
-        if only and measure.__module__.rpartition(".")[2] not in only:
-            continue
-        print(f"{measure.__module__}.{measure.__name__} ...", file=sys.stderr, flush=True)
-        found[measure] = measure()
-    print(HEAD)
-    for measure, comparison in found.items():
-        for line in lines(comparison, BARS[measure]):
-            print(line)
-    curves = (
-        []
-        if only
-        else [*photos.curves(found[photos.measure], found[photos.all_cores]), *growth.curves(), checkpoints.measure()]
-    )
-    for curve in curves:
-        Console().print(curve.table())
+    chosen = [measure for measure in BARS if not only or measure.__module__.rpartition(".")[2] in only]
+    found: dict[Callable[[], Comparison], Comparison] = {}
+    curves: list[Curve] = []
+    try:
+        print(HEAD, flush=True)
+        for measure in chosen:
+            found[measure] = measure()
+            for line in lines(found[measure], BARS[measure]):
+                print(line, flush=True)
+        for each in () if only else (lambda: photos.curve(found[photos.measure], found[photos.all_cores]), *CURVES):
+            curves.append(each())
+            Console().print(curves[-1].table())
+    except KeyboardInterrupt:
+        print("interrupted: the rows above were measured", file=sys.stderr)
+    finally:
+        _write(list(found.values()), curves)
+
+
+def _write(comparisons: list[Comparison], curves: list[Curve]) -> None:
     path = Path("outputs/benchmarks") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "machine": machine(),
-        "comparisons": [asdict(comparison) for comparison in found.values()],
+        "comparisons": [asdict(comparison) for comparison in comparisons],
         "curves": [asdict(curve) for curve in curves],
     }
     path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,9 +1,23 @@
 """What is measured against what, and how much of it a run through this project may cost at most."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.benchmarks import features, loop, memory, neighbour, photos, ranks, sharing, start, sweep, training
+from tests.benchmarks import (
+    defaults,
+    features,
+    loop,
+    memory,
+    neighbour,
+    photos,
+    ranks,
+    settings,
+    sharing,
+    start,
+    sweep,
+    training,
+)
 from tests.benchmarks.measure import Comparison
 from tests.benchmarks.start import ACCELERATE, BARE, OURS_TORCHRUN, SPAWN
 
@@ -17,11 +31,22 @@ class Bar(NamedTuple):
 
 
 PEERS = ("Lightning Fabric, no metrics", "Accelerate, no metrics", "Lightning Trainer, CSV")
+LOOP = [Bar(loop.OURS, loop.BARE, 1.10), Bar(loop.OURS, loop.UNWATCHED, 1.01), Bar(loop.OURS, loop.AUTOMATIC, 1.02)]
+WITH_LOADER = [Bar(loop.OURS, loop.OVER_LOADER, 1.0), *(Bar(loop.OURS, peer, 1.0) for peer in PEERS)]
 PHOTOS = [Bar(photos.OURS, other, 1 / times) for other, times in photos.BARS.items()]
 
 BARS: dict[Callable[[], Comparison], list[Bar]] = {
-    loop.measure: [Bar(loop.OURS, loop.BARE, 1.10), Bar(loop.OURS, loop.UNWATCHED, 1.01)],
-    loop.with_loader: [Bar(loop.OURS, loop.OVER_LOADER, 1.0), *(Bar(loop.OURS, peer, 1.0) for peer in PEERS)],
+    loop.measure: LOOP,
+    loop.with_loader: WITH_LOADER,
+    loop.by_default: LOOP,
+    loop.with_loader_by_default: WITH_LOADER,
+    **{
+        defaults.of(model, ranks): [Bar(defaults.OURS, defaults.BY_HAND, 1.05)]
+        for model in defaults.MODELS
+        for ranks in (1, 2)
+    },
+    settings.alone: [Bar(settings.DEFAULT, other, 1.05) for other in settings.OTHERS],
+    settings.of_ranks: [Bar(settings.DEFAULT, other, 1.05) for other in (*settings.OTHERS, settings.NO_NUMA)],
     ranks.measure: [Bar(loop.OURS, ranks.PLAIN, 1.05), Bar(loop.OURS, ranks.TUTORIAL, 1 / 2)],
     **{
         sharing.of(strategy): [Bar(loop.OURS, sharing.by_hand(strategy), 1.05)]
@@ -42,7 +67,11 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
     sweep.measure: [Bar(SPAWN, sweep.TORCHRUN, 1 / 8), Bar(OURS_TORCHRUN, sweep.TORCHRUN, 1.4)],
     photos.measure: PHOTOS,
     photos.all_cores: PHOTOS,
-    neighbour.measure: [Bar(neighbour.OURS, neighbour.PASSIVE, 1 / 0.9)],
+    neighbour.measure: [
+        Bar(neighbour.OURS, neighbour.PASSIVE, 1 / 0.9),
+        Bar(neighbour.DEFAULT, neighbour.ACTIVE, 1.05),
+        Bar(neighbour.DEFAULT, neighbour.OURS, math.inf),  # what other processes on the cores cost by default
+    ],
     memory.measure: [Bar(SPAWN, BARE, 1.1), Bar(OURS_TORCHRUN, BARE, 1.4)],
 }
 

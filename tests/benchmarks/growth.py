@@ -38,11 +38,6 @@ CLASSES, BATCH = 1000, 96
 QUICK = ("data.num_workers=0", "trainer.device=cpu", "launcher.threads_per_rank=1", "checkpoint.every=0")
 
 
-def curves() -> list[Curve]:
-    """All of them."""
-    return [measure() for measure in MEASURES.values()]
-
-
 def by_ranks() -> Curve:
     """DDP over gloo; the rest: from the command to the end, without the training."""
     found: dict[str, list[float]] = {"step, same global batch": [], "step, same batch per rank": [], "the rest": []}

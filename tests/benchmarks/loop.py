@@ -19,11 +19,13 @@ from manyheads.runner.logger.base import LoggedRun
 from manyheads.runner.logger.csv.rank import Files, Recorder
 from manyheads.runner.logger.tensorboard.rank import TensorBoard
 from manyheads.runner.logger.terminal.rank import Display
+from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.settings import Settings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
+from manyheads.runner.machine import hardware
 from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.single.rank import Single
@@ -39,6 +41,7 @@ from tests.benchmarks.measure import Comparison, compare
 STEPS, BATCH, WIDTH = 2000, 32, 64
 BARE, OVER_LOADER = "hand-written loop, no metrics", "hand-written loop over a DataLoader, no metrics"
 OURS, UNWATCHED = "manyheads, metrics + CSV + TensorBoard", "the same, without the time breakdown"
+AUTOMATIC = "the same, garbage collected when Python decides"
 PLACE = {"rank": 0, "local_rank": 0, "world_size": 1, "device_type": "cpu"}
 
 
@@ -61,6 +64,16 @@ class Prebuilt:
 
     def example(self) -> Batch:
         return self.batches[0]
+
+
+class Automatic(Garbage):
+    """Python's own collector stays switched on, and nothing else collects."""
+
+    def __enter__(self) -> "Automatic":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def model() -> nn.Module:
@@ -86,6 +99,7 @@ def ours(
     parallel: Parallel | None = None,
     *,
     watched: bool = True,
+    collects: bool = True,
     make: Callable[[], nn.Module] = model,
     metrics: Sequence[str] = (),
 ) -> float:
@@ -124,6 +138,8 @@ def ours(
     )
     if not watched:
         update.breakdown.enter_epoch = lambda: None  # type: ignore[method-assign]
+    if not collects:
+        trainer.garbage = Automatic()
     update.prime(data.example)
     start = time.perf_counter()
     trainer.fit(lambda **_: None, due_after_step=lambda _: False)
@@ -146,9 +162,9 @@ class InMemory:
         return self.inputs[chosen], self.targets[chosen]
 
 
-def with_loader(rounds: int = 7) -> Comparison:
+def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     """From data set to update, shuffled; every candidate over a loader of its own, as its users write it."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(STEPS * BATCH, WIDTH, generator=generator)
     targets = torch.randint(10, (STEPS * BATCH,), generator=generator)
@@ -164,16 +180,30 @@ def with_loader(rounds: int = 7) -> Comparison:
             OURS: lambda: ours(loader, Path(folder)),
         }
         candidates |= peers.loops(model, plain, Path(folder))
-        return compare(f"{STEPS} steps of a tiny MLP with its loader, 1 CPU thread", candidates, rounds=rounds)
+        return compare(f"{STEPS} steps of a tiny MLP with its loader, {_threads(threads)}", candidates, rounds=rounds)
 
 
-def measure(rounds: int = 15) -> Comparison:
-    torch.set_num_threads(1)
+def measure(rounds: int = 15, *, threads: int = 1) -> Comparison:
+    torch.set_num_threads(threads)
     data = Prebuilt()
     with tempfile.TemporaryDirectory() as folder:
         candidates: dict[str, Callable[[], float]] = {
             BARE: lambda: by_hand(model(), data.pairs),
             OURS: lambda: ours(data, Path(folder)),
             UNWATCHED: lambda: ours(data, Path(folder), watched=False),
+            AUTOMATIC: lambda: ours(data, Path(folder), collects=False),
         }
-        return compare(f"{STEPS} steps of a tiny MLP, 1 CPU thread", candidates, rounds=rounds)
+        return compare(f"{STEPS} steps of a tiny MLP, {_threads(threads)}", candidates, rounds=rounds)
+
+
+def by_default(rounds: int = 15) -> Comparison:
+    """With as many threads as torch and ``launcher.threads_per_rank=auto`` choose."""
+    return measure(rounds, threads=hardware.cpu_cores())
+
+
+def with_loader_by_default(rounds: int = 7) -> Comparison:
+    return with_loader(rounds, threads=hardware.cpu_cores())
+
+
+def _threads(count: int) -> str:
+    return f"{count} CPU thread{'s' * (count > 1)}"

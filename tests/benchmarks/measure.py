@@ -23,11 +23,14 @@ class Comparison:
         return statistics.median(each), min(each), max(each)
 
 
-def compare(name: str, candidates: dict[str, Callable[[], float]], *, rounds: int) -> Comparison:
-    """Call each candidate once a round, in turn; each returns its seconds. The first is the baseline."""
+def compare(name: str, candidates: dict[str, Callable[[], float]], *, rounds: int, warm_up: bool = True) -> Comparison:
+    """Call each candidate once a round, in turn; each returns its seconds. The first is the baseline.
+
+    ``warm_up``: call each once before, which those that are fresh processes do not need.
+    """
     seconds: dict[str, list[float]] = {key: [] for key in candidates}
-    for candidate in candidates.values():
-        candidate()  # warm-up
+    for candidate in candidates.values() if warm_up else ():
+        candidate()
     for _ in range(rounds):
         for key, candidate in candidates.items():
             seconds[key].append(candidate())

@@ -12,7 +12,8 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 from tests.benchmarks.start import PROJECT
 
-OURS, PASSIVE = "launcher.wait_policy=brief, the default", "OMP_WAIT_POLICY=PASSIVE"
+OURS, PASSIVE = "launcher.wait_policy=brief", "OMP_WAIT_POLICY=PASSIVE"
+DEFAULT, ACTIVE = "launcher.wait_policy=auto, the default", "launcher.wait_policy=active"
 STEPS = 100
 SHORT = (f"trainer.max_steps={STEPS}", "trainer.evaluate_every=0", "checkpoint.every=0", "trainer.device=cpu")
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
@@ -28,11 +29,11 @@ def busy() -> Iterator[None]:
             process.kill()
 
 
-def seconds(where: Path, **variables: str) -> float:
+def seconds(where: Path, *overrides: str, **variables: str) -> float:
     """Per sample, without warm-up, as the run itself measures it."""
     folder = RunFolder(tempfile.mkdtemp(dir=where) + "/run")
     environment = {name: value for name, value in os.environ.items() if name not in CHOSEN} | variables
-    command = (sys.executable, "run.py", *SHORT, f"hydra.run.dir={folder.path}")
+    command = (sys.executable, "run.py", *SHORT, *overrides, f"hydra.run.dir={folder.path}")
     subprocess.run(command, cwd=PROJECT, env=environment, check=True, stdout=subprocess.DEVNULL)
     result = folder.read_result()
     assert result is not None
@@ -44,6 +45,8 @@ def measure(rounds: int = 5) -> Comparison:
         where = Path(folder)
         candidates = {
             PASSIVE: lambda: seconds(where, OMP_WAIT_POLICY="PASSIVE"),
-            OURS: lambda: seconds(where),
+            OURS: lambda: seconds(where, "launcher.wait_policy=brief"),
+            DEFAULT: lambda: seconds(where),
+            ACTIVE: lambda: seconds(where, "launcher.wait_policy=active"),
         }
-        return compare("the default run beside a busy process", candidates, rounds=rounds)
+        return compare("a run beside a busy process", candidates, rounds=rounds)

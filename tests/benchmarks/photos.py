@@ -71,13 +71,13 @@ def all_cores(rounds: int = 9) -> Comparison:
         return compare(ALL, candidates, rounds=rounds)
 
 
-def curves(one: Comparison, every: Comparison) -> list[Curve]:
+def curve(one: Comparison, every: Comparison) -> Curve:
     """Samples per second and core."""
     cores = hardware.cpu_cores()
     found = {name: [COUNT / median(seconds)] for name, seconds in one.seconds.items()}
     for name, seconds in every.seconds.items():
         found[name].append(COUNT * TIMES / median(seconds) / cores)
-    return [Curve("JPEGs to training samples", "cores", "samples/s and core", [1, cores], found)]
+    return Curve("JPEGs to training samples", "cores", "samples/s and core", [1, cores], found)
 
 
 @contextmanager
@@ -140,8 +140,7 @@ def main() -> None:
     from tests.benchmarks.bars import lines
 
     one, every = measure(), all_cores()
-    for curve in curves(one, every):
-        Console().print(curve.table())
+    Console().print(curve(one, every).table())
     for comparison in (one, every):
         print(*lines(comparison, PHOTO_BARS), sep="\n")
 

@@ -1,4 +1,4 @@
-"""A step with two ranks over gloo, one thread each: a tiny MLP, so that what is exchanged besides gradients shows."""
+"""A step with two ranks over gloo: a tiny MLP, so that what is exchanged besides gradients shows."""
 
 import json
 import tempfile
@@ -13,6 +13,7 @@ from torch import nn
 from torch.multiprocessing import spawn  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
+from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.locate import instantiate
 from tests.benchmarks.loop import OURS, Prebuilt, by_hand, model, ours
@@ -51,7 +52,7 @@ def measure(rounds: int = 5) -> Comparison:
 
 
 def _rank(rank: int, folder: str, rounds: int) -> None:
-    torch.set_num_threads(1)
+    torch.set_num_threads(hardware.cores_for_each(RANKS))
     place = {"rank": rank, "local_rank": rank, "world_size": RANKS, "device_type": "cpu"}
     parallel: Parallel = instantiate("parallel", config("parallel=ddp")["parallel"], **place)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)

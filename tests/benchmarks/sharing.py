@@ -22,6 +22,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.multiprocessing import spawn  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
+from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.locate import instantiate
 from tests.benchmarks.loop import OURS, Prebuilt, ours
@@ -122,7 +123,7 @@ def of(strategy: str) -> Callable[[], Comparison]:
 
 
 def _rank(rank: int, folder: str, strategy: str, rounds: int) -> None:
-    torch.set_num_threads(1)
+    torch.set_num_threads(hardware.cores_for_each(RANKS))
     os.environ["MANYHEADS_INIT_METHOD"] = f"file://{folder}/meet"
     frozen = config(
         f"parallel={strategy}", f"launcher.nproc_per_node={RANKS}", "trainer.device=cpu", "data.batch_size=32"
