@@ -13,6 +13,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.arguments import PLANNING
 from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
@@ -24,6 +25,7 @@ from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.run.errors import ConfigurationError, Unavailable, report
+from manyheads.runner.run.files import remove
 from manyheads.runner.run.ledger import Entry, Ledger
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -58,7 +60,6 @@ class Batch:
         """Run the jobs. Raises ConfigurationError, and Interrupted when a signal stopped the sweep."""
         setup_globals()
         configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
-        console.planning(len(overrides) * self._options.repeat)
         try:
             planned = self._compose(overrides, first)
         except ConfigurationError:
@@ -83,7 +84,8 @@ class Batch:
 
     def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
         loader = self._context.config_loader
-        planned = list(compose(loader, self._config, overrides, first, self._options, self._trust))
+        composed = compose(loader, self._config, overrides, first, self._options, self._trust)
+        planned = list(console.progress(composed, "composing", of=len(overrides) * self._options.repeat))
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
             raise ConfigurationError(f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out.")
@@ -96,6 +98,10 @@ class Batch:
 
     def _note(self, planned: list[Planned]) -> None:
         """From now on the sweep can be resumed, whatever happens to this process."""
+        if not self._ledger.exists():
+            for each in planned:  # what is left of a plan that was killed
+                if not each.folder.config.exists():
+                    remove(each.folder.composed.parent)
         for each in planned:
             save_composed(each.folder, each.config, seal=self._trust is None)  # else it is not looked at as a whole yet
         entries = [each.entry for each in planned]
@@ -103,15 +109,18 @@ class Batch:
             self._ledger.write(*entries)
         else:
             self._ledger.create(asdict(self._options), *entries)
+        remove(self._ledger.sweep / PLANNING)
 
     def _frozen(self, planned: list[Planned], slots: int) -> list[Planned]:
         """``auto`` is decided for the cores that a job will have."""
         with on_cores(shares_of_cores(1 if are_placed([each.config for each in planned]) else slots)[0]):
-            return [each if each.excluded else frozen(each, self._options, self._trust) for each in planned]
+            checked = (each if each.excluded else frozen(each, self._options, self._trust) for each in planned)
+            return list(console.progress(checked, "checking", of=len(planned)))
 
     def _leave_nothing(self) -> None:
         """Remove what the sweeper wrote for a sweep that is not run."""
-        (self._ledger.sweep / "multirun.yaml").unlink(missing_ok=True)
+        for name in ("multirun.yaml", PLANNING):
+            (self._ledger.sweep / name).unlink(missing_ok=True)
         with suppress(OSError):  # it holds something else
             self._ledger.sweep.rmdir()
 

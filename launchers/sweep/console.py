@@ -1,9 +1,11 @@
 """What a sweep prints in addition to its jobs' output."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +14,8 @@ from manyheads.runner.run import called
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
+T = TypeVar("T")
+FEW = 20  # jobs, which are planned in less than a second
 COLOURS = {"completed": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow", "pruned": "yellow"}
 
 
@@ -32,10 +36,13 @@ class Titles:
         return text
 
 
-def planning(jobs: int) -> None:
-    """Print that planning starts: composing a job takes a tenth of a second."""
-    if jobs > 20:
-        Console(stderr=True, highlight=False).print(f"planning {jobs} jobs")
+def progress(jobs: Iterable[T], what: str, *, of: int) -> Iterator[T]:
+    """Yield ``of`` jobs while showing how many of them there have been; in a log that is a line at the start."""
+    console = Console(stderr=True, highlight=False)
+    is_shown = console.is_terminal and of > FEW
+    if of > FEW and not is_shown:
+        console.print(f"{what} {of} jobs")
+    yield from track(jobs, f"{what} {of} jobs", total=of, console=console, transient=True, disable=not is_shown)
 
 
 def all_excluded() -> None:

@@ -1,14 +1,18 @@
 """All jobs of a sweep, composed and frozen before the first one starts, so that no later edit reaches them."""
 
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import yaml
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import filter_overrides
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf._utils import OmegaConfDumper
 
 from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
 from manyheads.launchers.sweep.options import Options
@@ -19,7 +23,7 @@ from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.provenance.record import signature
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.ledger import Entry
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import DUMPER, RunFolder
 from manyheads.runner.run.seal import seal_file
 from manyheads.runner.trust.check import plain, refuse_untrusted
 from manyheads.runner.trust.own import Trust
@@ -71,7 +75,7 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
     with open_dict(composed.hydra.job):
         composed.hydra.job.id = composed.hydra.job.num = job
     before = HydraConfig.instance().cfg
-    HydraConfig.instance().set_config(composed)
+    HydraConfig.instance().cfg = composed  # type: ignore[assignment]  # set_config would copy it
     try:
         subdir = str(composed.hydra.sweep.subdir)
         if repeat > 1:
@@ -110,10 +114,17 @@ def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:
 
 def task_config(composed: DictConfig) -> DictConfig:
     """The config that Hydra passes to the task function."""
-    task = composed.copy()
+    task: DictConfig = pickle.loads(pickle.dumps(composed))  # OmegaConf's own copy takes several times as long
     with read_write(task), open_dict(task):
         del task["hydra"]
     return task
+
+
+class _Dumper(DUMPER):  # type: ignore[misc,valid-type]
+    """Quotes strings as OmegaConf does, which reads more of them as numbers than YAML."""
+
+
+_Dumper.add_representer(str, OmegaConfDumper.str_representer)
 
 
 def save_composed(folder: RunFolder, composed: DictConfig, *, seal: bool) -> None:
@@ -127,9 +138,10 @@ def save_composed(folder: RunFolder, composed: DictConfig, *, seal: bool) -> Non
     if path.exists():  # another job has the same folder; this one will be refused
         return
     path.mkdir(parents=True, exist_ok=True)
-    hydra = OmegaConf.masked_copy(composed, "hydra")
-    files = {"config": task_config(composed), "hydra": hydra, "overrides": composed.hydra.overrides.task}
-    for name, content in files.items():
-        OmegaConf.save(content, path / f"{name}.yaml")
+    content: Any = OmegaConf.to_container(composed, enum_to_str=True)
+    hydra = content.pop("hydra")
+    files = {"config": content, "hydra": {"hydra": hydra}, "overrides": hydra["overrides"]["task"]}
+    for name, each in files.items():
+        (path / f"{name}.yaml").write_text(yaml.dump(each, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
     if seal:
         seal_file(path / "config.yaml")

@@ -4,11 +4,9 @@ The study is rebuilt from the ledger for each batch. So a search that was stoppe
 been interrupted, and there is no second store that could disagree.
 """
 
-import json
 import logging
-import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,28 +14,25 @@ from hydra.plugins.launcher import Launcher
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from manyheads.launchers.sweep.arguments import SEARCH, remember_arguments
 from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume import finish
 from manyheads.launchers.sweep.trials import LOSS, jobs, trials
-from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import is_own, sealed, unsealed
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
-ARGUMENTS = "search.json"
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
 
 def search(config: DictConfig, launcher: Launcher, arguments: list[str]) -> None:
     """Run trials until the requested number is reached. Raises ConfigurationError, RunFailed and Interrupted."""
     one = Search(config, launcher, arguments)
-    one.remember_arguments()
+    remember_arguments(Path(str(config.hydra.sweep.dir)), SEARCH)
     one.run()
 
 
@@ -54,12 +49,6 @@ class Search:
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
         self._monitor, self._direction = "", str(self._own.direction)
         self._check()
-
-    def remember_arguments(self) -> None:
-        """Store the arguments that restart the search in the sweep's folder, sealed."""
-        self._ledger.sweep.mkdir(parents=True, exist_ok=True)
-        content = json.dumps({"arguments": sys.argv[1:]}, indent=2).encode()
-        write_whole(self._ledger.sweep / ARGUMENTS, sealed(content, name=ARGUMENTS))
 
     def run(self) -> None:
         if self._ledger.exists():
@@ -164,16 +153,3 @@ class Search:
         OmegaConf.save(OmegaConf.create(content), self._ledger.sweep / "optimization_results.yaml")
         chosen = " ".join(f"{name}={value}" for name, value in best.params.items())
         print(f"best of {len(study.trials)} trials: {best.number}, {self._monitor} {best.value:.6g}: {chosen}")
-
-
-def arguments_of(sweep: Path) -> Sequence[str] | None:
-    """What starts a search again that the user began; None for a sweep, and for somebody else's search."""
-    try:
-        content = read_bytes(sweep / ARGUMENTS)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if not is_own(content, name=ARGUMENTS):
-        return None
-    arguments: list[str] = json.loads(unsealed(content))["arguments"]
-    folder = f"hydra.sweep.dir={sweep.resolve()}"
-    return [*(each for each in arguments if not each.startswith("hydra.sweep.dir=")), folder]

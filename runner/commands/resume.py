@@ -9,8 +9,8 @@ from pathlib import Path
 
 from manyheads.launchers.launch import launch
 from manyheads.launchers.nodes.joining import join
+from manyheads.launchers.sweep.arguments import arguments_of
 from manyheads.launchers.sweep.resume import resume as resume_sweep
-from manyheads.launchers.sweep.search import arguments_of
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
 from manyheads.runner.provenance.directory import find_where_started

@@ -19,7 +19,8 @@ from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.run.seal import is_own, sealed
 
 CHECKED = "MANYHEADS_CHECKED"
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # far quicker, where PyYAML has it
+# Far quicker, where PyYAML has them.
+LOADER, DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
 
@@ -101,7 +102,7 @@ class RunFolder:
 
     def write_config(self, config: dict) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode()
+        content = yaml.dump(config, Dumper=DUMPER, sort_keys=False, allow_unicode=True).encode()
         write_whole(self.config, sealed(content, name=self.config.name))
 
     def config_content(self) -> bytes:

@@ -88,13 +88,19 @@ def own_values(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def plain(composed: DictConfig) -> dict[str, Any]:
     """A composed config as plain values, resolved as far as possible."""
-    if "hydra" in composed:
-        task = {key: value for key, value in _container(composed, resolve=False).items() if key != "hydra"}
-        composed = OmegaConf.create(task)
+    keys = [key for key in composed if key != "hydra"]
     try:
-        return _container(composed, resolve=True)
+        return {str(key): _plain(composed, key, resolve=True) for key in keys}
     except OmegaConfBaseException:  # such as for a key that is not set yet; freezing checks again
-        return _container(composed, resolve=False)
+        return {str(key): _plain(composed, key, resolve=False) for key in keys}
+
+
+def _plain(composed: DictConfig, key: Any, *, resolve: bool) -> Any:
+    """One key's value: taking the others apart from Hydra's would mean to copy them."""
+    node: Any = composed._get_node(key)
+    if resolve and node._is_interpolation():  # it may stand for a whole section
+        node = node._dereference_node()
+    return OmegaConf.to_container(node, resolve=resolve) if OmegaConf.is_config(node) else node._value()
 
 
 def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
@@ -152,7 +158,3 @@ def shown(value: Any) -> str:
 def _shown_file() -> str:
     path = own.file()
     return "~/.config/manyheads.yaml" if path is None else str(path).replace(f"{Path.home()}/", "~/", 1)
-
-
-def _container(config: Any, *, resolve: bool) -> dict[str, Any]:
-    return OmegaConf.to_container(config, resolve=resolve)  # type: ignore[return-value]

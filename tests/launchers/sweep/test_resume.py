@@ -1,13 +1,18 @@
-"""A sweep in which nothing is left to do."""
+"""Sweeps in which nothing is left to do, or everything."""
 
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from manyheads.launchers.sweep import resume as module
+from manyheads.launchers.sweep.arguments import PLANNING
 from manyheads.launchers.sweep.resume import resume
 from manyheads.runner.run.ledger import Entry, Ledger
+from tests.conftest import FAST, ROOT, RUN, execute
+from tests.tail import tail
 
 
 @pytest.fixture
@@ -48,3 +53,26 @@ def test_a_comparison_of_before_the_last_job_is_made_again(sweep: Path, conclude
     os.utime(Ledger(sweep).path, ns=(written + 1, written + 1))
     resume(sweep)
     assert concluded == [sweep]
+
+
+KILLED = """
+import os, runpy, signal
+from manyheads.launchers.sweep.batch import Batch
+Batch.{step} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+runpy.run_path({run!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("step", ["_compose", tail("_frozen")])
+def test_a_sweep_that_is_killed_while_it_is_planned_loses_nothing(tmp_path, step):
+    path = tmp_path / "sweep"
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED.format(step=step, run=str(RUN)))
+    typed = ("-m", *FAST, "seed=1,2", f"hydra.sweep.dir={path}")
+    done = execute(sys.executable, str(script), *typed, cwd=ROOT)
+    assert done.code == -signal.SIGKILL, done.err
+    done = execute(sys.executable, "-m", "manyheads.runner", "resume", str(path), cwd=ROOT)
+    assert done.code == 0, done.err
+    assert [(entry.job, entry.state) for entry in Ledger(path).entries()] == [(0, "completed"), (1, "completed")]
+    assert not (path / PLANNING).exists()

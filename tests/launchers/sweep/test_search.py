@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from manyheads.launchers.sweep.arguments import SEARCH as ARGUMENTS
+from manyheads.launchers.sweep.arguments import arguments_of
 from manyheads.launchers.sweep.pruning import Pruning
-from manyheads.launchers.sweep.search import ARGUMENTS, arguments_of
 from manyheads.launchers.sweep.trials import LOSS, trials
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.ledger import Entry, Ledger
