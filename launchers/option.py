@@ -51,6 +51,10 @@ class LauncherOption(Option):
         *("hosts", "hostfile", "arguments"),
         *("nodes", "rendezvous", "remote_shell", "network_interface"),
     )
+    without_effect: ClassVar[tuple[str, ...]] = (
+        *("stall_timeout", "timeout", "wait_policy", "numa", "rendezvous", "remote_shell", "network_interface"),
+        *("node_timeout", "start_timeout", "max_restarts"),
+    )
     derived: ClassVar[tuple[str, ...]] = ("threads_per_rank", "wait_policy")
     has_own_class = True
     one_process: ClassVar[bool] = False

@@ -25,6 +25,8 @@ from manyheads.runner.run.heartbeat import Heartbeat
 class SpawnOption(LauncherOption):
     """Declares that nothing but Python is needed."""
 
+    without_effect = ("warm",)
+
     def note(self) -> str:
         return "the quickest start on one machine"
 

@@ -20,6 +20,7 @@ class RayOption(LauncherOption):
         "address": TEXT,
         "placement_timeout": number(above=0),
     }
+    without_effect: ClassVar[tuple[str, ...]] = ("placement", "cpus_per_rank", "address", "placement_timeout")
     steering: ClassVar[tuple[str, ...]] = ("address",)
     finds_machines = True
     first_output: ClassVar[str | None] = "node_0.log"

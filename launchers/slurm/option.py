@@ -39,6 +39,10 @@ class SlurmOption(LauncherOption):
         *("partition", "account", "qos", "constraint", "time_limit", "lines", "template", "srun"),
         "network_interface",
     )
+    without_effect: ClassVar[tuple[str, ...]] = (
+        *("partition", "account", "qos", "constraint", "cpus_per_node", "time_limit", "stop_before", "requeue"),
+        "follow",
+    )
     derived: ClassVar[tuple[str, ...]] = ("nodes", "cpus_per_node")
     finds_machines = True
     first_output: ClassVar[str | None] = "slurm.log"

@@ -23,6 +23,7 @@ class TorchftOption(LauncherOption):
     """Declares that torchft is needed."""
 
     rules: ClassVar = {"hang_timeout": number(above=0), "heartbeat_timeout": number(above=0)}
+    without_effect = ("warm", "hang_timeout", "heartbeat_timeout")
     restarts_ranks = True
 
     def note(self) -> str:

@@ -13,10 +13,8 @@ from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.complete import unavailable
 from manyheads.runner.config.lookup import OWN, Folders, options, read_option
 from manyheads.runner.config.origin import settle
-from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import compiler, hardware, shared_memory
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest
@@ -150,8 +148,7 @@ def describe_machine() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": f"{_version('torch')}, built for {f'CUDA {cuda}' if cuda else 'CPU'}",
         "torchvision": _version("torchvision"),
-        "Horovod": _horovod(),
-        "Apex": apex_installation.description() or "not installed",
+        **_installed(),
         "GPUs": devices,
         "CPU": f"{hardware.cpu_model()}, {hardware.cpu_cores()} cores",
         "torch.compile": compiler.description(),
@@ -177,13 +174,10 @@ def list_models() -> None:
     print("\n".join([*names(), *segmentation_names()]))
 
 
-def _horovod() -> str:
-    version = horovod_installation.version()
-    if version is None:
-        return f"not installed: {horovod_installation.BUILD}"
-    if horovod_installation.unavailable():
-        return f"{version}, which is unusable here; see parallel=horovod"
-    return f"{version}, built with {horovod_installation.built_with()}"
+def _installed() -> dict[str, str]:
+    """The libraries that this project's strategies are built on, by name."""
+    known = (declared("parallel", read_option("parallel", name)).installed() for name in options("parallel"))
+    return {name: text for libraries in known for name, text in libraries.items()}
 
 
 def _version(package: str) -> str:

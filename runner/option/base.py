@@ -14,13 +14,15 @@ class Option:
 
     ``rules``: allowed values of its keys. ``steering``: keys whose free text becomes part of a command line, names a
     machine or a file to write, or that download something, so that somebody else's config may set them only to null or
-    false. ``derived``: keys that ``complete`` derives from others. ``has_own_class``: no other option has the same
+    false. ``derived``: keys that ``complete`` derives from others. ``without_effect``: keys that cannot change a run's
+    results. ``has_own_class``: no other option has the same
     class, so that its name identifies the code.
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {}
     steering: ClassVar[tuple[str, ...]] = ()
     derived: ClassVar[tuple[str, ...]] = ()
+    without_effect: ClassVar[tuple[str, ...]] = ()
     has_own_class: ClassVar[bool] = False
 
     def __init__(self, section: dict[str, Any]):
@@ -33,6 +35,10 @@ class Option:
     def note(self) -> str:
         """What the doctor prints about the option if it can run; may be empty."""
         return ""
+
+    def installed(self) -> dict[str, str]:
+        """By name, the libraries that the option is built on, as the doctor describes them; without torch's own."""
+        return {}
 
     def complete(self, config: dict[str, Any]) -> None:
         """Resolve this section's ``auto`` values in place, and refuse what it does not work with.
@@ -48,5 +54,5 @@ class Option:
 
     @classmethod
     def every(cls, attribute: str) -> set[str]:
-        """The keys in ``steering`` or ``derived`` of the class and its bases."""
+        """The keys in ``steering``, ``derived`` or ``without_effect`` of the class and its bases."""
         return {key for kind in cls.__mro__ for key in vars(kind).get(attribute, ())}

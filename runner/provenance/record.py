@@ -13,9 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.lookup import ABOUT
+from manyheads.runner.config.lookup import ABOUT, options, read_option
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine.inventory import inventory
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance.code_state import code_at_start, own_code
 from manyheads.runner.provenance.fingerprint import fingerprint
@@ -36,21 +37,20 @@ ENVIRONMENT = (
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|JWT|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
 _FIELD = re.compile(r"^(Name|Version): *(.+?) *$", re.MULTILINE)
 _IN_URL = re.compile(r"(\w+://)[^/@\s]+@")  # user and password
-# Keys that cannot change a run's results.
-WITHOUT_EFFECT = {
-    *ABOUT,
-    "data.root",
-    "data.num_workers",
-    "launcher.wait_policy",
-    "data.fingerprint",
-    "trainer.log_every",
-    "checkpoint.every",
-    "checkpoint.keep",
-    "launcher.stall_timeout",
-    "launcher.timeout",
-    "launcher.warm",
-    "parallel.timeout",
-}
+# Of every run, the keys and sections that cannot change its results; options declare theirs.
+WITHOUT_EFFECT = frozenset(
+    {
+        *(*ABOUT, *ENTRIES, "trainer.log_every"),
+        *(f"checkpoint.{key}" for key in ("every", "format", "asynchronous", "keep", "keep_every", "keep_hours")),
+    }
+)
+
+
+@cache
+def without_effect() -> frozenset[str]:
+    """All keys that cannot change a run's results, with those that any of this project's options declares."""
+    known = ((group, read_option(group, name)) for group in GROUPS for name in options(group))
+    return WITHOUT_EFFECT.union(*(_declared_without_effect(group, section) for group, section in known))
 
 
 def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | None = None) -> None:
@@ -145,14 +145,19 @@ def without_secrets(text: str) -> str:
 
 def signature(config: dict[str, Any]) -> str:
     """A digest of everything in a config that can change a run's results: equal signatures promise equal results."""
+    ignored = WITHOUT_EFFECT.union(*(_declared_without_effect(group, config[group]) for group in GROUPS))
     kept = {
-        group: {k: v for k, v in section.items() if k != OPTION and f"{group}.{k}" not in WITHOUT_EFFECT}
+        group: {k: v for k, v in section.items() if k != OPTION and f"{group}.{k}" not in ignored}
         if isinstance(section, dict)
         else section
         for group, section in config.items()
-        if group not in WITHOUT_EFFECT
+        if group not in ignored
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _declared_without_effect(group: str, section: dict[str, Any]) -> set[str]:
+    return {f"{group}.{key}" for key in declared_class(group, section).every("without_effect")}
 
 
 def user() -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rounding import departure, is_early, paired
 from manyheads.runner.report.rows import Row
@@ -65,7 +65,7 @@ def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
 
     trainer.log_every is included, since a row of steps.csv holds the mean loss since the previous row.
     """
-    ignored = WITHOUT_EFFECT - {"trainer.log_every"} | {"trainer.grad_accumulation"}
+    ignored = without_effect() - {"trainer.log_every"} | {"trainer.grad_accumulation"}
     run = row.first.run
     plain = {"sync_batchnorm": False, **run.declared("parallel").changes_gradients}
     changed = {key for name in plain if run.config.get(key := f"parallel.{name}", plain[name]) != plain[name]}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from manyheads.runner.machine.driver import THROTTLED
-from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import follows, repeating_keys, text_of, varies
 from manyheads.runner.report.rows import Row
 
@@ -32,7 +32,7 @@ def fair_values(row: Row) -> dict[str, str]:
     kept = {
         key: text_of(value)
         for key, value in config.items()
-        if (key in SINGLE or key.startswith(GROUPS)) and key not in WITHOUT_EFFECT and not key.endswith("._target_")
+        if (key in SINGLE or key.startswith(GROUPS)) and key not in without_effect() and not key.endswith("._target_")
     }
     return {"parallel.compression": "none", **kept}
 

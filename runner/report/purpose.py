@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 from manyheads.runner.config.lookup import ABOUT
-from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.option.declared import ENTRIES
+from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import varies
 from manyheads.runner.report.rows import Row
 
 GROUPS = ("parallel", "launcher", "precision")
 # Other keys that change how updates are computed, but not their results.
-LAYOUT = (WITHOUT_EFFECT - {*ABOUT}) | {
+LAYOUT = {
     *(f"trainer.{key}" for key in ("device", "grad_accumulation", "compile", "compile_units", "recompute")),
     *("trainer.channels_last", "trainer.deterministic", "optimizer.fused"),
 }
@@ -17,7 +18,8 @@ LAYOUT = (WITHOUT_EFFECT - {*ABOUT}) | {
 
 def is_layout(key: str) -> bool:
     """Whether a swept key is a backend, or determines how a run is distributed over devices and computed there."""
-    return key in LAYOUT or key.partition(".")[0] in GROUPS
+    plain = key in without_effect() and key not in (*ABOUT, *ENTRIES)
+    return plain or key in LAYOUT or key.partition(".")[0] in GROUPS
 
 
 def compares_speed(rows: Sequence[Row], swept: Iterable[str]) -> bool:

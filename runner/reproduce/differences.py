@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import config_value, text_of
 from manyheads.runner.run.flat import flatten
 
@@ -36,7 +36,8 @@ def overridden(config: dict[str, Any], overrides: list[str]) -> list[Difference]
         key, _, value = override.partition("=")
         name = key.lstrip("+~")
         if not key.startswith(("hydra.", "trust")):
-            found.append(Difference(key, text_of(config_value(flat, name)), value, name not in WITHOUT_EFFECT))
+            matters = without_effect().isdisjoint({name, name.partition(".")[0]})
+            found.append(Difference(key, text_of(config_value(flat, name)), value, matters))
     return found
 
 

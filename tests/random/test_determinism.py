@@ -11,7 +11,7 @@ from manyheads.runner.checkpoint.rank.digest import weights_sha256
 from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.config.lookup import options
 from manyheads.runner.loop import build, session
-from manyheads.runner.provenance.record import WITHOUT_EFFECT
+from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.random.rank.determinism import WORKSPACE, operations_named, set_deterministic
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -27,6 +27,10 @@ OTHER_VALUES = {
     "trainer.log_every": "3",
     "checkpoint.every": "7",
     "checkpoint.keep": "2",
+    "checkpoint.keep_every": "2",
+    "checkpoint.keep_hours": "1",
+    "checkpoint.asynchronous": "true",
+    "checkpoint.format": "sharded",
     "launcher.stall_timeout": "99",
     "launcher.timeout": "99",
     "launcher.wait_policy": "passive",
@@ -36,7 +40,7 @@ OWNERS = {
     "data.fingerprint": ("data=digits", "data.image_size=8", "trainer.max_steps=5"),
     "parallel.timeout": ("parallel=ddp",),
 }
-ELSEWHERE = {"data.root", "launcher.warm"}  # the test's images have no root, and its rank is in the test's own process
+ELSEWHERE = ("data.root", "launcher.", "logger")  # no images with a root; the rank is in the test's own process
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +64,14 @@ def test_the_same_config_again(tmp_path, precision):
     assert again[0] == again[1]
 
 
-@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT - ELSEWHERE))
+@pytest.mark.parametrize("key", sorted(OTHER_VALUES))
 def test_keys_without_effect_have_none(tmp_path, key):
     owner = OWNERS.get(key, ())
     assert digest(tmp_path / "a", *owner) == digest(tmp_path / "b", *owner, f"{key}={OTHER_VALUES[key]}")
+
+
+def test_each_is_tried():
+    assert {key for key in without_effect() if not key.startswith(ELSEWHERE)} <= {*OTHER_VALUES}
 
 
 @pytest.mark.parametrize("override", ["trainer.deterministic=true", "trainer.evaluate_every=0", "parallel=dp"])

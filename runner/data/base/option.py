@@ -145,6 +145,7 @@ class DataOption(Option):
     """
 
     derived = ("num_workers",)
+    without_effect = ("root", "num_workers", "fingerprint")
     most_workers: ClassVar[int] = 16
     rules: ClassVar = {
         "root": TEXT,

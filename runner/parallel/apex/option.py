@@ -20,6 +20,9 @@ class ApexDistributedDataParallelOption(ParallelOption):
     def note(self) -> str:
         return apex.note() or super().note()
 
+    def installed(self) -> dict[str, str]:
+        return {"Apex": apex.description() or "not installed"}
+
     def complete(self, config: dict[str, Any]) -> None:
         super().complete(config)
         apex.refuse_cpu(config, "parallel", "parallel")

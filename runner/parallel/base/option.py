@@ -27,6 +27,7 @@ class ParallelOption(Option):
         "compression": choice("none", "fp16", "bf16"),
         "gradient_predivide_factor": number(above=0),
     }
+    without_effect = ("timeout",)
     has_own_class = True
     one_process: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = False

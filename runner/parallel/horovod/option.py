@@ -45,6 +45,14 @@ class HorovodOption(ParallelOption):
             return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` adds it"
         return f"{gpus} ranks over NCCL" if gpus else f"2 CPU ranks over {horovod.NAMES[horovod.controllers()[0]]}"
 
+    def installed(self) -> dict[str, str]:
+        version = horovod.version()
+        if version is None:
+            return {"Horovod": f"not installed: {horovod.BUILD}"}
+        if horovod.unavailable():
+            return {"Horovod": f"{version}, which is unusable here; see parallel=horovod"}
+        return {"Horovod": f"{version}, built with {horovod.built_with()}"}
+
     def stand_in(self) -> dict[str, Any]:
         groups = self.section["num_groups"] == "auto"
         return {

@@ -1,0 +1,57 @@
+"""No option is named outside its own room, so that adding, renaming or deleting one changes nothing else."""
+
+from tests.option.rooms import foreign
+
+# What is left, each with its reason. A line that is no longer needed fails too.
+ALLOWED = {
+    # where machines meet, looked at before there is a run
+    "runner/config/fresh_folder.py": {"launcher.rendezvous"},
+    "runner/machine/addresses.py": {"launcher.rendezvous"},
+    "runner/manifest/command.py": {f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")},
+    # programs and libraries, and multiprocessing's start method, that have an option's name
+    "launchers/horovodrun.py": {"import.horovod", "import.mpirun"},
+    "launchers/mpirun.py": {"import.horovod"},
+    "launchers/warm/server.py": {"spawn"},
+    "runner/commands/install_horovod.py": {"import.horovod"},
+    "runner/machine/apex.py": {"apex"},
+    "runner/parallel/horovod/build.py": {"mpirun"},
+    "runner/parallel/horovod/installation.py": {"mpirun"},
+    "runner/provenance/record.py": {"apex", "horovod", "import.horovod"},
+    "runner/reproduce/differences.py": {"apex", "horovod"},
+    "runner/runs/page.py": {"apex", "horovod"},
+    # launchers that are built on another one
+    "launchers/inline.py": {"import.spawn"},
+    "launchers/ray/__init__.py": {"import.torchrun"},
+    "launchers/slurm/__init__.py": {"import.torchrun"},
+    # a strategy with a launcher of its own, whose replicas may have several ranks
+    "launchers/torchft/__init__.py": {"import.replicated", "import.spawn", "parallel.ranks_per_replica"},
+    "launchers/torchft/lighthouse.py": {"import.replicated"},
+    "launchers/torchft/part.py": {"import.replicated", "import.spawn"},
+    "runner/parallel/replicated/option.py": {"ddp", "fsdp", "torchft"},
+    "runner/parallel/replicated/rank/__init__.py": {"ddp"},
+    "runner/parallel/replicated/rank/membership.py": {"torchft"},
+    # to be mended
+    "launchers/nodes/examination.py": {"import.torchrun", "torchrun"},
+    "launchers/nodes/part.py": {
+        *(
+            name
+            for program in ("horovodrun", "mpirun", "torchft", "torchrun")
+            for name in (program, f"import.{program}")
+        ),
+    },
+    "runner/loop/diagnosis.py": {"data.image_size"},
+    "runner/optimizer/apex/option.py": {"precision.opt_level"},
+    "runner/parallel/rank/units.py": {"parallel.units"},
+    "runner/report/comparison.py": {"data.root"},
+    "runner/report/fairness.py": {"parallel.compression"},
+    "runner/report/purpose.py": {"optimizer.fused"},
+    "runner/report/run_set.py": {"data.fold"},
+    "runner/run/old_configs.py": {"apex", "dp", "horovod", "torchrun"},
+}
+
+
+def test_options_are_named_in_their_own_rooms_only() -> None:
+    found: dict[str, set[str]] = {}
+    for file, named in foreign():
+        found.setdefault(file, set()).add(named)
+    assert found == ALLOWED
