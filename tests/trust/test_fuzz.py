@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from manyheads.launchers import launch as launching
 from manyheads.launchers.sweep import resume as resuming
 from manyheads.runner.commands import resume as resume_command
-from manyheads.runner.provenance import record as recording
 from manyheads.runner.trust.allowed_classes import own_steering
 from manyheads.runner.trust.check import untrusted
 from manyheads.runner.trust.own import Trust
@@ -108,8 +107,7 @@ def reached(monkeypatch):
     for module in (launching, resuming, resume_command):
         monkeypatch.setattr(module, "launch", launch)
     monkeypatch.setattr(launching, "prepare", lambda *_, **__: None)
-    for module in (resuming, recording):  # it asks git
-        monkeypatch.setattr(module, "record", lambda *_, **__: None)
+    monkeypatch.setattr(launching, "record", lambda *_, **__: None)  # it asks git
     monkeypatch.setattr(resuming, "conclude", lambda *_, **__: None)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return found
