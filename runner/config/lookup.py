@@ -15,6 +15,7 @@ import yaml
 from manyheads.runner.option.declared import ENTRIES, GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest, similar, suggest
+from manyheads.runner.run.run_folder import LOADER
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SECTIONS = ("loss", "parameters", "trainer", "checkpoint")
@@ -54,7 +55,7 @@ def options(group: str, folders: Folders = OWN) -> list[str]:
 @cache
 def read(path: Path) -> dict[str, Any]:
     """The content of a config file, by a parser that creates plain values only."""
-    content = yaml.safe_load(path.read_text())
+    content = yaml.load(path.read_text(), Loader=LOADER)
     return content if isinstance(content, dict) else {}
 
 
