@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -12,6 +13,7 @@ from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.conclusion import conclude, end_as
 from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.options import Options
+from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.provenance.directory import find_where_started
@@ -51,20 +53,25 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
         end_as(ledger)
 
 
-def finish(ledger: Ledger) -> None:
-    """Run what a search of the user's own had begun when it was stopped. Raises Interrupted."""
+def finish(ledger: Ledger, entries: list[Entry], pruning: NoPruning) -> None:
+    """Run those of these jobs, of a search of the user's own, that are not completed or pruned. Raises Interrupted."""
+    begun = [entry for entry in entries if entry.state not in DONE]
+    if not begun:
+        return
     with ledger.locked():
         options = Options.of(ledger.options())
-        begun = [entry for entry in ledger.entries() if entry.state in ("pending", "running", "interrupted")]
         slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, begun)))
-        run_jobs(begun, ledger, options, lambda entry: go_on(entry, ledger, options), slots=slots)
+        start = partial(go_on, ledger=ledger, options=options)
+        try:
+            run_jobs(begun, ledger, options, start, slots=slots, pruning=pruning)
+        finally:
+            conclude(ledger, every_job=False)
 
 
 def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str] = ()) -> float | None:
     """Start or resume one job in this process; returns its objective. Raises as ``launch`` does."""
     folder = RunFolder(ledger.sweep / entry.folder)
-    result = folder.read_result()
-    if result is not None and result.get("status") == "completed":
+    if (result := folder.completed()) is not None:
         return result.get("objective")
     with log_file(folder.log):
         if not folder.config.exists():  # it was refused; what was missing may be there now

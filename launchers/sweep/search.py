@@ -1,14 +1,14 @@
 """A search: trials proposed by Optuna, each a job of a sweep, on any number of ranks.
 
-The study is rebuilt from the ledger for each batch. So a search that was stopped and resumed continues as if it had not
-been interrupted, and there is no second store that could disagree.
+A search that is resumed goes through all its batches again, and takes from the ledger what was proposed and how it
+ended. So it continues as if it had not been interrupted, and there is no second store that could disagree.
 """
 
 import logging
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hydra.plugins.launcher import Launcher
 from hydra.utils import instantiate
@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from manyheads.launchers.sweep.arguments import SEARCH, remember_arguments
 from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume import finish
-from manyheads.launchers.sweep.trials import LOSS, jobs, trials
+from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.ledger import Ledger
@@ -25,6 +25,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from optuna.study import Study
+    from optuna.trial import FrozenTrial, Trial
 
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
@@ -48,23 +49,35 @@ class Search:
         self._space, self._fixed = create_params_from_overrides([*params, *arguments])
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
         self._monitor, self._direction = "", str(self._own.direction)
+        self._trials: list[FrozenTrial] = []
         self._check()
 
     def run(self) -> None:
-        if self._ledger.exists():
-            finish(self._ledger)  # what was begun before the search was stopped
-        while (done := self._done()) < self._own.n_trials:
+        for first in range(0, self._own.n_trials, self._own.n_jobs):
+            batch = range(first, min(self._own.n_trials, first + self._own.n_jobs))
             study = self._study()
-            batch = range(done, min(self._own.n_trials, done + self._own.n_jobs))
             asked = {number: self._ask(study, number) for number in batch}
+            prunes = self._prunes and bool(self._column)
+            judges = {number: Judge(trial, prunes=prunes) for number, trial in asked.items()}
+            self._run(asked, self._pruning(judges) if prunes else NoPruning())
+            self._refuse_failures(batch)
+            self._learn(batch)
+            self._trials += [self._told(number, judge) for number, judge in judges.items()]
+        self._conclude()
+
+    def _run(self, asked: dict[int, "Trial"], pruning: NoPruning) -> None:
+        """Run what is left to do of a batch: first what was begun before the search was stopped, or has failed."""
+        planned = jobs(self._ledger)
+        if begun := [entry for number in asked for entry in planned.get(number, [])]:
+            finish(self._ledger, begun, pruning)
+        new = {number: trial for number, trial in asked.items() if number not in planned}
+        if new:
             overrides = [
                 tuple(f"{name}={value}" for name, value in {**trial.params, **self._fixed}.items())
-                for trial in asked.values()
+                for trial in new.values()
             ]
-            self._launcher.pruning = self._pruning(asked)  # type: ignore[attr-defined]
-            self._launcher.launch(overrides, initial_job_idx=done)
-            self._refuse_failures(batch)
-        self._conclude()
+            self._launcher.pruning = pruning  # type: ignore[attr-defined]
+            self._launcher.launch(overrides, initial_job_idx=min(new))
 
     def _check(self) -> None:
         if self._direction not in ("auto", *DIRECTIONS.values()):
@@ -85,28 +98,26 @@ class Search:
     def _prunes(self) -> bool:
         return not str(self._own.pruner._target_).endswith("NopPruner")
 
-    def _done(self) -> int:
-        return sum(1 for _ in jobs(self._ledger))
-
     def _study(self) -> "Study":
-        """All that is known, in a study in memory."""
+        """All batches before this one, in a study in memory."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._learn()
         direction = "minimize" if self._direction == "auto" else self._direction
-        study = optuna.create_study(direction=direction, pruner=instantiate(self._own.pruner))
+        # Its name decides how Hyperband divides the trials.
+        study = optuna.create_study(study_name="search", direction=direction, pruner=instantiate(self._own.pruner))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # as Optuna 2 calls them
-            study.add_trials(trials(self._ledger, self._space, by=self._column, sign=self._sign))
+            study.add_trials(self._trials)
         return study
 
-    def _learn(self) -> None:
+    def _learn(self, batch: range) -> None:
         """Which metric is monitored, and which way is better: the first job that completed says so."""
-        for entries in jobs(self._ledger) if not self._monitor else ():
-            result = RunFolder(self._ledger.sweep / entries[0].folder).read_result() or {}
+        planned = jobs(self._ledger)
+        for entry in (entries[0] for number in batch if (entries := planned.get(number)) and not self._monitor):
+            result = RunFolder(self._ledger.sweep / entry.folder).read_result() or {}
             scores: Mapping[str, str] = result.get("scores") or {}
-            if entries[0].state == "completed" and scores:
+            if entry.state == "completed" and scores:
                 self._monitor = scores["monitor"]
                 if self._direction == "auto":
                     self._direction = DIRECTIONS.get(scores["direction"], "minimize")
@@ -120,20 +131,28 @@ class Search:
     def _sign(self) -> int:
         return -1 if self._column == LOSS and self._direction == "maximize" else 1
 
-    def _ask(self, study: "Study", number: int) -> Any:
-        """A new trial. The sampler's seed is that of this trial, whether or not the search was stopped before it."""
+    def _ask(self, study: "Study", number: int) -> "Trial":
+        """A trial: as it was proposed before, or a new one, for which the sampler is seeded by its number."""
         seed = OmegaConf.select(self._own.sampler, "seed")
         more = {} if seed is None else {"seed": seed + number}
         study.sampler = instantiate(self._own.sampler, **more)
+        if number in (planned := jobs(self._ledger)):
+            study.enqueue_trial(parameters_of(planned[number][0], self._space))
         return study.ask(self._space)
 
-    def _pruning(self, asked: dict[int, Any]) -> NoPruning:
-        if not self._prunes or not self._column:
-            return NoPruning()
-        return Pruning(self._ledger, asked, by=self._column, sign=self._sign)
+    def _pruning(self, judges: dict[int, Judge]) -> NoPruning:
+        return Pruning(self._ledger, judges, by=self._column, sign=self._sign)
+
+    def _told(self, number: int, judge: Judge) -> "FrozenTrial":
+        """A trial that has ended, with its rows."""
+        entries = jobs(self._ledger)[number]
+        if self._column:
+            judge.read(Reports(self._ledger, entries[0], by=self._column, sign=self._sign))
+        return judge.told(entries)
 
     def _refuse_failures(self, batch: range) -> None:
-        states = {entries[0].job: {entry.state for entry in entries} for entries in jobs(self._ledger)}
+        """Raises RunFailed if more trials have failed than allowed."""
+        states = {job: {entry.state for entry in entries} for job, entries in jobs(self._ledger).items()}
         failed = [job for job in batch if not states.get(job, {"failed"}) <= {"completed", "pruned"}]
         if len(failed) / len(batch) > self._own.max_failure_rate:
             message = (

@@ -1,58 +1,28 @@
 """Optuna's trials out of a sweep's ledger and the tables of its jobs, which are the only memory that a search has."""
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Mapping
+from copy import deepcopy
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyheads.runner.publish.tables import Tail
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 LOSS = "loss"  # of steps.csv
-ENDED = ("completed", "pruned", "failed", "skipped")
 
 
-def trials(ledger: Ledger, space: Mapping[str, "BaseDistribution"], *, by: str, sign: int) -> list["FrozenTrial"]:
-    """One for each job that has ended, in their order. ``by``, ``sign``: as for ``Reports``."""
-    from optuna.trial import TrialState, create_trial
-
-    states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
-    found = []
-    for entries in jobs(ledger):
-        worst = next((each for each in entries if each.state != "completed"), entries[0])
-        values = [each.objective for each in entries if each.objective is not None]
-        reported = dict(Reports(ledger, entries[0], by=by, sign=sign).new())
-        state = states.get(worst.state, TrialState.FAIL)
-        if state == TrialState.COMPLETE and not values:
-            state = TrialState.FAIL
-        value = fmean(values) if state == TrialState.COMPLETE else None
-        if state == TrialState.PRUNED and reported:
-            value = reported[max(reported)]
-        parameters = parameters_of(entries[0], space)
-        if len(parameters) == len(space):
-            kept = dict(space)
-            found.append(
-                create_trial(
-                    state=state, value=value, params=parameters, distributions=kept, intermediate_values=reported
-                )
-            )
+def jobs(ledger: Ledger) -> dict[int, list[Entry]]:
+    """All jobs by number, each with its repeats in order."""
+    found: dict[int, list[Entry]] = {}
+    for entry in sorted(ledger.entries(), key=lambda entry: (entry.job, entry.repeat)) if ledger.exists() else ():
+        found.setdefault(entry.job, []).append(entry)
     return found
-
-
-def jobs(ledger: Ledger) -> Iterator[list[Entry]]:
-    """The jobs with their repeats, of which each has ended."""
-    if not ledger.exists():
-        return
-    ordered = sorted(ledger.entries(), key=lambda entry: (entry.job, entry.repeat))
-    for _, group in groupby(ordered, key=lambda entry: entry.job):
-        entries = list(group)
-        if all(entry.state in ENDED for entry in entries):
-            yield entries
 
 
 def parameters_of(entry: Entry, space: Mapping[str, "BaseDistribution"]) -> dict[str, Any]:
@@ -69,6 +39,14 @@ def _value(text: str, distribution: "BaseDistribution") -> Any:
     return int(number) if "Int" in type(distribution).__name__ else number
 
 
+class Row(NamedTuple):
+    """What a trial measured after ``step``. ``is_last``: no update can follow, so that nothing is left to prune."""
+
+    step: int
+    value: float
+    is_last: bool
+
+
 class Reports:
     """What a trial measures on its way. ``by``: a column of epochs.csv, or the training loss of steps.csv.
 
@@ -78,9 +56,56 @@ class Reports:
     def __init__(self, ledger: Ledger, entry: Entry, *, by: str, sign: int):
         folder = RunFolder(ledger.sweep / entry.folder)
         self._table, self._by, self._sign = Tail(folder.steps if by == LOSS else folder.epochs), by, sign
+        self._ends = _ends(folder) if by != LOSS else {}
 
-    def new(self) -> Iterator[tuple[int, float]]:
-        """Steps with values that have been added since the last call."""
-        for row in self._table.rows():
-            if self._by in row and "step" in row:
-                yield int(row["step"]), self._sign * row[self._by]
+    def new(self) -> list[Row]:
+        """The rows that have been added since the last call."""
+        rows = [row for row in self._table.rows() if self._by in row and "step" in row]
+        last = [any(row.get(key) == end for key, end in self._ends.items()) for row in rows]
+        return [Row(int(r["step"]), self._sign * r[self._by], end) for r, end in zip(rows, last, strict=True)]
+
+
+def _ends(folder: RunFolder) -> dict[str, int | None]:
+    """The values in a table's last row."""
+    try:
+        trainer = folder.read_config().get("trainer") or {}
+    except (ConfigurationError, OSError):  # it was refused, and has no tables
+        return {}
+    return {"epoch": trainer.get("epochs"), "step": trainer.get("max_steps")}
+
+
+class Judge:
+    """Reports one trial's rows to Optuna's pruner, in a study of its own: trials that run at once do not matter.
+
+    ``prunes``: whether it may be pruned. ``end``: the row after which it was, or None.
+    """
+
+    def __init__(self, trial: "Trial", *, prunes: bool):
+        self._trial, self._prunes = deepcopy(trial), prunes
+        self._last = -1
+        self.end: Row | None = None
+
+    def read(self, reports: Reports) -> None:
+        """Report the new rows, each once, up to the one after which the trial is pruned."""
+        for row in reports.new():
+            if self.end is not None or row.step <= self._last:  # of a job that was resumed
+                continue
+            self._trial.report(row.value, row.step)
+            self._last = row.step
+            if self._prunes and self._trial.should_prune() and not row.is_last:
+                self.end = row
+
+    def told(self, entries: list[Entry]) -> "FrozenTrial":
+        """The trial as it ended. ``entries``: of its job."""
+        from optuna.trial import TrialState
+
+        values = [each.objective for each in entries if each.objective is not None]
+        states = {each.state for each in entries}
+        study = self._trial.study
+        if self.end is not None or "pruned" in states:
+            study.tell(self._trial, state=TrialState.PRUNED)
+        elif states == {"completed"} and values:
+            study.tell(self._trial, fmean(values))
+        else:
+            study.tell(self._trial, state=TrialState.FAIL)
+        return study.trials[self._trial.number]

@@ -5,24 +5,31 @@ import shutil
 import signal
 import sys
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
+from manyheads.launchers.sweep import resume
 from manyheads.launchers.sweep.arguments import SEARCH as ARGUMENTS
 from manyheads.launchers.sweep.arguments import arguments_of
 from manyheads.launchers.sweep.pruning import Pruning
-from manyheads.launchers.sweep.trials import LOSS, trials
+from manyheads.launchers.sweep.search import Search
+from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
+from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, execute
 from tests.in_process import SMALL
-from tests.tail import tail
+from tests.tail import tail, tailed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is experimental")
 
@@ -50,41 +57,165 @@ def ledger_of(path: Path, *states: str) -> Ledger:
     for job, state in enumerate(states):
         said = [f"optimizer.lr={job / 10}", f"model.width={job + 1}", "optimizer=adam", "seed=7"]
         entries.append(Entry(job, str(job), said, state=state, objective=float(job) if state == "completed" else None))
-        (path / str(job)).mkdir(parents=True)
+        RunFolder(path / str(job)).write_config({"trainer": {"epochs": 3, "max_steps": None}})
         (path / str(job) / "epochs.csv").write_text(f"epoch,step,val_acc1\n1,10,{job}\n2,20,{job + 1}\n")
         (path / str(job) / "steps.csv").write_text(f"epoch,step,loss\n1,5,{job}.5\n")
     ledger.create({}, *entries)
     return ledger
 
 
-def test_a_study_is_what_the_ledger_and_the_tables_say(tmp_path, space):
-    ledger = ledger_of(tmp_path, "completed", "pruned", "failed", "running")
-    found = trials(ledger, space, by="val_acc1", sign=1)
+def judged(ledger: Ledger, trial: Any, job: int, *, by: str, sign: int, prunes: bool = False) -> Judge:
+    """The judge of a job whose rows it has read."""
+    judge = Judge(trial, prunes=prunes)
+    judge.read(Reports(ledger, jobs(ledger)[job][0], by=by, sign=sign))
+    return judge
+
+
+def test_a_trial_is_what_the_ledger_and_the_tables_say(tmp_path, optuna, space):
+    ledger = ledger_of(tmp_path, "completed", "pruned", "failed")
+    study = optuna.create_study()
+    found = [
+        judged(ledger, study.ask(space), job, by="val_acc1", sign=1).told(entries)
+        for job, entries in jobs(ledger).items()
+    ]
     assert [trial.state.name for trial in found] == ["COMPLETE", "PRUNED", "FAIL"]
     assert [trial.value for trial in found] == [0.0, 2.0, None]
-    assert found[1].params == {"optimizer.lr": 0.1, "model.width": 2, "optimizer": "adam"}
     assert found[1].intermediate_values == {10: 1.0, 20: 2.0}
-    assert trials(ledger, space, by=LOSS, sign=-1)[1].intermediate_values == {5: -1.5}
-    assert trials(Ledger(tmp_path / "none"), space, by="val_acc1", sign=1) == []
+    assert parameters_of(jobs(ledger)[1][0], space) == {"optimizer.lr": 0.1, "model.width": 2, "optimizer": "adam"}
+    by_loss = judged(ledger, study.ask(space), 1, by=LOSS, sign=-1).told(jobs(ledger)[1])
+    assert by_loss.intermediate_values == {5: -1.5}
+    assert jobs(Ledger(tmp_path / "none")) == {}
 
 
 @pytest.mark.parametrize(("direction", "is_bad"), [("maximize", True), ("minimize", False)])
 def test_a_trial_worse_than_the_median_is_asked_to_stop(tmp_path, optuna, space, direction, is_bad):
     ledger = ledger_of(tmp_path, *["completed"] * 4, "running")
-    table = tmp_path / "4" / "epochs.csv"
-    table.write_text("epoch,step,val_acc1\n1,10,0.5\n")
+    (tmp_path / "4" / "epochs.csv").write_text("epoch,step,val_acc1\n1,10,0.5\n")
+    study = optuna.create_study()
+    done = [judged(ledger, study.ask(space), job, by="val_acc1", sign=1).told(jobs(ledger)[job]) for job in range(4)]
     study = optuna.create_study(direction=direction, pruner=optuna.pruners.MedianPruner(n_startup_trials=2))
-    study.add_trials(trials(ledger, space, by="val_acc1", sign=1))
-    pruning = Pruning(ledger, {4: study.ask(space)}, by="val_acc1", sign=1)
+    study.add_trials(done)
+    pruning = Pruning(ledger, {4: Judge(study.ask(space), prunes=True)}, by="val_acc1", sign=1)
     running = ledger.entries()[4]
     heartbeat = Heartbeat.create(RunFolder(tmp_path / "4").heartbeat, ranks=2)
     pruning.watch([running])
     assert heartbeat.stop_signal == (signal.SIGTERM if is_bad else 0)
-    ended = pruning.settled(running.now("interrupted", reason="SIGTERM"))
-    assert (ended.state, ended.reason) == (
-        ("pruned", "after step 10: val_acc1 0.5") if is_bad else ("interrupted", "SIGTERM")
-    )
-    assert pruning.settled(running.now("completed")).state == "completed"
+    for state in ("interrupted", "completed"):  # also if it came to its end before it was asked
+        ended = pruning.settled(running.now(state, reason="SIGTERM"))
+        expected = ("pruned", "after step 10: val_acc1 0.5") if is_bad else (state, "SIGTERM")
+        assert (ended.state, ended.reason) == expected
+
+
+def test_a_trial_that_has_reached_its_last_epoch_is_not_pruned(tmp_path, optuna, space):
+    ledger = ledger_of(tmp_path, "completed")
+    study = optuna.create_study(pruner=optuna.pruners.ThresholdPruner(lower=0))
+    (tmp_path / "0" / "epochs.csv").write_text("epoch,step,val_acc1\n3,30,-1.0\n")
+    assert judged(ledger, study.ask(space), 0, by="val_acc1", sign=1, prunes=True).end is None
+    (tmp_path / "0" / "epochs.csv").write_text("epoch,step,val_acc1\n2,20,-1.0\n")
+    assert judged(ledger, study.ask(space), 0, by="val_acc1", sign=1, prunes=True).end == (20, -1.0, False)
+
+
+class Killed(BaseException):
+    """In place of SIGKILL."""
+
+
+class Trained:
+    """Stands for training: writes a trial's rows, one after the other, and stops when a search asks for that.
+
+    ``fate``: by job, what happens after its second row, once: ``killed`` is the search, ``failed`` the trial.
+    ``looks``: whether the parent happens to look at a job after an epoch.
+    """
+
+    pruning: Any = None
+
+    def __init__(self, ledger: Ledger, fate: dict[int, str], looks: Callable[[int, int], bool]):
+        self.ledger, self.fate, self.looks = ledger, fate, looks
+
+    def launch(self, overrides: list[tuple[str, ...]], initial_job_idx: int) -> None:
+        entries = [Entry(i, str(i), list(said)) for i, said in enumerate(overrides, initial_job_idx)]
+        for entry in entries:
+            RunFolder(self.ledger.sweep / entry.folder).write_config({"trainer": {"epochs": 4, "max_steps": None}})
+        if self.ledger.exists():
+            self.ledger.write(*entries)
+        else:
+            self.ledger.create({}, *entries)
+        self.run(entries, pruning=self.pruning)
+
+    def run(self, entries: list[Entry], *_: Any, pruning: Any, **__: Any) -> None:
+        for entry in entries:
+            self.ledger.write(entry.now("running"))
+            self.ledger.write(pruning.settled(self.train(entry, pruning)))
+
+    def train(self, entry: Entry, pruning: Any) -> Entry:
+        folder, lines = RunFolder(self.ledger.sweep / entry.folder), ["epoch,step,val_acc1"]
+        lr = float(dict(each.split("=") for each in entry.overrides)["optimizer.lr"])
+        heartbeat = Heartbeat.create(folder.heartbeat, ranks=1)
+        for epoch in range(1, 5):
+            value = epoch * (1 - (lr - 0.3) ** 2) + 0.1 * ((entry.job * 7 + epoch) % 5)
+            lines.append(f"{epoch},{10 * epoch},{value}")
+            folder.epochs.write_text("\n".join([*lines, ""]))
+            if epoch == 2 and (fate := self.fate.pop(entry.job, None)):
+                if fate == "killed":
+                    raise Killed
+                return entry.now(fate)
+            if self.looks(entry.job, epoch):
+                pruning.watch([entry])
+            if heartbeat.stop_signal:
+                return entry.now("interrupted")
+        scores = {"monitor": "val_acc1", "direction": "max"}
+        folder.write_json(folder.result, {"status": "completed", "scores": scores})
+        return entry.now("completed", objective=value)
+
+
+PRUNERS = {
+    "median": {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 4},
+    "halving": {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 10, "reduction_factor": 2},
+    "hyperband": {"_target_": "optuna.pruners.HyperbandPruner", "min_resource": 10, "reduction_factor": 2},
+}
+
+
+@pytest.fixture
+def searched(optuna: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """What became of a search of 16 trials, resumed until it is complete; TPE draws the first 10 at random."""
+
+    def outcome(name: str, pruner: str, *, n_jobs: int, fate: dict[int, str], looks: Callable) -> list[Any]:
+        sweeper = {
+            "sampler": {"_target_": "optuna.samplers.TPESampler", "seed": 3},
+            "pruner": PRUNERS[pruner],
+            "direction": "auto",
+            "prune_by": "auto",
+            "n_trials": 16,
+            "n_jobs": n_jobs,
+            "max_failure_rate": 0.0,
+            "params": {"optimizer.lr": "interval(0.0,1.0)"},
+        }
+        config = OmegaConf.create(
+            {"hydra": {"sweeper": sweeper, "sweep": {"dir": str(tmp_path / name)}, "launcher": {}}}
+        )
+        ledger, left = Ledger(tmp_path / name), dict(fate)
+        trained = Trained(ledger, left, looks)
+        monkeypatch.setattr(resume, "run_jobs", trained.run)
+        monkeypatch.setattr(resume, "conclude", lambda *_, **__: None)
+        for _ in range(1 + len(fate)):
+            with suppress(Killed, RunFailed):
+                Search(config, trained, []).run()
+        assert not left
+        return [(each.overrides, each.state, each.reason, each.objective) for each in ledger.entries()]
+
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("pruner", "n_jobs"), tailed(product(PRUNERS, [1, 3]), always=[("median", 1), ("hyperband", 3)])
+)
+def test_a_search_is_the_same_however_often_it_is_killed_and_whenever_it_looks(searched, pruner, n_jobs):
+    quiet = searched("quiet", pruner, n_jobs=n_jobs, fate={}, looks=lambda job, epoch: True)
+    fate = {1: "killed", 4: "failed", 7: "killed", 11: "failed", 12: "killed", 15: "killed"}
+    hurt = searched("hurt", pruner, n_jobs=n_jobs, fate=fate, looks=lambda job, epoch: (job + epoch) % 3 == 0)
+    assert hurt == quiet
+    states = [state for _, state, _, _ in quiet]
+    assert {*states} == {"completed", "pruned"}
+    assert "pruned" in states[10:]
 
 
 def test_a_search_of_somebody_else_s_is_not_started_again(tmp_path):
@@ -165,7 +296,7 @@ def test_trials_of_several_ranks_are_ended_by_the_usual_stop(tmp_path, more):
         (("hydra/sweeper/sampler=grid", "hydra.sweeper.sampler.seed"), "sampler=grid is a sweep"),
     ],
 )
-def test_mistakes_are_refused_before_the_first_trial(run_here, tmp_path, more, message):
+def test_mistakes_are_refused_before_the_first_trial(run_here, optuna, tmp_path, more, message):
     path = tmp_path / "search"
     line = [each for each in SEARCH if each.partition("=")[0] not in {one.partition("=")[0] for one in more}]
     done = run_here(*line, f"hydra.sweep.dir={path}", *(each for each in more if "=" in each))
