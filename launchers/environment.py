@@ -3,12 +3,12 @@
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from manyheads.launchers import scratch
 from manyheads.launchers.base import Launcher
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 from manyheads.runner.run.user_folders import user_folder
@@ -78,8 +78,8 @@ def flight_recorder(config: dict[str, Any], folder: RunFolder) -> dict[str, str]
 @contextmanager
 def file_rendezvous() -> Iterator[dict[str, str]]:
     """Variables with which ranks on this machine meet through a file, so that ports cannot clash."""
-    with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
-        yield {"MANYHEADS_INIT_METHOD": (Path(scratch) / "rendezvous").as_uri()}
+    with scratch.folder() as own:
+        yield {"MANYHEADS_INIT_METHOD": (own / "rendezvous").as_uri()}
 
 
 def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:

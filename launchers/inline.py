@@ -94,13 +94,17 @@ class Inline(Launcher):
 
 @contextmanager
 def stopping(heartbeat: Heartbeat) -> Iterator[None]:
-    """Handle SIGINT and SIGTERM: the first asks the loop to stop after the step, the second ends the run at once."""
+    """Handle SIGINT and SIGTERM: the first asks the loop to stop after the step, the second ends the run at once.
+
+    Before the first step nothing is lost, so the first one does that.
+    """
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        if heartbeat.stop_signal:
+        is_second = heartbeat.stop_signal != 0
+        heartbeat.stop_signal = heartbeat.stop_signal or signum
+        if is_second or not heartbeat.beats():
             end_within(LAST_SECONDS)
             raise Interrupted(heartbeat.stop_signal)
-        heartbeat.stop_signal = signum
 
     with handled_by(handle):
         yield

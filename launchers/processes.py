@@ -63,7 +63,7 @@ def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> 
     silent, failed_at = None, 0.0
     while ranks.running():
         ranks.wait(POLL_SECONDS)
-        if len(signals) > 1:
+        if signals and (len(signals) > 1 or not job.heartbeat.beats()):  # before the first update nothing is lost
             raise Interrupted(signals[0])
         if signals:
             job.heartbeat.stop_signal = signals[0]

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from manyheads.launchers import scratch
 from manyheads.runner.option.declared import declared
 from manyheads.runner.publish.main import MAIN
 from manyheads.runner.publish.place import tell_unread
@@ -36,9 +36,13 @@ def publishers(
         yield
         return
     tell_unread(trackers.values())
-    with tempfile.TemporaryDirectory(prefix="manyheads-", ignore_cleanup_errors=True) as scratch:
-        given = {**os.environ, **variables, "TMPDIR": scratch}  # of what is killed nothing stays
-        started = {name: _start(folder, name, given) for name in trackers}
+    with scratch.folder() as own:
+        given = {**os.environ, **variables, "TMPDIR": str(own)}  # of what is killed nothing stays
+        lock = scratch.kept(own)  # publishers outlive a parent that is killed
+        try:
+            started = {name: _start(folder, name, given, lock) for name in trackers}
+        finally:
+            os.close(lock)
         try:
             yield
         finally:
@@ -52,7 +56,7 @@ def publishers(
                 _say(folder, name, process)
 
 
-def _start(folder: RunFolder, name: str, environment: dict[str, str]) -> subprocess.Popen:
+def _start(folder: RunFolder, name: str, environment: dict[str, str], lock: int) -> subprocess.Popen:
     folder.logs.mkdir(parents=True, exist_ok=True)
     with open(folder.logs / f"publish_{name}.log", "ab", opener=no_link) as output:
         return subprocess.Popen(
@@ -61,6 +65,7 @@ def _start(folder: RunFolder, name: str, environment: dict[str, str]) -> subproc
             stdout=output,
             stderr=output,
             env=environment,
+            pass_fds=[lock],
             start_new_session=True,  # Ctrl-C is for the run
         )
 

@@ -61,7 +61,7 @@ def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: 
     }
     environment = {**environment, **{name: str(value) for name, value in places.items()}}
     if is_warm:
-        return warm.fork(_rank, job.main, str(job.folder.path), environment=environment)
+        return warm.fork(_rank, job.main, str(job.folder.path), environment=environment, signals=job.signals)
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
     process = multiprocessing.get_context("spawn").Process(target=_rank, args=(job.main, str(job.folder.path)))
     # Libraries read some variables while they are imported, which is before the rank can set them.

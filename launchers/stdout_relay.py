@@ -3,11 +3,11 @@
 import codecs
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+
+from manyheads.launchers import scratch
 
 VARIABLE = "MANYHEADS_TERMINAL"
 
@@ -18,8 +18,8 @@ def passed_on() -> Iterator[dict[str, str]]:
     if sys.stdout.isatty():
         yield {VARIABLE: os.ttyname(sys.stdout.fileno())}
         return
-    with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
-        path = Path(scratch) / "stdout"
+    with scratch.folder() as own:
+        path = own / "stdout"
         os.mkfifo(path)
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # would otherwise wait for somebody to write
         os.set_blocking(source, True)

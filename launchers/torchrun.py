@@ -9,9 +9,9 @@ a meeting of torchrun's agents: the same machines give the same bits, and it is 
 import os
 import re
 import sys
-import tempfile
 from typing import Any
 
+from manyheads.launchers import scratch
 from manyheads.launchers.agent import as_module, run_agent
 from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous
@@ -45,9 +45,9 @@ class Torchrun(Launcher):
         if self.settings is not None:
             run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout)
             return
-        with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch, file_rendezvous() as rendezvous:
+        with scratch.folder() as own, file_rendezvous() as rendezvous:
             run_agent(
-                command(job, scratch),
+                command(job, str(own)),
                 job,
                 environment={**os.environ, **job.environment, **rendezvous, **NO_STORE},
                 log=job.folder.logs / "torchrun.log",
@@ -56,10 +56,10 @@ class Torchrun(Launcher):
             )
 
 
-def command(job: Job, scratch: str) -> list[str]:
-    """Torchrun's command line for one machine. ``scratch``: a folder for its own files, which it does not remove."""
-    store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{scratch}/store", "--rdzv-conf", "store_type=file"]
-    options = ["--local-addr", "127.0.0.1", "--log-dir", scratch, "--nproc-per-node", str(job.ranks)]
+def command(job: Job, own: str) -> list[str]:
+    """Torchrun's command line for one machine. ``own``: a folder for its own files, which it does not remove."""
+    store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{own}/store", "--rdzv-conf", "store_type=file"]
+    options = ["--local-addr", "127.0.0.1", "--log-dir", own, "--nproc-per-node", str(job.ranks)]
     options += [*store, "--rdzv-id", "run"]
     return [sys.executable, *AGENT, *options, "-m", job.main, str(job.folder.path)]
 

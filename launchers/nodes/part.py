@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from manyheads.launchers import horovodrun, mpirun, torchrun
+from manyheads.launchers import horovodrun, mpirun, scratch, torchrun
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
 from manyheads.launchers.ending import tell_where
-from manyheads.launchers.nodes import scratch
 from manyheads.launchers.nodes.errands import Errand, remote_shell
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.storage import check_storage

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from manyheads.launchers import scratch
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes import scratch
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.meeting import Node
 from manyheads.launchers.nodes.opening import gathering

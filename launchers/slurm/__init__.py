@@ -113,9 +113,9 @@ class Slurm(Launcher):
         self, folder: RunFolder, config: dict[str, Any], job: str, status: commands.Status, signals: list[int]
     ) -> dict[str, Any]:
         """What became of the run, now that its job is over. Raises RunFailed, ConfigurationError or Interrupted."""
+        if (completed := folder.completed()) is not None:
+            return completed
         result = folder.read_result()
-        if result is not None and result.get("status") == "completed":
-            return result
         if signals:
             reason = Interrupted(signals[0])
             if result is None:

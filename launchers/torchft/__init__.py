@@ -1,10 +1,9 @@
 """launcher=torchft: replicas of one process or several, restarted when one dies, and torchft's lighthouse."""
 
-import tempfile
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
+from manyheads.launchers import scratch
 from manyheads.launchers.base import Job
 from manyheads.launchers.nodes.settings import KEYS, Settings
 from manyheads.launchers.option import LauncherOption
@@ -63,13 +62,13 @@ class Torchft(Spawn):
             beat, stall = self.heartbeat_timeout, self.stall_timeout
             run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
             return
-        with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
+        with scratch.folder() as own:
             lighthouse = Lighthouse(job, heartbeat_timeout=self.heartbeat_timeout)
             run_replicas(
                 job,
-                {**job.environment, **lighthouse.variables(scratch)},
+                {**job.environment, **lighthouse.variables(str(own))},
                 **limits,
-                scratch=Path(scratch),
+                scratch=own,
                 note=partial(note_restart, job),
                 lighthouse=lighthouse,
                 stall_timeout=self.stall_timeout,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from manyheads.launchers import scratch
 from manyheads.launchers.base import Job
-from manyheads.launchers.nodes import scratch
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.meeting import Node
 from manyheads.launchers.nodes.opening import gathering

@@ -10,7 +10,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
@@ -19,7 +20,7 @@ from typing import Any
 
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.signals import blocked_signals
-from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.run.errors import Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 
 PRELOAD = "manyheads.launchers.warm.preload"
@@ -58,24 +59,40 @@ def stop() -> None:
         _server._stop()
 
 
-def fork(main: Callable[..., None], *arguments: Any, environment: Mapping[str, str]) -> BaseProcess:
+def fork(
+    main: Callable[..., None], *arguments: Any, environment: Mapping[str, str], signals: Sequence[int] = ()
+) -> BaseProcess:
     """Fork a process that calls ``main(*arguments)``, with SIGINT and SIGTERM blocked until it can handle them.
 
     ``environment``: what it gets in addition to this process's own variables, of which the server may have others.
-    Waits for the server's imports. Raises RunFailed if the server dies during them.
+    ``signals``: those that this process has received. Waits for the server's imports, which take many seconds on a busy
+    machine. Raises Interrupted when a signal comes meanwhile, and RunFailed if the server dies.
     """
     start(environment)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     process = multiprocessing.get_context("forkserver").Process(
         target=_become, args=(main, arguments, {**os.environ, **environment}, cores)
     )
-    try:
-        with blocked_signals(), unburdened():
-            process.start()
-    except (EOFError, OSError) as error:
+    with unburdened():
+        starting = threading.Thread(target=_start, args=(process, failed := list[Exception]()), daemon=True)
+        starting.start()
+        while starting.is_alive():
+            starting.join(0.05)
+            if signals and starting.is_alive():
+                stop()
+                raise Interrupted(signals[0])
+    if failed:
         message = "the process that ranks are forked from has died; see the reason above, or set launcher.warm=false"
-        raise RunFailed(Failure(type="ProcessDied", message=message)) from error
+        raise RunFailed(Failure(type="ProcessDied", message=message)) from failed[0]
     return process
+
+
+def _start(process: BaseProcess, failed: list[Exception]) -> None:
+    """Ask the server for a process, and wait for it."""
+    try:
+        process.start()
+    except (EOFError, OSError) as error:
+        failed.append(error)
 
 
 def _become(

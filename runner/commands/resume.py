@@ -61,8 +61,7 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
     folder = RunFolder(path)
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
-    result = folder.read_result()
-    if result is not None and result.get("status") == "completed":
+    if (result := folder.completed()) is not None:
         longer = command(folder, folder.read_config())
         print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         print(f"To train longer, in a new folder: {longer}")

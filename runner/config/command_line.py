@@ -1,5 +1,6 @@
 """Exit codes, and the one handler that prints every command's error, as a single paragraph."""
 
+import errno
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from manyheads.runner.config.explain import explain, raised_by_hydra
 from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
 from manyheads.runner.run.errors import ConfigurationError, Ended, Interrupted, RunFailed, complain, report
+from manyheads.runner.run.files import FAILED, FULL
 from manyheads.runner.run.run_folder import RunFolder
 
 ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
@@ -45,6 +47,9 @@ def _printed(error: Exception) -> int:
     if isinstance(error, (ConfigurationError, RunFailed)):
         report(error)
         return error.exit_code
+    if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
+        complain(f"{error.filename}: {error.strerror}")  # the disk's fault, in which a traceback leads nowhere
+        return 1
     if isinstance(error, yaml.YAMLError):
         complain(f"a config cannot be read: {' '.join(str(error).split())}.")
     elif isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):

@@ -35,13 +35,14 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
     folder = RunFolder(path)
     rank, local_rank, world_size = place()
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
-    _become_rank(folder, rank, world_size)
+    die_with_parent()
     heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
     for signum in SIGNALS:  # a cluster may signal the ranks themselves
         signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
     code = 0
     try:
+        _become_rank(folder, rank, world_size)
         run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, run=run)
     except BaseException as error:
         heartbeat.fail(error)
@@ -108,7 +109,6 @@ def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
     """Leave the terminal's process group, say in the title who this is, write to the rank's own log."""
     import setproctitle
 
-    die_with_parent()
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     setproctitle.setproctitle(f"manyheads: rank {rank}/{world_size} {folder.path}")

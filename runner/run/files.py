@@ -11,8 +11,8 @@ from typing import IO
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder, aside
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FAILED = (errno.EROFS, errno.EIO, errno.ESTALE)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+FAILED = (errno.EROFS, errno.EIO, errno.ESTALE)
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
             os.replace(beside, path.name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
         except Exception as error:
-            if failed := _came_from(error, (*_FULL, *_FAILED)):
+            if failed := _came_from(error, (*FULL, *FAILED)):
                 raise OSError(failed.errno, failed.strerror, str(path)) from error
             raise
         finally:
@@ -49,7 +49,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def disk_full(error: BaseException | None) -> OSError | None:
     """The error of a full disk, or of a full quota, that ``error`` is or came from; None for any other error."""
-    return _came_from(error, _FULL)
+    return _came_from(error, FULL)
 
 
 def _came_from(error: BaseException | None, numbers: tuple[int, ...]) -> OSError | None:

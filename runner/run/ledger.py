@@ -75,9 +75,12 @@ class Ledger:
                     file.seek(0)
                     file.truncate(file.read().rfind(b"\n") + 1)
                     file.seek(0, os.SEEK_END)
-            file.write(_lines_of(entries).encode())
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write(_lines_of(entries).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:  # a full disk names no file
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def options(self) -> dict[str, Any]:
         return self._lines()[0].get("options", {})

@@ -165,6 +165,11 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def completed(self) -> dict[str, Any] | None:
+        """The result of a complete run; None for another one, or if its parent was killed before recording that."""
+        result = self.read_result() or {}
+        return result if result.get("status") == "completed" and "wall_seconds" in result else None
+
     def clear_attempt(self) -> None:
         """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
         self.logs.mkdir(parents=True, exist_ok=True)

@@ -1,3 +1,4 @@
+import errno
 import pickle
 import re
 import signal
@@ -325,6 +326,7 @@ class TestExitCode:
         [
             (None, 0, ""),
             (ConfigurationError("seed=x is wrong"), 2, "error: seed=x is wrong\n"),
+            (PermissionError(errno.EACCES, "Permission denied", "a/b"), 1, "error: a/b: Permission denied\n"),
             (RunFailed(FAILURE), 1, "Traceback ...\nerror: rank 1 failed first (exit code 3): OSError: disk full\n"),
             (Interrupted(signal.SIGINT), 130, "\ninterrupted by SIGINT\n"),
             (Interrupted(signal.SIGTERM), 143, "\ninterrupted by SIGTERM\n"),

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from manyheads.launchers import scratch
 from manyheads.launchers.base import Job
 from manyheads.launchers.causes import first_failure
-from manyheads.launchers.nodes import scratch
 from manyheads.launchers.nodes.part import shortened
 from manyheads.launchers.nodes.ranks import NodeRanks
 from manyheads.launchers.nodes.run import share_out
@@ -143,7 +143,7 @@ def test_a_rendezvous_elsewhere_is_another_machines_run():
 def test_the_folder_of_a_node_that_was_killed_is_swept(tmp_path: Path) -> None:
     """And one whose agent lives is not."""
     code = (
-        "import os, sys; from pathlib import Path; from manyheads.launchers.nodes.scratch import own_folder\n"
+        "import os, sys; from pathlib import Path; from manyheads.launchers.scratch import own_folder\n"
         "with own_folder(Path(sys.argv[1])): print(flush=True); sys.stdin.read()\n"
     )
     dead, alive = (tmp_path / f"manyheads-{digit * 16}-0" for digit in "ab")

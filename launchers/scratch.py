@@ -1,15 +1,23 @@
-"""A node's private folder, on no shared disk, for its ranks' heartbeat; removes those of killed processes."""
+"""Folders for what lasts no longer than a run, on no shared disk; the next run removes those of killed processes.
+
+A process keeps such a folder as long as it has a lock on the folder's lock file, which the kernel takes from a process
+however it ends.
+"""
 
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _NAME = re.compile(r"manyheads-[0-9a-f]{16}-\d+")
+_NEW = "manyheads-new-"  # begins the names of folders that have no lock yet
+_NEW_SECONDS = 60.0
 _LOCK = "lock"
 
 
@@ -20,13 +28,20 @@ def base() -> str:
 
 
 @contextmanager
+def folder() -> Iterator[Path]:
+    """A folder below the temporary one, which only this user can enter, removed on exit. Raises OSError."""
+    with own_folder(Path(tempfile.gettempdir(), f"manyheads-{secrets.token_hex(8)}-0")) as path:
+        yield path
+
+
+@contextmanager
 def own_folder(path: Path) -> Iterator[Path]:
     """Create ``path``, which only this user can enter, and remove it on exit. Raises OSError."""
     sweep(path.parent)
-    new = Path(tempfile.mkdtemp(prefix="manyheads-new-", dir=path.parent))
+    new = Path(tempfile.mkdtemp(prefix=_NEW, dir=path.parent))
     lock = os.open(new / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_SH)
         new.rename(path)  # only now, locked, can ``sweep`` find it
         yield path
     finally:
@@ -35,11 +50,22 @@ def own_folder(path: Path) -> Iterator[Path]:
         os.close(lock)
 
 
+def kept(path: Path) -> int:
+    """A descriptor that keeps the folder for a process to which it is passed, beyond the end of this one."""
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
 def sweep(parent: Path) -> None:
     """Remove this user's folders whose process has ended."""
     for path in parent.glob("manyheads-*-*"):
         with suppress(OSError):
-            if not _NAME.fullmatch(path.name) or path.is_symlink() or path.lstat().st_uid != os.getuid():
+            if path.is_symlink() or path.lstat().st_uid != os.getuid():
+                continue
+            if path.name.startswith(_NEW) and time.time() - path.lstat().st_mtime > _NEW_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
+            if not _NAME.fullmatch(path.name):
                 continue
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
