@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_NAME = re.compile(r"manyheads-[0-9a-f]{16}-\d+")
+_NAME = re.compile(r"manyheads-[0-9a-f]{8,16}-\d+")
 _NEW = "manyheads-new-"  # begins the names of folders that have no lock yet
 _NEW_SECONDS = 60.0
 _LOCK = "lock"
@@ -30,7 +30,7 @@ def base() -> str:
 @contextmanager
 def folder() -> Iterator[Path]:
     """A folder below the temporary one, which only this user can enter, removed on exit. Raises OSError."""
-    with own_folder(Path(tempfile.gettempdir(), f"manyheads-{secrets.token_hex(8)}-0")) as path:
+    with own_folder(Path(tempfile.gettempdir(), f"manyheads-{secrets.token_hex(4)}-0")) as path:
         yield path
 
 

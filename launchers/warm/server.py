@@ -12,12 +12,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from types import ModuleType
 from typing import Any
 
+from manyheads.launchers import scratch
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.signals import blocked_signals
 from manyheads.runner.run.errors import Interrupted, RunFailed
@@ -44,11 +46,21 @@ def start(environment: Mapping[str, str]) -> None:
     if read != _read:
         stop()
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+    _keep_sockets_in_scratch()
     multiprocessing.set_forkserver_preload([PRELOAD])
     with variables_set(dict(environment)), blocked_signals(), unburdened():
         forkserver.ensure_running()
     _read.clear()
     _read.update(read)
+
+
+def _keep_sockets_in_scratch() -> None:
+    """Multiprocessing removes the temporary folder of its sockets at exit only, not if this process is killed."""
+    own: Any = multiprocessing.current_process()
+    if "tempdir" not in own._config:
+        stack = ExitStack()
+        own._config["tempdir"] = str(stack.enter_context(scratch.folder()))
+        Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, behind what uses the folder
 
 
 def stop() -> None:

@@ -62,7 +62,8 @@ class Chaos:
                 except (Wrong, AssertionError) as error:
                     said["wrong"].append(str(error))
                 if said["wrong"]:
-                    shutil.copytree(self.place, self.out / f"case_{number}", dirs_exist_ok=True, symlinks=True)
+                    kept = self.out / f"case_{number}"
+                    shutil.copytree(self.place, kept, dirs_exist_ok=True, symlinks=True, ignore=special)
         except Exception:
             said["wrong"].append(traceback.format_exc())
         return said
@@ -119,6 +120,12 @@ class Chaos:
         if left := place.gone(GONE_SECONDS):
             raise Wrong(f"it left processes: {[each.cmdline() for each in left]}")
         return code
+
+
+def special(folder: str, names: list[str]) -> list[str]:
+    """What cannot be copied: sockets and pipes."""
+    paths = [Path(folder, name) for name in names]
+    return [path.name for path in paths if not (path.is_symlink() or path.is_file() or path.is_dir())]
 
 
 def has_begun(run: Path) -> bool:

@@ -167,10 +167,15 @@ class Trained:
         return entry.now("completed", objective=value)
 
 
+HYPERBAND = "manyheads.launchers.sweep.hyperband"
 PRUNERS = {
     "median": {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 4},
     "halving": {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 10, "reduction_factor": 2},
-    "hyperband": {"_target_": "optuna.pruners.HyperbandPruner", "min_resource": 10, "reduction_factor": 2},
+    "hyperband": {
+        "_target_": "manyheads.launchers.sweep.hyperband.Hyperband",
+        "min_resource": 10,
+        "reduction_factor": 2,
+    },
 }
 
 
@@ -203,6 +208,17 @@ def searched(optuna: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return [(each.overrides, each.state, each.reason, each.objective) for each in ledger.entries()]
 
     return outcome
+
+
+def test_hyperbands_brackets_are_the_same_in_every_process(optuna):
+    """Optuna 2 takes hash(), which Python seeds anew in each."""
+    hyperband = import_module(HYPERBAND).Hyperband(min_resource=1, max_resource=9)
+    study = optuna.create_study(study_name="search", pruner=hyperband)
+    for _ in range(6):
+        trial = study.ask()
+        trial.report(1.0, 1)
+        trial.should_prune()
+    assert [hyperband._get_bracket_id(study, trial) for trial in study.trials] == [1, 0, 0, 0, 1, 0]
 
 
 @pytest.mark.parametrize(
