@@ -40,12 +40,13 @@ def own_folder(path: Path) -> Iterator[Path]:
     sweep(path.parent)
     new = Path(tempfile.mkdtemp(prefix=_NEW, dir=path.parent))
     lock = os.open(new / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    owner = os.getpid()
     try:
         fcntl.flock(lock, fcntl.LOCK_SH)
         new.rename(path)  # only now, locked, can ``sweep`` find it
         yield path
     finally:
-        for each in (new, path):
+        for each in (new, path) if os.getpid() == owner else ():  # not when a fork of it drops what it inherited
             shutil.rmtree(each, ignore_errors=True)
         os.close(lock)
 

@@ -1,14 +1,14 @@
 """What is hurt: a small command of each kind, and where it runs."""
 
-import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.complete import unavailable
+from tests import needs
 from tests.chaos.place import Place
 from tests.launchers.nodes import cluster as machines
 from tests.launchers.slurm import cluster as slurm
@@ -20,6 +20,7 @@ SMALL = (
     *("trainer.device=cpu", "checkpoint.every=7", "launcher.threads_per_rank=1", "callbacks=predictions"),
 )
 TWO = ("parallel=ddp", "launcher.nproc_per_node=2")
+NEEDED = {"machines": ["create network namespaces"], "slurm": ["slurm"], "ray": ["ray"]}
 NODES = ("launcher=torchrun", "launcher.nproc_per_node=1", "launcher.node_timeout=8", "parallel=ddp")
 SEARCH = (
     *("-m", "hydra/sweeper=search", "hydra.sweeper.sampler.seed=3", "hydra/sweeper/pruner=median"),
@@ -42,15 +43,9 @@ class Kind:
 
     def missing(self) -> str | None:
         """Why it cannot run here; None if it can."""
-        for override in self.overrides:
-            group, _, option = override.partition("=")
-            for each in option.split(",") if group in ("parallel", "launcher") else ():
-                if why := unavailable(group, each):
-                    return why
-        needs = {"machines": machines.why_none, "slurm": slurm.missing}
-        if self.where == "ray" and importlib.util.find_spec("ray") is None:
-            return "ray is not installed"
-        return needs[self.where]() if self.where in needs else None
+        words = re.findall(r"\w+", " ".join(self.overrides))
+        names = [*(needs.NAMED[word] for word in words if word in needs.NAMED), *NEEDED.get(self.where, ())]
+        return next((why for name in names if (why := needs.missing(name))), None)
 
     def words(self, folder: Path, place: Place) -> list[str]:
         """The words of the command that starts it in ``folder``."""

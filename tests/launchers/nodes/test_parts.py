@@ -1,6 +1,7 @@
 """The small parts of a run on several machines, each without a network."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -160,6 +161,15 @@ def test_the_folder_of_a_node_that_was_killed_is_swept(tmp_path: Path) -> None:
         scratch.sweep(tmp_path)
         assert alive.exists()
     assert [path.name for path in tmp_path.iterdir()] == [other.name]
+
+
+def test_a_fork_that_drops_what_it_inherited_leaves_the_folder(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / f"manyheads-{'a' * 16}-0"
+    inherited = scratch.own_folder(folder)
+    inherited.__enter__()
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    del inherited
+    assert folder.exists()
 
 
 def test_ranks_of_a_node_share_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
