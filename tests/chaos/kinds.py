@@ -44,7 +44,8 @@ class Kind:
     def missing(self) -> str | None:
         """Why it cannot run here; None if it can."""
         words = re.findall(r"\w+", " ".join(self.overrides))
-        names = [*(needs.NAMED[word] for word in words if word in needs.NAMED), *NEEDED.get(self.where, ())]
+        needed = [word if word in needs.PROGRAMS else needs.NAMED.get(word) for word in words]
+        names = [*filter(None, needed), *NEEDED.get(self.where, ())]
         return next((why for name in names if (why := needs.missing(name))), None)
 
     def words(self, folder: Path, place: Place) -> list[str]:
