@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, printable
 
 PORT = 29400
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -64,10 +64,11 @@ def name_of(folder: Path, name: str | None) -> str:
 
 def text(engine: str, subject: Subject, content: dict[str, Any]) -> str:
     """The file, with a comment at its top."""
+    folder, shared = (printable(each).replace("\n", "\\n") for each in (subject.folder, subject.shared))
     return (
-        f"# {engine} for {subject.folder}, written by the command manifest.\n"
+        f"# {engine} for {folder}, written by the command manifest.\n"
         "# NOT TESTED ON A CLUSTER, only validated against the engine's schema. It expects\n"
-        f"# - that {subject.shared} is storage shared by all machines under this path, and contains the data too;\n"
+        f"# - that {shared} is storage shared by all machines under this path, and contains the data too;\n"
         "# - an image with the same versions of torch and manyheads as here, and your own packages.\n"
     ) + yaml.dump(content, Dumper=_Plain, sort_keys=False, width=1000)
 

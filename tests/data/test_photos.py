@@ -105,3 +105,12 @@ def test_a_sample_is_the_same_for_the_same_key(photo):
         views.append(dataset[0][0])
     assert torch.equal(views[0], views[2])
     assert not torch.equal(views[0], views[1])
+
+
+@pytest.mark.parametrize(("height", "width"), [(30_000, 30_000), (65_500, 65_500)])
+def test_a_small_file_does_not_decode_to_gigabytes(photo, height, width):
+    content = bytearray(photo.read_bytes())
+    size = content.index(b"\xff\xc0") + 5  # in the frame's header
+    content[size : size + 4] = height.to_bytes(2, "big") + width.to_bytes(2, "big")
+    with pytest.raises(ValueError, match=f"{height} x {width} pixels"):
+        Picture(bytes(content))

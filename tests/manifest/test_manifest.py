@@ -9,7 +9,7 @@ import yaml
 from manyheads.runner.commands import manifest as command
 from manyheads.runner.machine import addresses
 from manyheads.runner.manifest.command import write
-from manyheads.runner.manifest.subject import Machines
+from manyheads.runner.manifest.subject import Machines, Subject, text
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -87,6 +87,14 @@ def test_a_recovered_skypilot_task_finds_its_new_first_node(tmp_path):
     script = yaml.safe_load(text)["run"].replace("/etc/hosts", str(hosts)).replace("sudo ", "")
     subprocess.run(["bash", "-c", script], env={**os.environ, "SKYPILOT_NODE_IPS": "10.0.0.2\n10.0.0.3"}, check=True)
     assert hosts.read_text().splitlines() == ["127.0.0.1 localhost", "10.0.0.2 manyheads-head"]
+
+
+def test_the_name_of_a_folder_adds_nothing_to_the_file(tmp_path):
+    """It may be that of an archive somebody sent."""
+    machines, folder = Machines(1, 0, 1), tmp_path / "a\nkind: evil"
+    subject = Subject("a", folder, "digest", machines, shared=folder.parent / "b\nx: 1", volume="v", image="i")
+    content = text("A JobSet", subject, {"kind": "JobSet"})
+    assert yaml.safe_load(content) == {"kind": "JobSet"}
 
 
 def test_a_task_of_skypilots(tmp_path):

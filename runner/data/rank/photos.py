@@ -21,6 +21,8 @@ from torchvision.transforms.v2 import functional
 from manyheads.runner.data.base.option import CorruptSample
 from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, shorter_side, training_view
 
+MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
+
 
 class Photos:
     """A data set of image files: item i is ((3, size, size) uint8, class index).
@@ -86,9 +88,12 @@ class Picture:
         self._content = file if isinstance(file, bytes) else Path(file).read_bytes()
         try:
             self.height, self.width, colours, _ = simplejpeg.decode_jpeg_header(self._content)
-            self._is_jpeg = colours != "CMYK"
         except ValueError:
             self._is_jpeg = False
+        else:
+            self._is_jpeg = colours != "CMYK"
+            if self.height * self.width > MOST_PIXELS:
+                raise ValueError(f"it would decode to {self.height} x {self.width} pixels")
         if not self._is_jpeg:
             self._pixels = self._by_pil()
             self.height, self.width = self._pixels.shape[:2]
