@@ -19,7 +19,7 @@ _RUN = "import manyheads, runpy, sys; runpy.run_module(sys.argv.pop(1), run_name
 def as_module(name: str) -> list[str]:
     """Arguments of Python that do what ``-m name`` does, but import torch apart from the working directory.
 
-    docs/security.md says why.
+    manyheads.runner.run.apart says why.
     """
     return ["-c", _RUN, name]
 

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from contextlib import suppress
 from functools import cache
 from multiprocessing import forkserver, util
 from pathlib import Path
@@ -113,7 +114,8 @@ class _Zygote:
         pid = self._hear()
         in_time = bool(select.select([self._socket], [], [], timeout)[0])
         if not in_time:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
         code = self._hear()
         return code if in_time else None
 

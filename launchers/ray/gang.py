@@ -35,6 +35,7 @@ class Gang:
                 stderr=file,
                 text=True,
                 start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
+                cwd="/",  # Ray's workers look for modules where the driver stands, before all others
             )
         self._log = log
         self.is_placed, self.wanted = False, "no answer yet"

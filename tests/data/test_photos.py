@@ -1,5 +1,6 @@
 """The pipeline against the classic one of PIL and torchvision.transforms: the same distribution and pixels."""
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -114,3 +115,16 @@ def test_a_small_file_does_not_decode_to_gigabytes(photo, height, width):
     content[size : size + 4] = height.to_bytes(2, "big") + width.to_bytes(2, "big")
     with pytest.raises(ValueError, match=f"{height} x {width} pixels"):
         Picture(bytes(content))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="not a plain file"):
+        Picture(tmp_path / "a.png")
+
+
+def test_a_file_without_end_is_not_read(tmp_path):
+    (tmp_path / "a.png").touch()
+    os.truncate(tmp_path / "a.png", 2**40)
+    with pytest.raises(ValueError, match="not a plain file"):
+        Picture(tmp_path / "a.png")

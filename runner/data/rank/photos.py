@@ -6,6 +6,8 @@ as PIL, which resizes in floating point (`make bench`).
 """
 
 import math
+import os
+import stat
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -21,6 +23,7 @@ from torchvision.transforms.v2 import functional
 from manyheads.runner.data.base.option import CorruptSample
 from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, shorter_side, training_view
 
+MOST_BYTES = 2**30  # of a file
 MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
 
 
@@ -85,7 +88,7 @@ class Picture:
     """An image file, or its content. Its size is read at once; it is decoded when the needed resolution is known."""
 
     def __init__(self, file: str | Path | bytes):
-        self._content = file if isinstance(file, bytes) else Path(file).read_bytes()
+        self._content = file if isinstance(file, bytes) else content_of(file)
         try:
             self.height, self.width, colours, _ = simplejpeg.decode_jpeg_header(self._content)
         except ValueError:
@@ -114,6 +117,15 @@ class Picture:
 
         with Image.open(BytesIO(self._content)) as file:
             return np.array(file.convert("RGB"))
+
+
+def content_of(path: str | Path) -> bytes:
+    """An image file's bytes. Raises ValueError for what is not a plain file: reading a pipe might never end."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
+            raise ValueError(f"it is not a plain file of at most {MOST_BYTES} bytes")
+        return file.read()
 
 
 def shown(picture: Picture, view: View, size: int) -> Tensor:

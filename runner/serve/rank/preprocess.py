@@ -1,6 +1,7 @@
 """From an image to the model's input: the very pixels that the run's own evaluation gives."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from manyheads.runner.data.rank.in_memory import resize
 from manyheads.runner.data.rank.loader import Entrance
-from manyheads.runner.data.rank.photos import Picture, for_evaluation
+from manyheads.runner.data.rank.photos import Picture, content_of, for_evaluation
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.serve.description import Description, Steps
 
@@ -81,13 +82,16 @@ class Preprocess:
 
 def _pixels(image: Any, steps: Steps) -> Tensor:
     """An image in ``steps.mode``: (1 or 3, H, W) uint8."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     if isinstance(image, (str, Path)):
         if steps.mode == "RGB":
             return Picture(image).decoded()  # a JPEG by the decoder that the run used
-        with Image.open(image) as file:
-            return _pixels(file, steps)
+        try:
+            with Image.open(BytesIO(content_of(image))) as file:
+                return _pixels(file, steps)
+        except UnidentifiedImageError:
+            raise ValueError("it is not an image, or of an unknown format") from None
     if isinstance(image, Tensor):
         image = image.cpu().movedim(0, -1).numpy() if image.ndim == 3 else image.cpu().numpy()
     if isinstance(image, np.ndarray):

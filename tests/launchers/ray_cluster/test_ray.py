@@ -121,3 +121,14 @@ def ranks_below(folder: Path) -> set[str]:
     """The titles of the ranks of all runs below a folder; what a rank forks has its title for a moment."""
     titles = (" ".join(each.info["cmdline"]) for each in ours(RunFolder(folder)))
     return {title for title in titles if "manyheads: rank " in title}
+
+
+@pytest.mark.tail
+def test_its_workers_import_nothing_from_the_working_directory(machines, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("sitecustomize", "usercustomize", "ray", "grpc", "google", "joblib", "cloudpickle", "optuna"):
+        (here / f"{name}.py").write_text(f"import pathlib\npathlib.Path({str(here)!r}, 'mark').touch()\n")
+    monkeypatch.chdir(here)
+    launch(freeze(tmp_path / "run", *on(machines, *RUN, "trainer.max_steps=2")))
+    assert not (here / "mark").exists()
