@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.seal import seal_of
+from manyheads.runner.run.seal import keyed
 
 KEY_BYTES = 32
 MOST_BYTES = 1 << 20  # of one message
@@ -139,7 +139,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 def own_key() -> bytes:
     """A key derived from the user's own, the same on all machines that have that. Raises ConfigurationError."""
-    if (code := seal_of("the nodes of a run")) is None:
+    if (code := keyed("the nodes of a run", None)) is None:
         raise ConfigurationError(
             "there is no folder for your key, with which machines authenticate each other: set XDG_STATE_HOME."
         )

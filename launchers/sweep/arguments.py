@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.run.seal import is_own, sealed, unsealed
+from manyheads.runner.run.ledger import Ledger
 
 PLANNING, SEARCH = "planning.json", "search.json"
 
@@ -18,20 +19,23 @@ PLANNING, SEARCH = "planning.json", "search.json"
 def remember_arguments(sweep: Path, name: str) -> None:
     """Store this process's arguments in the sweep's folder as ``name``, sealed."""
     sweep.mkdir(parents=True, exist_ok=True)
-    content = json.dumps({"arguments": sys.argv[1:]}, indent=2).encode()
-    write_whole(sweep / name, sealed(content, name=name))
+    content = json.dumps({"arguments": sys.argv[1:]}, indent=2) + "\n"
+    seal.record(sweep.resolve(), {name: content})
+    write_whole(sweep.resolve() / name, content)
 
 
 def arguments_of(sweep: Path) -> Sequence[str] | None:
-    """What restarts a sweep of the user's own that its jobs alone cannot resume; None for all others."""
+    """What restarts a sweep that its jobs alone cannot resume, if it is the user's own; None for all others."""
+    sweep = sweep.resolve()
     for name in (SEARCH, PLANNING):
         try:
-            content = read_bytes(sweep / name)
+            parts = {name: read_bytes(sweep / name)}
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if not is_own(content, name=name):
+        if (ledger := Ledger(sweep)).exists():
+            parts |= ledger.sealed_part()
+        if not seal.is_own(sweep, parts):
             return None
-        arguments: list[str] = json.loads(unsealed(content))["arguments"]
-        folder = f"hydra.sweep.dir={sweep.resolve()}"
-        return [*(each for each in arguments if not each.startswith("hydra.sweep.dir=")), folder]
+        arguments: list[str] = json.loads(parts[name])["arguments"]
+        return [*(each for each in arguments if not each.startswith("hydra.sweep.dir=")), f"hydra.sweep.dir={sweep}"]
     return None

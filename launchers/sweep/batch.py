@@ -13,7 +13,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep import console
-from manyheads.launchers.sweep.arguments import PLANNING
+from manyheads.launchers.sweep.arguments import PLANNING, SEARCH
 from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
@@ -24,6 +24,7 @@ from manyheads.launchers.sweep.resume import go_on
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.run.files import remove
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -103,7 +104,7 @@ class Batch:
                 if not each.folder.config.exists():
                     remove(each.folder.composed.parent)
         for each in planned:
-            save_composed(each.folder, each.config, seal=self._trust is None)  # else it is not looked at as a whole yet
+            save_composed(each.folder, each.config, own=self._trust is None)  # else it is not looked at as a whole yet
         entries = [each.entry for each in planned]
         if self._ledger.exists():
             self._ledger.write(*entries)
@@ -119,7 +120,7 @@ class Batch:
 
     def _leave_nothing(self) -> None:
         """Remove what the sweeper wrote for a sweep that is not run."""
-        for name in ("multirun.yaml", PLANNING):
+        for name in ("multirun.yaml", PLANNING, *([] if (self._ledger.sweep / SEARCH).exists() else [seal.NAME])):
             (self._ledger.sweep / name).unlink(missing_ok=True)
         with suppress(OSError):  # it holds something else
             self._ledger.sweep.rmdir()

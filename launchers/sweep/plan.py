@@ -21,10 +21,11 @@ from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.provenance.record import signature
+from manyheads.runner.run import seal
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import DUMPER, RunFolder
-from manyheads.runner.run.seal import seal_file
 from manyheads.runner.trust.check import plain, refuse_untrusted
 from manyheads.runner.trust.own import Trust
 
@@ -127,10 +128,10 @@ class _Dumper(DUMPER):  # type: ignore[misc,valid-type]
 _Dumper.add_representer(str, OmegaConfDumper.str_representer)
 
 
-def save_composed(folder: RunFolder, composed: DictConfig, *, seal: bool) -> None:
+def save_composed(folder: RunFolder, composed: DictConfig, *, own: bool) -> None:
     """Write the files that Hydra writes when a job starts, for one that may have to start without Hydra.
 
-    seal: the config is the user's own, as a whole.
+    own: the config is the user's own, as a whole, and is sealed.
     """
     if composed.hydra.output_subdir is None or not is_run_config(composed):
         return
@@ -141,7 +142,9 @@ def save_composed(folder: RunFolder, composed: DictConfig, *, seal: bool) -> Non
     content: Any = OmegaConf.to_container(composed, enum_to_str=True)
     hydra = content.pop("hydra")
     files = {"config": content, "hydra": {"hydra": hydra}, "overrides": hydra["overrides"]["task"]}
-    for name, each in files.items():
-        (path / f"{name}.yaml").write_text(yaml.dump(each, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
-    if seal:
-        seal_file(path / "config.yaml")
+    texts = {name: yaml.dump(each, Dumper=_Dumper, sort_keys=False, allow_unicode=True) for name, each in files.items()}
+    if own and path == folder.composed.parent:
+        seal.record(folder.path, {folder.COMPOSED: texts["config"]})
+    for name, text in texts.items():
+        with open(path / f"{name}.yaml", "w", encoding="utf-8", opener=no_link) as file:
+            file.write(text)

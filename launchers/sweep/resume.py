@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,9 +21,8 @@ from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file
-from manyheads.runner.run.old_configs import renewed
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.door import refuse_untrusted_jobs, refuse_untrusted_run, trust_in_job
+from manyheads.runner.trust.door import config_of_job, refuse_untrusted_jobs, refuse_untrusted_run
 
 DONE = ("completed", "pruned")
 
@@ -45,7 +43,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
             return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
         find_where_started(*(RunFolder(ledger.sweep / entry.folder) for entry in jobs))
-        slots = jobs_at_once(options.jobs, list(_configs(sweep, entries)))
+        slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, entries, packages)))
         try:
             run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options, packages), slots=slots)
         finally:
@@ -54,12 +52,16 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
 
 
 def finish(ledger: Ledger, entries: list[Entry], pruning: NoPruning) -> None:
-    """Run those of these jobs, of a search of the user's own, that are not completed or pruned. Raises Interrupted."""
+    """Run those of these jobs, of a search of the user's own, that are not completed or pruned.
+
+    Raises Interrupted, and ConfigurationError for jobs of somebody else's.
+    """
     begun = [entry for entry in entries if entry.state not in DONE]
     if not begun:
         return
     with ledger.locked():
         options = Options.of(ledger.options())
+        refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in begun])
         slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, begun)))
         start = partial(go_on, ledger=ledger, options=options)
         try:
@@ -75,23 +77,14 @@ def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str
         return result.get("objective")
     with log_file(folder.log):
         if not folder.config.exists():  # it was refused; what was missing may be there now
-            trust = trust_in_job(folder, ledger.sweep, packages)
-            freeze(folder, _config(folder), trust=trust, timeout=options.timeout)
+            config, trust = config_of_job(folder, ledger.sweep, packages)
+            freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
         refuse_untrusted_run(folder, packages)  # again: it may have waited for long
         return launch(folder, apart=True)["objective"]
 
 
-def _configs(sweep: Path, entries: list[Entry]) -> Iterator[DictConfig]:
+def _configs(sweep: Path, entries: list[Entry], packages: Sequence[str] = ()) -> Iterator[DictConfig]:
     """Of the jobs whose folders are still there; the others fail when their turn comes."""
     for entry in entries:
         with suppress(ConfigurationError):
-            yield _config(RunFolder(sweep / entry.folder))
-
-
-def _config(folder: RunFolder) -> DictConfig:
-    """As it was frozen, or else composed."""
-    for path in (folder.config, folder.composed):
-        if path.exists():
-            content = cast(dict, OmegaConf.to_container(OmegaConf.load(path), resolve=False))
-            return OmegaConf.create(renewed(content))
-    raise ConfigurationError(f"{folder} holds no run: it has neither {folder.config.name} nor .hydra/config.yaml.")
+            yield OmegaConf.create(config_of_job(RunFolder(sweep / entry.folder), sweep, packages)[0])

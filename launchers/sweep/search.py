@@ -20,6 +20,7 @@ from manyheads.launchers.sweep.resume import finish
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -169,6 +170,6 @@ class Search:
             return
         best = study.best_trial
         content = {"name": "optuna", "best_params": dict(best.params), "best_value": best.value}
-        OmegaConf.save(OmegaConf.create(content), self._ledger.sweep / "optimization_results.yaml")
+        write_whole(self._ledger.sweep / "optimization_results.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
         chosen = " ".join(f"{name}={value}" for name, value in best.params.items())
         print(f"best of {len(study.trials)} trials: {best.number}, {self._monitor} {best.value:.6g}: {chosen}")

@@ -5,9 +5,9 @@ import shlex
 from pathlib import Path
 
 from manyheads.runner.new.write import write_project
-from manyheads.runner.run import called
+from manyheads.runner.run import called, seal
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.own import trust_project
+from manyheads.runner.trust.own import own_project
 
 HELP = "write a small project: a model, a data set, configs, a test"
 
@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.folder)
     try:
         write_project(folder)
-        trust_project(folder)
+        seal.trust(own_project(folder), None)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written or trusted as your own: {error}.") from None
     print(f"{folder} is created, and trusted as your own. Try it:")

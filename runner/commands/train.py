@@ -17,9 +17,8 @@ from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, settle
-from manyheads.runner.run import called
-from manyheads.runner.run.seal import seal_file
-from manyheads.runner.trust.check import refuse_untrusted
+from manyheads.runner.run import called, seal
+from manyheads.runner.trust.door import refuse_untrusted_run
 
 HELP = "run one experiment, or with -m a sweep; takes group=option, key=value and Hydra's flags"
 
@@ -42,13 +41,13 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
         if is_met_elsewhere(config.get("launcher", {})):
             join(checked(config, trust=origin.trust, folders=searched(hydras.runtime.config_sources)))  # type: ignore[arg-type]
             return None
-        if not (in_sweep() and folder.is_planned()):
+        if is_planned := in_sweep() and folder.is_planned():  # it has been on disk meanwhile
+            refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)
+        if not is_planned:
             folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
             check_experiment(hydras.overrides.task, folders)
             freeze(folder, config, trust=origin.trust, folders=folders)
+        seal.record(folder.path, {folder.COMPOSED: OmegaConf.to_yaml(config)})  # as Hydra has written it
         frozen = folder.read_config()
-        refuse_untrusted(frozen, origin.trust)  # one that was planned has been on disk meanwhile
         prepare(frozen, apart=in_sweep())
-        if hydras.output_subdir == folder.composed.parent.name:  # else it is not of this run
-            seal_file(folder.composed)
         return launch(folder, apart=in_sweep(), composed_from=origin.composed_from)["objective"]

@@ -55,9 +55,9 @@ def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
         return line, Origin()
     packages, others = split_typed(line.overrides)
     line, typed = offer_files(line.without(set(line.overrides) - set(others)))
-    content = saved.read_saved(line.primary) if line.flags.config_path is not None else None
-    trust = trust_for(line, packages, content, typed)
-    if content is None:
+    found = saved.read_saved(line.primary) if line.flags.config_path is not None else None
+    trust = trust_for(line, packages, found, typed)
+    if found is None:
         return line, Origin(trust)
-    saved.offer(content, chosen=line.chosen)
+    saved.offer(found.config, chosen=line.chosen)
     return line.composing(CONF, saved.NAME), Origin(trust, composed_from=str(line.primary))

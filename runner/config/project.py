@@ -8,7 +8,8 @@ from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import printable
-from manyheads.runner.trust.own import conf_of, is_own_project
+from manyheads.runner.run.seal import is_own_place
+from manyheads.runner.trust.own import conf_of
 
 
 def with_project(line: CommandLine) -> CommandLine:
@@ -22,7 +23,7 @@ def with_project(line: CommandLine) -> CommandLine:
     conf = found and found.resolve()
     if conf is None or conf in {CONF, *(place.folder.resolve() for place in line.sources() if place.folder)}:
         return line
-    if is_own_project(conf):
+    if is_own_place(conf):
         return line.searching(conf)
     if not line.flags.shell_completion:
         how = f"If it is yours, run once: {called.command('trust', '.')}"

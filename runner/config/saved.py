@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from hydra import compose, initialize_config_dir
@@ -13,24 +13,45 @@ from manyheads.runner.config.arguments import CommandLine, searching
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of
 from manyheads.runner.config.project import with_project
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.run import seal
+from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.old_configs import renewed
-from manyheads.runner.trust.config_files import read_config_file
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.content import parse_config
 
 NAME = "saved"
 
 
-def read_saved(path: Path) -> dict[str, Any] | None:
-    """The config at ``path`` if it is a complete run's; None if it is missing, or if Hydra has yet to compose it."""
+class Saved(NamedTuple):
+    """A complete run's config, read once. ``is_own``: the user recorded or trusts it."""
+
+    config: dict[str, Any]
+    is_own: bool
+
+
+def read_saved(path: Path) -> Saved | None:
+    """The config at ``path`` if it is a complete run's; None if it is missing, or if Hydra has yet to compose it.
+
+    Raises ConfigurationError for somebody else's that cannot be read.
+    """
+    folder = path.parent.resolve()
     try:
-        content = read_config_file(path).content
-    except (OSError, ConfigurationError):  # Hydra, or the check of the folder, reports it
+        content = read_bytes(folder / path.name)
+        config = parse_config(content, path)
+    except OSError:  # Hydra reports it
         return None
-    if not isinstance(content, dict) or "defaults" in content:
+    except ConfigurationError:
+        if seal.is_own_place(folder):  # which may hold anything
+            return None
+        raise
+    if not isinstance(config, dict) or "defaults" in config:
         return None
-    saved = renewed(content)
+    saved = renewed(config)
     sections = [*(saved.get(group) for group in GROUPS), *(saved.get(name, {}) for name in SECTIONS)]
-    return saved if all(isinstance(section, dict) for section in sections) else None
+    is_complete = all(isinstance(section, dict) for section in sections)
+    run, name = (folder.parent, RunFolder.COMPOSED) if folder.name == ".hydra" else (folder, path.name)
+    return Saved(saved, seal.is_own(run, {name: content})) if is_complete else None
 
 
 def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:

@@ -28,7 +28,8 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
     """
     past = RunFolder(path)
     packages, typed = split_typed(overrides)
-    config = past.read_config()  # first of all, or there is no run to be trusted
+    past.pin_config()  # first of all, or there is no run to be trusted
+    config = past.read_config()
     refuse_untrusted_run(past, packages)
     find_where_started(past)
     which, weights = chosen(past, which)

@@ -59,11 +59,6 @@ def is_known(commit: str) -> bool:
     return bool(_git("cat-file", "-t", commit))
 
 
-def is_in_history(commit: str) -> bool:
-    """Whether ``commit`` is in the history of the project's code; one that was merely fetched is not."""
-    return _git("rev-list", "--count", f"HEAD..{commit}").strip() == b"0"
-
-
 @contextmanager
 def checkout(commit: str, diff: bytes) -> Iterator[Path]:
     """A context with the project at ``commit`` plus ``diff``, in a separate folder. Raises ConfigurationError."""

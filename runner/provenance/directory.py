@@ -7,7 +7,6 @@ from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.own import is_own_directory
 
 
 def find_where_started(*folders: RunFolder) -> None:
@@ -17,8 +16,7 @@ def find_where_started(*folders: RunFolder) -> None:
     """
     for folder in folders:
         with suppress(OSError, ConfigurationError):
-            recorded = read_json(folder.provenance)
-            directory = recorded.get("directory")
-            if is_own_directory(folder, directory, recorded.get("directory_seal")) and os.path.isdir(str(directory)):
-                os.environ[STARTED_IN] = str(directory)
+            directory = str(read_json(folder.provenance).get("directory"))
+            if folder.owns(directory=directory) and os.path.isdir(directory):
+                os.environ[STARTED_IN] = directory
                 return

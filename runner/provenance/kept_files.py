@@ -1,6 +1,6 @@
 """Copies of the user's own files that a run's config names, in the run's folder: ``code/<the file's path>``.
 
-Each is sealed together with its run, so that nothing else can replace it; the seal is a comment in its first line.
+The run's seal covers them, so that nothing else can replace them.
 """
 
 import hashlib
@@ -15,17 +15,22 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.locate import files_named
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import is_own, sealed, take_over
 from manyheads.runner.run.source_file import SourceFile
 
 
-def keep_files(folder: RunFolder, config: dict[str, Any]) -> None:
-    """Copy the config's files to the run's folder. A missing file is left for the run to report."""
+def keep_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, bytes]:
+    """Copy the config's files to the run's folder; return the copies' contents by name, for the run's seal.
+
+    A missing file is left for the run to report.
+    """
+    found = {}
     for path in {file.path for file in files_named(config).values()}:
         if path.is_file():
             copy = kept(folder, path)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(copy, sealed(path.read_bytes(), name=_name(folder, path)))
+            found[name_of(path)] = path.read_bytes()
+            write_whole(copy, found[name_of(path)])
+    return found
 
 
 def kept(folder: RunFolder, path: Path) -> Path:
@@ -33,19 +38,17 @@ def kept(folder: RunFolder, path: Path) -> Path:
     return folder.code / path.relative_to("/")
 
 
+def name_of(path: Path) -> str:
+    """What a seal calls the copy of a file."""
+    return f"code{path}"
+
+
 def is_own_copy(folder: RunFolder, path: Path) -> bool:
-    """Whether the copy was sealed with this run by the user's key, or the user took it over."""
+    """Whether the user recorded the copy with this run, or trusts both."""
     try:
-        return is_own(read_bytes(kept(folder, path)), name=_name(folder, path))
+        return folder.owns(**{name_of(path): read_bytes(kept(folder, path))})
     except OSError:
         return False
-
-
-def take_over_copies(folder: RunFolder, config: dict[str, Any]) -> None:
-    """Seal the copies as the user's own. Raises OSError."""
-    for path in {file.path for file in files_named(config).values()}:
-        if kept(folder, path).exists():
-            take_over(_name(folder, path), read_bytes(kept(folder, path)))
 
 
 def changed_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, SourceFile]:
@@ -85,10 +88,6 @@ def copies(folder: RunFolder, config: dict[str, Any], *, chosen: Iterable[str] =
 def overrides_of(copies: dict[str, str]) -> list[str]:
     """The overrides that use these copies."""
     return [f"{key}={quoted(target)}" for key, target in copies.items()]
-
-
-def _name(folder: RunFolder, path: Path) -> str:
-    return f"{hashlib.sha256(folder.config_content()).hexdigest()} {path}"
 
 
 def _is_as_in(recorded: dict[str, object], path: Path) -> bool:

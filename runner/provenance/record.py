@@ -21,13 +21,11 @@ from manyheads.runner.parallel.horovod import installation as horovod_installati
 from manyheads.runner.provenance.code_state import code_at_start, own_code
 from manyheads.runner.provenance.fingerprint import fingerprint
 from manyheads.runner.provenance.kept_files import keep_files
-from manyheads.runner.run import called
+from manyheads.runner.run import called, seal
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.locate import OPTION, own_folders
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import sealed
-from manyheads.runner.trust.own import code_seal, directory_seal
 
 FORMAT = 1  # of a run folder's content; increased when older programs would misread it
 ENVIRONMENT = (
@@ -58,13 +56,14 @@ def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | No
 
     composed_from: the saved config that the run's config was composed from.
     """
-    commit, diff = code_at_start()
+    diff = code_at_start()[1]
     if diff:
-        write_whole(folder.code_diff, sealed(diff, name=folder.code_diff.name))
-    keep_files(folder, config)
-    described = describe(config, composed_from=composed_from)
-    seals = {"seal": code_seal(folder, commit, diff), "directory_seal": directory_seal(folder, described["directory"])}
-    folder.write_json(folder.provenance, {"id": secrets.token_hex(8), **described, **seals})
+        write_whole(folder.code_diff, diff)
+    copies = keep_files(folder, config)
+    described = {"id": secrets.token_hex(8), **describe(config, composed_from=composed_from)}
+    recorded = {name: str(described[name]) for name in ("id", "commit", "directory")}
+    seal.record(folder.path, {**recorded, folder.code_diff.name: diff, **copies})
+    folder.write_json(folder.provenance, described)
 
 
 def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from typing import Any
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import printable
-from manyheads.runner.trust.own import is_own_project, own_project
+from manyheads.runner.run.seal import is_own_place
+from manyheads.runner.trust.own import own_project
 
 
 def is_own() -> bool:
     """Whether the working directory is a project that the user has marked as his own."""
-    return is_own_project(own_project(Path.cwd()))
+    return is_own_place(own_project(Path.cwd()))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from manyheads.runner.run.flat import flatten
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.old_configs import with_options
 from manyheads.runner.run.run_folder import LOADER, RunFolder
-from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.check import may_declare
 from manyheads.runner.trust.own import Trust, trusted_packages
 
@@ -45,7 +44,7 @@ class Run:
         return declared(group, section)
 
     def _is_trusted(self, group: str, name: str) -> bool:
-        return may_declare(group, name, Trust(trusted_packages())) or is_sealed_here(RunFolder(self.folder).config)
+        return may_declare(group, name, Trust(trusted_packages())) or RunFolder(self.folder).is_own()
 
 
 def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:

@@ -26,7 +26,7 @@ from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verd
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import refuse_untrusted
-from manyheads.runner.trust.door import recorded_values, typed_values
+from manyheads.runner.trust.door import typed_values
 from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
 
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
@@ -40,8 +40,8 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     past = read_past(path)
     packages, typed = split_typed(overrides)
     line, files = offer_files(CommandLine(tuple(typed)))
-    own = (*files, *typed_values(line.overrides), *recorded_values(past.folder.config))
-    trust = Trust(trusted_packages(packages), own)
+    own = (*files, *typed_values(line.overrides))
+    trust = None if past.folder.is_own() else Trust(trusted_packages(packages), own, past.folder.path)
     end = last_step(past, steps)
     find_where_started(past.folder)
     replaced = overrides_of(copies(past.folder, past.config, chosen=line.chosen))
@@ -78,21 +78,22 @@ def last_step(past: Past, steps: str | None) -> int | None:
     return logged[0]
 
 
-def _differences(past: Past, overrides: list[str], config: dict[str, Any] | None, trust: Trust) -> list[Difference]:
+def _differences(
+    past: Past, overrides: list[str], config: dict[str, Any] | None, trust: Trust | None
+) -> list[Difference]:
     """What differs before anything runs. config: what would run here; None: the recorded code runs as it was."""
     if config is None:
         refuse_untrusted(past.config, trust)  # its data option is asked for its files
-    diffs = None if config is None else (past.code_diff, code_at_start()[1])
+    diffs = None if config is None else (past.folder.code_changes(), code_at_start()[1])
     now = describe(past.config if config is None else config)
     now = unless_submitted(now, past.provenance)
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 
-def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust) -> dict[str, Any]:
+def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust | None) -> dict[str, Any]:
     """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
-    own = Trust(trust.packages, (*trust.own, *typed_values(replaced)))
     config, folders = saved.composed(past.config, [*line.overrides, *replaced], chosen=line.chosen)
-    return checked(config, trust=own, folders=folders)
+    return checked(config, trust=trust, folders=folders)
 
 
 def _verdict(past: Past, folder: RunFolder, program: Program, overrides: list[str]) -> Verdict:

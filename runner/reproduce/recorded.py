@@ -8,11 +8,10 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.provenance.record import FORMAT
 from manyheads.runner.report.load_run import Columns, read_columns
 from manyheads.runner.run import called, kinds
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes, read_json
+from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import unsealed
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,6 @@ class Past:
     steps: Columns
     epochs: Columns
 
-    @property
-    def code_diff(self) -> bytes:
-        """What differed from the commit."""
-        path = self.folder.code_diff
-        return unsealed(read_bytes(path, most=MOST_TABLE_BYTES)) if path.exists() else b""
-
 
 def read_past(path: str | Path) -> Past:
     """Raises ConfigurationError for a folder that is missing, no run's, unfinished, newer than this program, edited."""
@@ -44,6 +37,7 @@ def read_past(path: str | Path) -> Past:
         )
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder} is a sweep. Name one of its runs, such as {folder}/0.")
+    folder.pin_config()
     config = folder.read_config()
     if missing := [name for name in (*GROUPS, "trainer") if not isinstance(config.get(name), dict)]:
         raise ConfigurationError(f"{folder.config} is not a run config: it lacks {', '.join(missing)}.")

@@ -12,14 +12,13 @@ from types import FrameType
 
 from manyheads.launchers.signals import handled_by
 from manyheads.runner.config.arguments import quoted
-from manyheads.runner.provenance.code_state import ROOT, checkout, is_in_history, is_known
+from manyheads.runner.provenance.code_state import ROOT, checkout
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError, Interrupted
 from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.run.seal import is_sealed_here
 from manyheads.runner.trust.door import refuse_untrusted_run
-from manyheads.runner.trust.own import is_own_code, split_typed
+from manyheads.runner.trust.own import split_typed
 
 
 @dataclass(frozen=True)
@@ -69,23 +68,19 @@ class Program:
 def recorded_program(past: Past, overrides: list[str]) -> Iterator[Program]:
     """The recorded commit with the recorded changes, in a worktree that is gone afterwards.
 
-    Raises ConfigurationError where there is no such commit, or the changes are somebody else's and not trusted.
+    Raises ConfigurationError if there is no such commit, and for code that the user neither recorded with this run nor
+    trusts.
     """
-    packages = split_typed(overrides)[0]
-    refuse_untrusted_run(past.folder, packages)  # the program of then may not ask
-    commit, file = past.provenance.get("commit"), past.folder.code_diff
+    refuse_untrusted_run(past.folder, split_typed(overrides)[0])  # the program of then may not ask
+    commit, diff = past.provenance.get("commit"), past.folder.code_changes()
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40,64}", commit):
         raise ConfigurationError(f"--code: {past.folder} was not recorded in a git repository. Leave out --code.")
-    if not is_own_code(past.folder, commit, past.code_diff, past.provenance.get("seal")):
-        if past.code_diff and not is_sealed_here(file) and file.name not in packages:
-            raise ConfigurationError(
-                f"--code: {file} was not created by you on this machine, and would be run. Read it; if you trust "
-                f"it, add trust=[{file.name}]."
-            )
-        if is_known(commit) and not is_in_history(commit):
-            raise ConfigurationError(
-                f"--code: {past.folder} was not recorded by you, and the commit that it names, {commit}, is not in the "
-                f"history of your own code. Look at it; to trust it: {called.command('trust', past.folder)}"
-            )
-    with checkout(commit, past.code_diff) as root:
+    if not past.folder.owns(commit=commit, **{past.folder.code_diff.name: diff}):
+        changes = f" with {past.folder.code_diff.name}" if diff else ""
+        raise ConfigurationError(
+            f"--code: {past.folder} was not recorded by you, or was edited, and commit {commit}{changes} would be run, "
+            "which may have faults that were mended since. Leave out --code; or look at that code, and to trust it, "
+            f"run once: {called.command('trust', past.folder)}"
+        )
+    with checkout(commit, diff) as root:
         yield Program(past.folder.config, root)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.run.data_files import no_link, parse_json, read_text
+from manyheads.runner.run import seal
+from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import exclusive, is_locked, write_whole
 
@@ -64,7 +66,13 @@ class Ledger:
     def create(self, options: dict[str, Any], *entries: Entry) -> None:
         """Begin it. ``options``: how the sweep runs its jobs, for whoever resumes it."""
         self.sweep.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, json.dumps({"options": options}) + "\n" + _lines_of(entries))
+        first = json.dumps({"id": secrets.token_hex(8), "options": options})
+        seal.record(self.sweep, {NAME: first})
+        write_whole(self.path, first + "\n" + _lines_of(entries))
+
+    def sealed_part(self) -> dict[str, bytes]:
+        """What of the ledger is sealed with the sweep: the first line, which never changes."""
+        return {NAME: read_bytes(self.path, most=MOST_BYTES).partition(b"\n")[0]}
 
     def write(self, *entries: Entry) -> None:
         """Append lines, durably, after cutting off what a killed writer left of one."""

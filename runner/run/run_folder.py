@@ -11,12 +11,11 @@ from typing import Any
 
 import yaml
 
-from manyheads.runner.run import checkpoint_places, kinds
-from manyheads.runner.run.data_files import no_link, parse_yaml, read_bytes, read_json
+from manyheads.runner.run import checkpoint_places, kinds, seal
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
 from manyheads.runner.run.old_configs import renewed
-from manyheads.runner.run.seal import is_own, sealed
 
 CHECKED = "MANYHEADS_CHECKED"
 # Far quicker, where PyYAML has them.
@@ -25,14 +24,27 @@ LOADER, DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "C
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
 
 
+def run_config(content: bytes, path: Path) -> dict:
+    """A run config from the content of run.yaml, at ``path``. Raises ConfigurationError if it cannot be parsed."""
+    try:
+        config = parse_yaml(content.decode(errors="replace"), LOADER)
+    except Exception as error:  # YAML's constructors raise anything, RecursionError included
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    if not isinstance(config, dict):
+        raise ConfigurationError(f"{path} cannot be read: it holds no run config.")
+    return renewed(config)
+
+
 class RunFolder:
     """Where one run keeps everything; "What a run leaves" in the README says what each file holds."""
+
+    COMPOSED = ".hydra/config.yaml"  # what Hydra composed, of which run.yaml is frozen
 
     def __init__(self, path: str | Path):
         self.path = Path(path).resolve()
         self._checked: str | None = None  # digest of the run.yaml that may be read
         self.config = self.path / "run.yaml"
-        self.composed = self.path / ".hydra" / "config.yaml"
+        self.composed = self.path / self.COMPOSED
         self.provenance = self.path / "provenance.json"
         self.description = self.path / "model.json"
         self.code_diff = self.path / "code.diff"
@@ -101,9 +113,11 @@ class RunFolder:
         return self.logs / f"rank_{rank}.log"
 
     def write_config(self, config: dict) -> None:
+        """Write and seal run.yaml."""
         self.path.mkdir(parents=True, exist_ok=True)
         content = yaml.dump(config, Dumper=DUMPER, sort_keys=False, allow_unicode=True).encode()
-        write_whole(self.config, sealed(content, name=self.config.name))
+        seal.record(self.path, {self.config.name: content}, anew=True)
+        write_whole(self.config, content)
 
     def config_content(self) -> bytes:
         """The bytes of run.yaml. Raises ConfigurationError if it is missing, or not the one that was checked."""
@@ -126,20 +140,16 @@ class RunFolder:
         """Whether the user froze or trusted this run unchanged, or submitted it as a job."""
         if not self.config.exists():
             return False
-        content = self.config_content()
-        named = f"{hashlib.sha256(content).hexdigest()} {self.path}" == os.environ.get(CHECKED)
-        return named or is_own(content, name=self.config.name)
+        named = f"{hashlib.sha256(self.config_content()).hexdigest()} {self.path}" == os.environ.get(CHECKED)
+        return named or self.owns()
+
+    def owns(self, **parts: bytes | str) -> bool:
+        """Whether the user recorded run.yaml together with all these parts, or trusts them together (``run/seal``)."""
+        return seal.is_own(self.path, {self.config.name: self.config_content(), **parts})
 
     def read_config(self) -> dict:
         """The frozen run config. Raises ConfigurationError if it is missing or cannot be read."""
-        text = self.config_content().decode(errors="replace")
-        try:
-            config = parse_yaml(text, LOADER)
-        except Exception as error:  # YAML's constructors raise anything, RecursionError included
-            raise ConfigurationError(f"{self.config} cannot be read: {error}") from None
-        if not isinstance(config, dict):
-            raise ConfigurationError(f"{self.config} cannot be read: it holds no run config.")
-        return renewed(config)
+        return run_config(self.config_content(), self.config)
 
     def write_json(self, path: Path, content: dict) -> None:
         write_whole(path, json.dumps(content, indent=2, default=str) + "\n")
@@ -176,6 +186,13 @@ class RunFolder:
         remove_leftovers(self.path)
         for path in [self.result, *self.logs.glob(f"{FLIGHT}*")]:
             path.unlink(missing_ok=True)
+
+    def code_changes(self) -> bytes:
+        """What differed from the recorded commit: code.diff, empty if there is none."""
+        try:
+            return read_bytes(self.code_diff, most=MOST_TABLE_BYTES)
+        except FileNotFoundError:
+            return b""
 
     def digests(self) -> dict[str, str]:
         """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""

@@ -1,112 +1,127 @@
-"""What is the user's own: by a seal that his key made, or since he took it over with ``python -m runner trust``.
+"""What is the user's own of a folder: recorded by this user, or shown by ``manyheads trust`` and then trusted.
 
-A sealed file begins with the line ``# sealed <hex> <number>``: HMAC-SHA256 over the file's name, a random number and
-all the rest, with a secret key that never leaves the user's own folder. It is valid wherever that key is, such as on
-all machines of a cluster, and wherever the folder is moved to. Whoever edits the file breaks the seal.
+Either way these are digests of everything in it that may run, together: of a run its config, also as composed, the
+code that it was started from, and where; of a sweep the arguments of its search. What a run recorded is in its
+``seal.json``, with an HMAC-SHA256 by a secret key that never leaves the user's own folder: valid wherever that key is,
+such as on all machines of a cluster, and wherever the folder is moved to. What was trusted is in the user's own folder,
+for one path.
 """
 
 import hashlib
 import hmac
 import json
 import os
-import re
-import secrets
-import socket
 import stat
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.data_files import read_bytes
+from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.user_folders import user_folder
 
+NAME = "seal.json"
 KEY_BYTES = 32
-_LINE = re.compile(rb"# sealed ([0-9a-f]{64})(?: ([0-9a-f]{32}))?\n")
 
 
-def sealed(content: bytes, *, name: str) -> bytes:
-    """``content`` with its seal, for a file of that name; unchanged if there is no key and none can be created."""
-    number = secrets.token_hex(16)
-    code = _seal(_key() or _new_key(), name, number, content)
-    return content if code is None else f"# sealed {code} {number}\n".encode() + content
+def digests(parts: Mapping[str, bytes | str]) -> dict[str, str]:
+    """sha256 of the parts of a folder, by name: files by their relative paths, other values by any name."""
+    return {name: hashlib.sha256(_bytes(content)).hexdigest() for name, content in parts.items()}
 
 
-def unsealed(content: bytes) -> bytes:
-    """The content without the line of its seal, whoever's that is."""
-    return content[match.end() :] if (match := _LINE.match(content)) else content
+def is_own(folder: Path, parts: Mapping[str, bytes | str]) -> bool:
+    """Whether this user recorded all these parts of the folder together, or trusts them together."""
+    wanted = digests(parts).items()
+    return any(wanted <= own.items() for own in (_recorded(folder), _trusted(folder) or {}) if own) or (
+        is_own_place(folder)
+    )
 
 
-def is_own(content: bytes, *, name: str) -> bool:
-    """Whether this user wrote a file of that name and content, or took it over."""
-    key, match = _key(), _LINE.match(content)
-    if key is not None and match is not None:
-        number, rest = match[2], content[match.end() :]
-        expected = _seal(key, name, number.decode(), rest) if number else _earlier_seal(key, name, rest)
-        if hmac.compare_digest(match[1].decode(), str(expected)):
-            return True
-    return is_taken_over(name, content)
+def is_own_place(folder: Path) -> bool:
+    """Whether the user trusts this folder, or one that contains it, with everything that is ever in it."""
+    path = folder.resolve()
+    return any(_trusted(each) is None for each in (path, *path.parents))
 
 
-def is_sealed_here(path: Path) -> bool:
-    """Whether this user wrote or trusted the file, and it has not been edited since. False if there is none."""
+def record(folder: Path, parts: Mapping[str, bytes | str], *, anew: bool = False) -> None:
+    """Seal parts of a folder as this user's own; does nothing if no key can be created.
+
+    anew: nothing else in the folder stays the user's own, since another run begins there.
+    """
+    before = {} if anew else {**(_trusted(folder) or {}), **_recorded(folder)}
+    covers = {**before, **digests(parts)}
+    if (code := keyed("seal", covers)) is not None:
+        write_whole(folder / NAME, json.dumps({"covers": covers, "seal": code}, indent=2) + "\n")
+
+
+def trust(folder: Path, covers: Mapping[str, str] | None) -> None:
+    """Trust the parts with these digests, in this folder; None: everything that is ever in it. Raises OSError."""
+    path = _trusted_file(folder.resolve())
+    if path is None:
+        raise OSError("there is no folder for the list of what you trust: set XDG_STATE_HOME")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path, json.dumps({"folder": str(folder.resolve()), "covers": covers}, indent=2) + "\n")
+
+
+def was_sealed_earlier(folder: Path) -> bool:
+    """Whether a run has a seal as versions before 0.1.0 made it: in the first line of run.yaml."""
     try:
-        with open(path, "rb", opener=no_link) as file:
-            return is_own(file.read(), name=path.name)
-    except (OSError, ValueError):
+        with Folder(folder.resolve()) as held, held.open("run.yaml") as file:
+            return bool(file.read(9) == b"# sealed ")
+    except (OSError, ConfigurationError):
         return False
 
 
-def seal_file(path: Path) -> None:
-    """Seal a file that this process has just written, if it has."""
-    if path.exists() and not is_sealed_here(path):
-        write_whole(path, sealed(unsealed(path.read_bytes()), name=path.name))
+def keyed(purpose: str, content: Any) -> str | None:
+    """An HMAC over a value for one purpose; None if there is no key and none can be created."""
+    return _keyed(_key() or _new_key(), purpose, content)
 
 
-def seal_of(*parts: str) -> str | None:
-    """A seal over all of these texts together; None where there is no key and none can be made."""
-    return _seal(_key() or _new_key(), "parts", "", json.dumps(parts).encode())
+def _recorded(folder: Path) -> dict[str, str]:
+    """What the user's seal in the folder covers; nothing if the seal is missing, or not by the user's key."""
+    try:
+        found = json.loads(read_bytes(folder.resolve() / NAME))
+        covers, code = found["covers"], found["seal"]
+    except (OSError, ConfigurationError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    expected = _keyed(_key(), "seal", covers)
+    is_valid = expected is not None and isinstance(code, str) and hmac.compare_digest(code.encode(), expected.encode())
+    return covers if is_valid else {}
 
 
-def take_over(name: str, content: bytes) -> None:
-    """From now on this is the user's own. Raises OSError."""
-    folder = _taken()
-    if folder is None:
-        raise OSError("there is no folder for the list of what you trust: set XDG_STATE_HOME")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(folder.resolve() / _digest(name, content), name + "\n")
+def _trusted(folder: Path) -> dict[str, str] | None:
+    """What the user trusts in a folder by its path; None: everything."""
+    path = _trusted_file(folder.resolve())
+    try:
+        found = {} if path is None else json.loads(read_bytes(path))
+    except (OSError, ValueError, ConfigurationError):
+        return {}
+    covers: dict[str, str] | None = found.get("covers", {})
+    return covers
 
 
-def is_taken_over(name: str, content: bytes) -> bool:
-    """Whether the user said so of exactly this."""
-    folder = _taken()
-    return folder is not None and (folder / _digest(name, content)).is_file()
+def _trusted_file(path: Path) -> Path | None:
+    key = key_file()
+    return None if key is None else key.parent.resolve() / "trusted" / hashlib.sha256(_bytes(str(path))).hexdigest()
+
+
+def _bytes(content: bytes | str) -> bytes:
+    return content if isinstance(content, bytes) else content.encode(errors="surrogateescape")
+
+
+def _keyed(key: bytes | None, purpose: str, content: Any) -> str | None:
+    about = json.dumps(["manyheads 3", purpose, content], sort_keys=True).encode()
+    return None if key is None else hmac.new(key, about, hashlib.sha256).hexdigest()
 
 
 def key_file() -> Path | None:
     """Where the user's key is."""
     folder = user_folder("state")
     return None if folder is None else folder / "manyheads" / "key"
-
-
-def _taken() -> Path | None:
-    key = key_file()
-    return None if key is None else key.parent / "trusted"
-
-
-def _digest(name: str, content: bytes) -> str:
-    return hashlib.sha256(name.encode(errors="surrogateescape") + b"\0" + content).hexdigest()
-
-
-def _seal(key: bytes | None, name: str, number: str, content: bytes) -> str | None:
-    about = f"manyheads 2\0{name}\0{number}\0".encode()
-    return None if key is None else hmac.new(key, about + content, hashlib.sha256).hexdigest()
-
-
-def _earlier_seal(key: bytes, name: str, content: bytes) -> str:
-    """As versions before 0.2 made it, for one host only."""
-    about = f"{os.getuid()}\0{socket.gethostname()}\0{name}\0".encode()
-    return hmac.new(key, about + content, hashlib.sha256).hexdigest()
 
 
 def _key() -> bytes | None:

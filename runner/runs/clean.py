@@ -14,6 +14,7 @@ from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.folder import Folder, Inode
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import NAME as SEAL
 from manyheads.runner.runs.frozen import read_frozen
 from manyheads.runner.runs.select import ordered
 from manyheads.runner.runs.sizes import disk_use
@@ -23,9 +24,12 @@ HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
     *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
-    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", "wandb", "slurm.sh", "slurm.json"),
+    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", "wandb", "slurm.sh", "slurm.json", SEAL),
 }
-IN_SWEEP = {LEDGER, "multirun.yaml", "run.log", "trackers.lock", "study.log", "optimization_results.yaml"}
+IN_SWEEP = {
+    *(LEDGER, SEAL, "search.json", "planning.json", "multirun.yaml", "run.log", "trackers.lock", "study.log"),
+    "optimization_results.yaml",
+}
 _ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves
 
 

@@ -12,10 +12,8 @@ from rich.text import Text
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.reproduce.differences import differences
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_bytes
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import unsealed
 from manyheads.runner.runs.page import run_folder
 
 _EMPTY: dict[str, Any] = {"commit": None, **{name: {} for name in ("own_code", "environment", "cpu", "versions")}}
@@ -96,7 +94,7 @@ def _whole(run: Run) -> dict[str, Any]:
 
 def _changes(folder: RunFolder) -> bytes:
     with suppress(OSError, ConfigurationError):
-        return unsealed(read_bytes(folder.code_diff, most=MOST_TABLE_BYTES))
+        return folder.code_changes()
     return b""
 
 

@@ -2,75 +2,88 @@
 
 | what comes in                                  | what it may be                                                    |
 | ---------------------------------------------- | ----------------------------------------------------------------- |
-| folder of configs (--config-path, -dir, ...)   | plain values: nothing of Hydra's own, no resolver (config_files)  |
+| folder of configs (--config-path, -dir, ...)   | only the user's own: one that is trusted (own)                    |
+| one complete run config (run.yaml)             | plain values: nothing of Hydra's own, no resolver (content)       |
 | config, as composed and as resolved            | classes of the list, no steering keys (check, allowed_classes)    |
 | run folder, sweep                              | no link out of it; its config like any other                      |
 | jobs that a ledger names                       | folders inside the sweep                                          |
-| commit and changes of a run (reproduce --code) | sealed with the run, or in the history of the user's code (own)   |
-| tables, logs, results, checkpoints             | data: no link followed, bounded, shown printable (run/data_files) |
+| commit, changes and code of a run, a search    | sealed with it (run/seal)                                         |
+| tables, logs, results, checkpoints             | data: no link followed, bounded, shown printable (run/folder)     |
 
-The user's own (own, run/seal) is what the user's key has sealed, what the user took over with ``manyheads trust``, and
-what the user types. A config cannot claim it. Content is refused before any of it is imported, resolved or written.
-docs/security.md describes the threats.
+The user's own is what the user recorded, trusted with ``manyheads trust`` (run/seal), or types. A config cannot claim
+it. Content is refused before any of it is imported, resolved or written. docs/security.md describes the threats.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.schema import check
+from manyheads.runner.run import called, seal
+from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
-from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import is_sealed_here
-from manyheads.runner.trust.check import complaint, own_values, plain, refuse_untrusted
-from manyheads.runner.trust.config_files import read_config_file, refuse_content, refuse_hydra_files
-from manyheads.runner.trust.own import Trust, is_own_project, trusted_packages
+from manyheads.runner.run.old_configs import renewed
+from manyheads.runner.run.run_folder import RunFolder, run_config
+from manyheads.runner.trust.check import complaint, plain, refuse_untrusted, shown
+from manyheads.runner.trust.content import parse_config, refuse_content
+from manyheads.runner.trust.own import Trust, trusted_packages
 
 
 def trust_for(
-    line: CommandLine, packages: Iterable[str], saved: dict[str, Any] | None, files: Iterable[tuple[str, Any]] = ()
+    line: CommandLine,
+    packages: Iterable[str],
+    saved: tuple[dict[str, Any], bool] | None,
+    files: Iterable[tuple[str, Any]] = (),
 ) -> Trust | None:
-    """What the user trusts of the configs that ``line`` names; None if all of them are the project's own.
+    """What the user trusts of the configs that ``line`` names; None if all of them are the user's own.
 
     packages: those that the user typed; saved: the primary config if it is a complete run's, for which no other file of
-    its folder is read; files: keys with the files that the user typed for them.
+    its folder is read, and whether it is the user's own; files: keys with the files that the user typed for them.
 
-    Raises ConfigurationError for files that reach Hydra's own section, and for untrusted packages.
+    Raises ConfigurationError for other people's folders of configs, and for untrusted packages.
     """
-    foreign = [source for source in line.sources() if not _is_own(source.folder)]
-    _refuse_ways_out(line, saved=saved is not None, foreign=bool(foreign))
+    _refuse_ways_out(line, saved=saved is not None)
+    foreign = [source for source in line.sources() if not _is_own(source, saved)]
     if not foreign:
         return None
-    own = (*files, *typed_values(line.overrides), *recorded_values(line.primary))
-    trust = Trust(trusted_packages(packages), own, foreign[0].folder)
+    trust = Trust(trusted_packages(packages), (*files, *typed_values(line.overrides)), foreign[0].folder)
     for source in foreign:
-        try:
-            _refuse_source(source, line, trust, saved)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{error}{replace(trust, place=source.folder).how_to_own()}") from None
+        _refuse_source(source, line, trust, saved)
     return trust
 
 
-def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: dict[str, Any] | None) -> None:
+def _is_own(source: Source, saved: tuple[dict[str, Any], bool] | None) -> bool:
+    if source.folder is None:
+        return False
+    is_recorded = saved is not None and saved[1] and source.named_by == "--config-path"
+    return is_recorded or source.folder.resolve().is_relative_to(CONF) or seal.is_own_place(source.folder)
+
+
+def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: tuple[dict[str, Any], bool] | None) -> None:
     if source.folder is None:
         _refuse_package(source, trust)
+    elif not source.folder.is_dir():
+        raise ConfigurationError(f"{source.named_by}={source.place}: {shown(source.folder)} is not a folder.")
     elif saved is None or source.named_by != "--config-path":
-        refuse_hydra_files(source.folder)
-    elif not is_sealed_here(line.primary):
-        refuse_content(line.primary, saved)
+        raise ConfigurationError(
+            f"{source.named_by}={source.place}: configs that are composed can run any code, and these were not created "
+            "by you on this machine. Allowed: a single complete config, such as a run's run.yaml. Look at them; if you "
+            f"trust them, run once: {called.command('trust', source.folder)}"
+        )
+    else:
+        try:
+            refuse_content(line.primary, saved[0])
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}{trust.how_to_own()}") from None
 
 
-def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
-    """Raises ConfigurationError for names that would bypass the check of the config folders."""
+def _refuse_ways_out(line: CommandLine, *, saved: bool) -> None:
+    """Raises ConfigurationError for names by which Hydra would read files outside the folders that are checked."""
     if not saved and _leads_out(line.config_name):
         raise ConfigurationError(
             f"--config-name={line.config_name} is not allowed. Allowed: the name of a config. Name its folder with "
@@ -79,11 +92,6 @@ def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
     folders = [CONF, *(source.folder for source in line.sources() if source.folder)]
     for override in parsed(each for each in line.overrides if "/" in each or "@" in each):
         group = override.key_or_group
-        if foreign and "hydra" in (override.package or "").split("."):
-            raise ConfigurationError(
-                f"{override.input_line} is not allowed with configs that you did not create on this machine: it "
-                "puts one of them into Hydra's own section. Set single keys instead, as hydra.<key>=<value>."
-            )
         names = [name for value in choices(override) for name in (value if isinstance(value, list) else [value])]
         is_group = "/" in group or any((folder / group).is_dir() for folder in folders)
         if is_group and any(isinstance(name, str) and _leads_out(name) for name in (group, *names)):
@@ -91,15 +99,6 @@ def _refuse_ways_out(line: CommandLine, *, saved: bool, foreign: bool) -> None:
                 f"{override.input_line} is not allowed. Allowed: names of options in the group's own folder. Name "
                 "another folder with --config-dir."
             )
-
-
-def recorded_values(path: Path) -> Iterator[tuple[str, Any]]:
-    """The values that a file names if the user recorded it on this host; nothing otherwise."""
-    if is_sealed_here(path):
-        content = yaml.safe_load(path.read_bytes())
-        with suppress(OmegaConfBaseException):  # then only its plain values are the user's
-            content = OmegaConf.to_container(OmegaConf.create(content), resolve=True)
-        yield from own_values(content)
 
 
 def typed_values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -117,10 +116,6 @@ def _inner(key: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _inner(f"{key}.{name}", item)
 
 
-def _is_own(folder: Path | None) -> bool:
-    return folder is not None and (folder.resolve().is_relative_to(CONF) or is_own_project(folder))
-
-
 def _leads_out(name: str) -> bool:
     """Whether a part of a name is hidden, the parent folder, or the root."""
     return any(not part or part.startswith(".") for part in name.split("/"))
@@ -131,7 +126,7 @@ def _refuse_package(source: Source, trust: Trust) -> None:
     scheme, _, path = source.place.partition("://")
     package = path.strip("/").split("/")[0]
     if scheme != "pkg" or not trust.covers(package):
-        raise ConfigurationError(complaint([(source.named_by, package or source.place)], replace(trust, place=None)))
+        raise ConfigurationError(complaint([(source.named_by, package or source.place)], trust))
 
 
 def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
@@ -142,7 +137,7 @@ def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> Non
         held.refuse_links()
     folder.pin_config()
     if not folder.is_own():
-        _refuse_config(folder, Trust(trusted_packages(packages), place=folder.path))
+        _checked(folder.config_content(), folder.config, Trust(trusted_packages(packages), place=folder.path))
 
 
 def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequence[str] = ()) -> None:
@@ -153,30 +148,44 @@ def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequenc
     with Folder(sweep) as held:
         held.refuse_links()
     for job in (RunFolder(sweep / folder) for folder in folders):
-        if not job.path.is_relative_to(sweep.resolve()):
+        if not job.path.is_relative_to(sweep):
             raise ConfigurationError(
-                f"the ledger of {sweep} names a job outside it: {job.path}. Resume that job on its own."
+                f"the ledger of {shown(sweep)} names a job outside it: {shown(job.path)}. Resume that job on its own."
             )
-        if (trust := trust_in_job(job, sweep, packages)) is not None:
-            _refuse_config(job, trust)
+        if job.config.exists() or job.composed.exists():  # else it fails when its turn comes
+            config_of_job(job, sweep, packages)
 
 
-def trust_in_job(job: RunFolder, sweep: Path, packages: Sequence[str] = ()) -> Trust | None:
-    """What the user trusts of a job's config, frozen or else composed; None if it is the user's own."""
-    if job.is_own() or (not job.config.exists() and is_sealed_here(job.composed)):
-        return None
-    return Trust(trusted_packages(packages), place=sweep)
+def config_of_job(job: RunFolder, sweep: Path, packages: Sequence[str] = ()) -> tuple[dict[str, Any], Trust | None]:
+    """A job's config, frozen or else composed, read once, with what the user trusts of it; None for the user's own.
+
+    Raises ConfigurationError if it is missing, and for somebody else's that is not trusted.
+    """
+    for path in (job.config, job.composed):
+        try:
+            content = read_bytes(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if seal.is_own(job.path, {str(path.relative_to(job.path)): content}):
+            return _parsed(content, path), None
+        trust = Trust(trusted_packages(packages), place=sweep)
+        return _checked(content, path, trust), trust
+    raise ConfigurationError(f"{job} holds no run: it has neither {job.config.name} nor .hydra/config.yaml.")
 
 
-def _refuse_config(folder: RunFolder, trust: Trust) -> None:
-    """Check run.yaml, which ranks read unchanged; if it is missing, what Hydra composed, which will be frozen."""
-    if folder.config.exists():
-        config = folder.read_config()
-        refuse_content(folder.config, config)
-        refuse_untrusted(config, trust)
-        check(OmegaConf.create(config))  # resuming a run does not check its values again
-    elif folder.composed.exists():
-        composed = read_config_file(folder.composed).content
-        refuse_content(folder.composed, composed)
-        if isinstance(composed, dict):  # before completing it, which imports the options' declarations
-            refuse_untrusted(plain(OmegaConf.create(composed)), trust)  # freezing checks it again
+def _parsed(content: bytes, path: Path) -> dict[str, Any]:
+    """A frozen config as ranks read it, or a composed one as Hydra wrote it."""
+    if path.name == "run.yaml":
+        return run_config(content, path)
+    values = parse_config(content, path)
+    return renewed(values) if isinstance(values, dict) else {}
+
+
+def _checked(content: bytes, path: Path, trust: Trust) -> dict[str, Any]:
+    """Somebody else's run config, which ranks read unchanged, or which will be frozen. Raises ConfigurationError."""
+    config = _parsed(content, path)
+    refuse_content(path, parse_config(content, path))
+    refuse_untrusted(config if path.name == "run.yaml" else plain(OmegaConf.create(config)), trust)
+    if path.name == "run.yaml":  # resuming a run does not check its values again
+        check(OmegaConf.create(config))
+    return config

@@ -1,8 +1,5 @@
-"""What is the user's own, and what the user trusts: packages by name, and what was typed, recorded or taken over."""
+"""What the user trusts of somebody else's config: packages by name, and what was typed; and a project's configs."""
 
-import hashlib
-import hmac
-import json
 import os
 import re
 import tomllib
@@ -14,13 +11,11 @@ from typing import Any
 import yaml
 
 from manyheads.runner.run import called
-from manyheads.runner.run.data_files import read_bytes, read_text
 from manyheads.runner.run.errors import ConfigurationError, printable
-from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import is_taken_over, seal_of, take_over
+from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.seal import was_sealed_earlier
 from manyheads.runner.run.user_folders import user_folder
 
-_PROJECT, _CODE = "project", "code"
 VARIABLE = "MANYHEADS_TRUST"
 FILE = "manyheads.yaml"
 _TYPED = re.compile(r"\+{0,2}trust=(.*)", re.DOTALL)
@@ -47,7 +42,10 @@ class Trust:
         """The last sentence of an error: the command by which the user can take the config over."""
         if self.place is None:
             return ""
-        return f" If it is your own, run once: {called.command('trust', self.place)}"
+        earlier = (
+            " It was sealed by an earlier version, whose seals do not count." if was_sealed_earlier(self.place) else ""
+        )
+        return f"{earlier} If it is your own, run once: {called.command('trust', self.place)}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own
@@ -114,75 +112,23 @@ def own_project(folder: Path) -> Path:
 def conf_of(folder: Path) -> Path | None:
     """A project's folder of configs: [tool.manyheads] conf in its pyproject.toml, else its conf/.
 
-    Raises ConfigurationError if the named folder does not exist.
+    Raises ConfigurationError if the named folder does not exist, or is not inside the project.
     """
-    try:
-        content: Any = tomllib.loads(read_text(folder / "pyproject.toml", most=10**6))
-        named = content.get("tool", {}).get("manyheads", {}).get("conf")
-    except (
-        OSError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-    ):  # other readers of the file report what is wrong
-        named = None
-    conf = folder / (named if isinstance(named, str) else "conf")
-    if named is not None and not conf.is_dir():
-        raise ConfigurationError(
-            f"{printable(folder / 'pyproject.toml')}: [tool.manyheads] conf = {printable(repr(named))} is not a folder."
-        )
-    return conf if conf.is_dir() else None
-
-
-def trust_project(folder: Path) -> None:
-    """Mark these configs, and those in subfolders, as the user's own. Raises OSError."""
-    take_over(_PROJECT, _name(own_project(folder)))
-
-
-def is_own_project(folder: Path) -> bool:
-    """Whether the user has marked this folder, or one that contains it, as the user's own."""
-    path = folder.resolve()
-    return any(is_taken_over(_PROJECT, _name(each)) for each in (path, *path.parents))
-
-
-def trust_run(folder: RunFolder, commit: object, diff: bytes) -> None:
-    """Mark this run's config, and the code recorded with it, as the user's own. Raises OSError."""
-    for path in (folder.config, folder.composed):
-        if path.exists():
-            take_over(path.name, read_bytes(path))
-    take_over(_CODE, json.dumps(_about(folder, commit, diff)).encode())
-
-
-def code_seal(folder: RunFolder, commit: object, diff: bytes) -> str | None:
-    """The seal by which a run's record proves that commit and changes are those it was started from."""
-    return seal_of(_CODE, *_about(folder, commit, diff))
-
-
-def directory_seal(folder: RunFolder, directory: str) -> str | None:
-    """The seal by which a run's record proves that it was started in this directory."""
-    config = folder.config_content() if folder.config.exists() else b""
-    return seal_of("directory", hashlib.sha256(config).hexdigest(), directory)
-
-
-def is_own_directory(folder: RunFolder, directory: object, seal: object) -> bool:
-    """Whether the user started this run there, so that packages may be imported from it. ``seal``: the record's."""
-    expected = directory_seal(folder, str(directory))
-    return expected is not None and isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode())
-
-
-def is_own_code(folder: RunFolder, commit: object, diff: bytes, seal: object) -> bool:
-    """Whether the user recorded this code with this run, or took it over. ``seal``: that of the record."""
-    expected = code_seal(folder, commit, diff)
-    if expected is not None and isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode()):
-        return True
-    return is_taken_over(_CODE, json.dumps(_about(folder, commit, diff)).encode())
-
-
-def _about(folder: RunFolder, commit: object, diff: bytes) -> tuple[str, str, str]:
-    """What a seal covers: run.yaml is included, so that one run's code is not valid for another."""
-    config = folder.config_content() if folder.config.exists() else b""
-    return (hashlib.sha256(config).hexdigest(), str(commit), hashlib.sha256(diff).hexdigest())
-
-
-def _name(folder: Path) -> bytes:
-    return str(folder).encode(errors="surrogateescape")
+    with Folder(folder.resolve()) as project:
+        try:
+            content: Any = tomllib.loads(project.read("pyproject.toml", most=10**6).decode())
+            named = content.get("tool", {}).get("manyheads", {}).get("conf")
+        except (OSError, ValueError, AttributeError, RecursionError, ConfigurationError):  # its other readers report it
+            named = None
+        try:
+            with project.child(named if isinstance(named, str) else "conf") as found:
+                if found.inode == project.inode:
+                    raise ValueError("not a folder in it")
+                return found.path
+        except (OSError, ValueError, ConfigurationError):
+            if named is None:
+                return None
+            raise ConfigurationError(
+                f"{printable(folder / 'pyproject.toml')}: [tool.manyheads] conf = {printable(repr(named))} is not a "
+                "folder in the project. Allowed: the name of one, without .. and without links."
+            ) from None

@@ -12,8 +12,8 @@ from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin, settle
 from manyheads.runner.config.saved import NAME
+from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.seal import sealed
 from manyheads.runner.trust.own import Trust
 from tests.in_process import config
 
@@ -21,8 +21,9 @@ SECTION = {"hydra": {"callbacks": {"evil": {"_target_": "os.mkdir"}}}}
 
 
 @pytest.fixture(autouse=True)
-def _own_store(monkeypatch):
-    """What a test offers is gone after it."""
+def _own_store(monkeypatch, tmp_path):
+    """What a test offers, or trusts, is gone after it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
 
 
@@ -62,28 +63,22 @@ class TestWhoseItIs:
         assert settled(*arguments) == (arguments, Origin())
 
     @pytest.mark.parametrize("flags", [("--config-path", "{}"), ("--config-dir", "{}"), ("hydra.searchpath=[{}]",)])
-    def test_everything_else_is_somebody_elses(self, theirs, flags):
+    def test_every_other_folder_is_somebody_elses_until_it_is_trusted(self, theirs, flags):
         folder = theirs(config={"defaults": [{"model": "x"}]}, model__x={"a": 1})
         typed = (*(flag.format(folder) for flag in flags), "x=1")
-        arguments, origin = settled(*typed, "trust=[a]")
-        assert arguments == typed
-        assert origin.trust.packages == ("a",)
-        assert ("x", 1) in origin.trust.own
+        with pytest.raises(ConfigurationError, match=rf"configs that are composed can run any code.* trust {folder}"):
+            settled(*typed, "trust=[a]")
+        seal.trust(Path(folder), None)
+        assert settled(*typed) == (typed, Origin())
 
     def test_trust_is_asked_for_only_then(self, theirs, monkeypatch):
         monkeypatch.setenv("MANYHEADS_TRUST", "no package")
         assert settled("seed=1") == (("seed=1",), Origin())
         with pytest.raises(ConfigurationError, match="is not the name of a package"):
-            settled("--config-dir", theirs(config={}))
-
-    @pytest.mark.parametrize("flags", [("-cp", "{}"), ("--config-dir", "{}"), ("hydra.searchpath=[conf,{}]",)])
-    def test_of_such_a_folder_no_config_may_reach_hydras_section(self, theirs, flags):
-        folder = theirs(mine={}, deep__other=SECTION)
-        with pytest.raises(ConfigurationError, match=r"other\.yaml: hydra: .* Hydra's own section"):
-            settled(*(flag.format(folder) for flag in flags))
+            settled("--config-path", theirs(run=config()), "--config-name", "run")
 
     def test_a_folder_that_is_missing_is_named(self):
-        with pytest.raises(ConfigurationError, match="/nowhere cannot be read"):
+        with pytest.raises(ConfigurationError, match="/nowhere is not a folder"):
             settled("--config-path", "/nowhere")
 
     @pytest.mark.parametrize("place", ["pkg://their_package.conf", "pkg://", "structured://their_package"])
@@ -117,8 +112,9 @@ class TestNamesThatLeadOut:
         with pytest.raises(ConfigurationError, match="Name another folder with --config-dir"):
             settled(override)
 
-    def test_of_a_group_of_theirs_too(self, theirs):
+    def test_of_a_group_of_a_trusted_folder_too(self, theirs):
         folder = theirs(group__x={})
+        seal.trust(Path(folder), None)
         with pytest.raises(ConfigurationError, match="Name another folder with --config-dir"):
             settled("--config-dir", folder, "+group=../../x")
 
@@ -126,12 +122,6 @@ class TestNamesThatLeadOut:
     def test_a_primary_config_elsewhere_is_refused(self, name):
         with pytest.raises(ConfigurationError, match="Name its folder with --config-path"):
             settled("--config-name", name)
-
-    def test_an_option_may_be_put_into_hydras_section_from_ones_own_only(self, theirs):
-        typed = "+model@hydra.callbacks=small_cnn"
-        settled(typed)
-        with pytest.raises(ConfigurationError, match="Set single keys"):
-            settled("--config-dir", theirs(x={}), typed)
 
 
 class TestASavedConfig:
@@ -156,7 +146,7 @@ class TestASavedConfig:
         folder = theirs(run=config(), multirun=SECTION, **{".hydra__hydra": SECTION})
         assert settled("-cp", folder, "-cn", "run")[0][-1] == NAME
         for name in ("multirun", "other"):
-            with pytest.raises(ConfigurationError, match=r"multirun\.yaml: hydra"):
+            with pytest.raises(ConfigurationError, match="configs that are composed"):
                 settled("-cp", folder, "-cn", name)
         for name in (".hydra/hydra", ".hydra/other"):
             with pytest.raises(ConfigurationError, match="is not allowed"):
@@ -169,8 +159,10 @@ class TestASavedConfig:
 
     def test_unless_the_user_recorded_it(self, theirs):
         path = Path(theirs(run={**config(), **SECTION})) / "run.yaml"
-        path.write_bytes(sealed(path.read_bytes(), name=path.name))
-        assert settled("-cp", str(path.parent), "-cn", "run")[0][-1] == NAME
+        seal.record(path.parent, {path.name: path.read_bytes()})
+        arguments, origin = settled("-cp", str(path.parent), "-cn", "run")
+        assert arguments[-1] == NAME
+        assert origin.trust is None
 
     def test_whose_part_has_a_list_of_more_files(self, theirs):
         """Hydra would take it for one, since it finds the parts as options."""
@@ -183,12 +175,13 @@ class TestASavedConfig:
         folder = theirs(run=config())
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "x.yaml").write_text(yaml.safe_dump(SECTION))
-        with pytest.raises(ConfigurationError, match=r"x\.yaml: hydra"):
+        with pytest.raises(ConfigurationError, match=r"--config-dir=.*more: configs that are composed"):
             settled("-cp", folder, "-cn", "run", "--config-dir", str(tmp_path / "more"))
 
     @pytest.mark.parametrize("content", ["a: 1", "defaults: [model: small_cnn]", "seed: 1"])
     def test_anything_else_is_left_to_hydra(self, tmp_path, content):
         (tmp_path / "config.yaml").write_text(content)
+        seal.trust(tmp_path, None)
         arguments = ("--config-path", str(tmp_path), "seed=2")
         assert settled(*arguments)[0] == arguments
 

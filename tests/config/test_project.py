@@ -7,8 +7,9 @@ import pytest
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.lookup import CONF, options
 from manyheads.runner.config.project import with_project
+from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.own import own_project, trust_project
+from manyheads.runner.trust.own import own_project
 from tests.conftest import ROOT
 
 NET = "_target_: torch.nn.Linear\nname: mine\nnum_classes: null\npretrained: null\nin_features: 4\n"
@@ -35,7 +36,7 @@ def test_it_counts_once_it_is_trusted(here, capsys):
         "conf was not read, since you have not marked it as your own. "
         "If it is yours, run once: python -m runner trust .\n"
     )
-    trust_project(here)
+    seal.trust(own_project(here), None)
     found = with_project(line)
     assert found.arguments == ("seed=1", "--config-dir", str(conf))
     assert "mine" in options("model", found.folders)
@@ -53,7 +54,7 @@ def test_it_counts_once_it_is_trusted(here, capsys):
 )
 def test_beside_other_folders(here, typed, expected):
     conf = project(here)
-    trust_project(here)
+    seal.trust(own_project(here), None)
     found = with_project(CommandLine(tuple(typed.split())))
     assert " ".join(found.arguments) == expected.format(conf=conf)
     assert [source.folder for source in found.sources()][-1] == conf
@@ -62,7 +63,7 @@ def test_beside_other_folders(here, typed, expected):
 @pytest.mark.parametrize("typed", [("--config-dir", "conf"), ("hydra.searchpath=[conf]",), ("-cp", "{here}/conf")])
 def test_one_that_is_named_is_not_named_twice(here, typed):
     project(here)
-    trust_project(here)
+    seal.trust(own_project(here), None)
     line = CommandLine(tuple(each.format(here=here) for each in typed))
     assert with_project(line) == line
 
@@ -78,7 +79,7 @@ def test_nor_is_that_of_another_checkout(here, capsys):
     """As in a clone from which manyheads was installed."""
     project(here)
     (here / ".names" / "manyheads").mkdir(parents=True)
-    trust_project(here)
+    seal.trust(own_project(here), None)
     assert with_project(CommandLine(())) == CommandLine(())
     assert capsys.readouterr().err == ""
 
@@ -86,7 +87,7 @@ def test_nor_is_that_of_another_checkout(here, capsys):
 def test_an_option_of_one_s_own_never_loses_to_one_of_ours_silently(here, run_here):
     conf = project(here)
     (conf / "model" / "resnet18.yaml").write_text(NET.replace("name: mine", "name: resnet18"))
-    trust_project(here)
+    seal.trust(own_project(here), None)
     done = run_here("model=resnet18", cwd=here)
     assert done.code == 2
     assert f"hides {conf}/model/resnet18.yaml. Rename the file" in done.err
@@ -97,7 +98,7 @@ class TestPyproject:
         conf = project(here, conf="my configs")
         (here / "pyproject.toml").write_text('[tool.manyheads]\nconf = "my configs"\n')
         assert own_project(here) == conf
-        trust_project(here)
+        seal.trust(own_project(here), None)
         assert with_project(CommandLine(())).arguments == ("--config-dir", str(conf))
 
     def test_names_a_folder_that_is_not_there(self, here):
@@ -128,7 +129,7 @@ def test_its_options_are_chosen_checked_and_listed(run_here, here):
     project(here)
     (here / "conf" / "experiment").mkdir()
     (here / "conf" / "experiment" / "small.yaml").write_text("# @package _global_\nseed: 7\n")
-    trust_project(here)
+    seal.trust(own_project(here), None)
     done = run_here("--cfg", "job", "model=mine", "experiment=small", cwd=here)
     assert done.code == 0, done.err
     assert "in_features: 4" in done.out

@@ -10,6 +10,7 @@ from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.config.saved import NAME, offer, read_saved
 from manyheads.runner.config.schema import check
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config
 from tests.tail import tailed
@@ -95,14 +96,15 @@ def test_its_hydra_section_counts_for_nothing():
 
 def test_a_whole_run_config_is_read(tmp_path):
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config()))
-    assert read_saved(tmp_path / "run.yaml") == config()
+    assert read_saved(tmp_path / "run.yaml") == (config(), False)
+    seal.record(tmp_path, {"run.yaml": (tmp_path / "run.yaml").read_bytes()})
+    assert read_saved(tmp_path / "run.yaml") == (config(), True)
 
 
 @pytest.mark.parametrize(
     "content",
     [
         None,
-        "[1",
         "a: 1",
         "defaults: [model: small_cnn]",
         OmegaConf.to_yaml({"seed": 1}),
@@ -113,4 +115,13 @@ def test_a_whole_run_config_is_read(tmp_path):
 def test_anything_else_is_left_to_hydra(tmp_path, content):
     if content is not None:
         (tmp_path / "config.yaml").write_text(content)
+    assert read_saved(tmp_path / "config.yaml") is None
+
+
+def test_one_that_cannot_be_read_is_refused_unless_it_is_in_a_folder_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "config.yaml").write_text("[1")
+    with pytest.raises(ConfigurationError, match=r"config\.yaml"):
+        read_saved(tmp_path / "config.yaml")
+    seal.trust(tmp_path, None)
     assert read_saved(tmp_path / "config.yaml") is None

@@ -160,9 +160,8 @@ def test_it_is_recorded_with_its_digest_and_a_copy(swept):
     recorded = json.loads(folder.provenance.read_text())["own_code"]
     digest = subprocess.run(["sha256sum", path], capture_output=True, text=True).stdout.split()[0]
     assert recorded[str(path)] == digest
-    first, _, rest = (folder.code / path.relative_to("/")).read_text().partition("\n")
-    assert first.startswith("# sealed ")
-    assert rest == NET
+    assert (folder.code / path.relative_to("/")).read_text() == NET
+    assert folder.owns(**{f"code{path}": NET})
 
 
 def test_one_in_this_process(run_here, here):

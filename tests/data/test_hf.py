@@ -9,8 +9,8 @@ import PIL.Image
 import pytest
 import torch
 
+from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.own import trust_project
 from tests import in_process
 from tests.data.conftest import crops
 from tests.in_process import attempt, opened, rows, small, train
@@ -199,7 +199,7 @@ class TestASentFolder:
         (sent / "train.csv").symlink_to(secret)
         with pytest.raises(ConfigurationError, match=r"train.csv points outside .* run once: .* trust"):
             self.rows(sent)
-        trust_project(sent)
+        seal.trust(sent, None)
         assert list(self.rows(sent)["train"]) == [{"key": "VERYSECRET"}]
 
     @pytest.mark.parametrize("key", ["_data_files", "_indices_data_files"])

@@ -9,7 +9,7 @@ import pytest
 from manyheads.runner.new.write import write_project
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.own import is_own_project
+from manyheads.runner.run.seal import is_own_place
 from tests.conftest import ROOT, RUN, execute
 from tests.tail import tail
 
@@ -27,7 +27,7 @@ def project(tmp_path_factory) -> Path:
 
 
 def test_it_is_the_users_own_at_once(project):
-    assert is_own_project(project / "conf")
+    assert is_own_place(project / "conf")
     names = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
     assert {"pyproject.toml", ".gitignore", "README.md", "my_shapes/model.py", "conf/experiment/quick.yaml"} <= names
     assert not [name for name in names if name.endswith(".j2")]

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from manyheads.runner.report.load_run import load_run
+from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
 from tests.tail import tail
@@ -36,7 +37,9 @@ def _package(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT / ".names"))
         patch.setenv("COLUMNS", "3000")
+        patch.setenv("XDG_STATE_HOME", str(here / "state"))
         patch.chdir(here)
+        seal.trust(HERE / "configs", None)
         yield here
     for name in [name for name in sys.modules if name.partition(".")[0] == "my_package"]:
         del sys.modules[name]
@@ -82,54 +85,51 @@ def test_the_doctor_asks_them():
 
 
 @pytest.fixture(scope="module")
-def spying(_package) -> tuple[str, str]:
-    """A folder of configs whose options leave a mark in the working directory when they are imported."""
+def spying(_package) -> Path:
+    """Somebody's folder of configs whose options leave a mark in the working directory when they are imported."""
     (_package / "my_package" / "spy.py").write_text("open('mark', 'w').close()\nfrom my_package.option import *\n")
     folder = shutil.copytree(HERE / "configs", _package / "spying")
     for path in folder.rglob("*.yaml"):
         path.write_text(path.read_text().replace("my_package.option", "my_package.spy"))
-    return "--config-dir", str(folder)
+    return folder
 
 
 @pytest.mark.slow
-def test_the_doctor_imports_nothing_that_is_not_trusted(spying):
-    table, done = command("doctor", *spying), command("doctor", "averaging", *spying)
-    (row,) = [line.split("│")[1:-1] for line in table.out.splitlines() if "│ parallel" in line]
-    assert "averaging" in row[2]
-    (line,) = [line for line in done.out.splitlines() if "parallel=averaging" in line]
-    assert "parallel._option_=my_package.spy.AveragingOption" in line
-    assert "trust=[my_package]" in line
+def test_the_doctor_imports_nothing_of_somebody_elses_folder(spying):
+    for asked in ((), ("averaging",)):
+        done = command("doctor", *asked, "--config-dir", str(spying))
+        assert done.code == 2
+        assert f"trust {spying}" in done.err
     assert not Path("mark").exists()
 
 
-def test_a_run_imports_nothing_that_is_not_trusted(run_here, spying):
-    done = run_here(*spying, *MINE, cwd=Path.cwd())
+@pytest.fixture
+def theirs(sweep, tmp_path, run_here):
+    """Somebody's run config with the options; called with changes to its launcher, and with what it is run with."""
+
+    def run_it(changes: dict, *typed: str) -> Done:
+        text = (sweep[1] / "1" / "run.yaml").read_text().replace("my_package.option", "my_package.spy")
+        config = yaml.safe_load(text)
+        config["launcher"] |= changes
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
+        return run_here("--config-path", str(tmp_path), "--config-name", "run", *typed, cwd=Path.cwd())
+
+    return run_it
+
+
+def test_a_run_imports_nothing_that_is_not_trusted(theirs, spying):
+    done = theirs({})
     assert done.code == 2
     assert "parallel._option_=my_package.spy.AveragingOption" in done.err
     assert "launcher._target_=my_package.launcher.Greeting" in done.err
     assert not Path("mark").exists()
 
 
-def test_what_one_declares_to_steer_programs_is_not_for_others_to_set(run_here, spying):
+def test_what_one_declares_to_steer_programs_is_not_for_others_to_set(theirs, spying):
     """Trusting the code of a package is not trusting what a file says to it."""
-    (launcher,) = Path(spying[1]).glob("launcher/*")
-    launcher.write_text(launcher.read_text().replace("greeting: null", "greeting: rm"))
-    assert "launcher.greeting=rm" in run_here(*spying, TRUST, *MINE, cwd=Path.cwd()).err
-    assert Path("mark").exists()
-    done = run_here(*spying, TRUST, *MINE, "launcher.greeting=rm", "trainer.epochs=0", cwd=Path.cwd())
+    assert "launcher.greeting=rm" in theirs({"greeting": "rm"}, TRUST).err
+    done = theirs({"greeting": "rm"}, TRUST, "launcher.greeting=rm", "trainer.epochs=0")
     assert "trainer.epochs=0 is not allowed" in done.err
-
-
-def test_an_option_that_is_not_chosen_is_not_imported_either(run_here, spying):
-    """Of two files with the same class, the one that says the name that the other one chose."""
-    models = Path(spying[1]) / "model"
-    plain = "_target_: torch.nn.Identity\nname: x\nnum_classes: null\npretrained: null\n"
-    (models / "y.yaml").write_text(plain)
-    (models / "x.yaml").write_text(plain + "_option_: my_package.spy.NetOption\n")
-    Path("mark").unlink(missing_ok=True)
-    assert "my_package.spy" in run_here(*spying, "model=x", cwd=Path.cwd()).err
-    assert "no NVIDIA GPU" in run_here(*spying, "model=y", "trainer.device=cuda", cwd=Path.cwd()).err
-    assert not Path("mark").exists()
 
 
 def test_a_search_path_leads_to_them_too(run_here):

@@ -10,8 +10,9 @@ import pytest
 
 from manyheads.runner.logger.mlflow.store import Store, absolute
 from manyheads.runner.publish.place import settled, tell_unread
+from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.own import trust_project
+from manyheads.runner.trust.own import own_project
 from tests.publish.wandb_server import Service
 
 WANDB = {
@@ -42,7 +43,7 @@ def test_a_tracker_stands_in_an_empty_folder(sent):
 
 
 def test_in_a_project_of_the_users_own_it_stays(sent):
-    trust_project(sent)
+    seal.trust(own_project(sent), None)
     with settled():
         assert Path.cwd() == sent
 
@@ -52,7 +53,7 @@ def test_what_is_not_read_is_named_once(sent, capsys):
     err = capsys.readouterr().err
     assert err.count("wandb/settings is not read") == 1
     assert "trust ." in err
-    trust_project(sent)
+    seal.trust(own_project(sent), None)
     tell_unread([WANDB])
     assert capsys.readouterr().err == ""
 

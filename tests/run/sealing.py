@@ -6,7 +6,7 @@ from pathlib import Path
 from manyheads.runner.run import seal
 
 
-def seal_one(folder: Path) -> str | None:
-    """A seal by the key of a user whose state is kept in ``folder``."""
+def keyed_by(folder: Path) -> str | None:
+    """A value by the key of a user whose state is kept in ``folder``."""
     os.environ["XDG_STATE_HOME"] = str(folder)
-    return seal.seal_of("a")
+    return seal.keyed("a test", None)

@@ -135,7 +135,7 @@ class TestClearRefused:
         folder = self.refused(tmp_path / "run")
         folder.write_config(CONFIG)
         folder.clear_refused()
-        assert names(folder.path) == [".hydra", "run.log", "run.yaml"]
+        assert names(folder.path) == [".hydra", "run.log", "run.yaml", "seal.json"]
 
 
 def test_a_finished_run_has_every_file(finished_run):

@@ -1,10 +1,8 @@
-import hashlib
-import hmac
+import json
 import multiprocessing
 import os
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,9 +10,11 @@ import pytest
 from manyheads.runner.provenance import record as provenance
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import KEY_BYTES, is_sealed_here, key_file, seal_file, sealed, unsealed
+from manyheads.runner.run.seal import KEY_BYTES, NAME, is_own, is_own_place, key_file
 from tests.in_process import small
-from tests.run.sealing import seal_one
+from tests.run.sealing import keyed_by
+
+CONFIG, PARTS = {"run.yaml": b"seed: 1\n"}, {"commit": "a" * 40, "code.diff": b"x"}
 
 
 @pytest.fixture(autouse=True)
@@ -25,119 +25,140 @@ def state(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "run.yaml"
-    path.write_bytes(sealed(b"seed: 1\n", name="run.yaml"))
-    return path
+def folder(tmp_path):
+    """A run that the user recorded: first its config, then its code."""
+    (tmp_path / "run").mkdir()
+    seal.record(tmp_path / "run", CONFIG)
+    seal.record(tmp_path / "run", PARTS)
+    return tmp_path / "run"
 
 
-def test_a_sealed_file_is_known_and_keeps_its_content(file):
-    assert is_sealed_here(file)
-    assert file.read_bytes().startswith(b"# sealed ")
-    assert unsealed(file.read_bytes()) == b"seed: 1\n"
+class TestWhatIsRecorded:
+    def test_each_part_and_all_together(self, folder):
+        assert is_own(folder, CONFIG)
+        assert is_own(folder, {"code.diff": b"x"})
+        assert is_own(folder, CONFIG | PARTS)
+
+    @pytest.mark.parametrize(
+        "other", [{"run.yaml": b"seed: 2\n"}, {"code.diff": b""}, {"commit": "b" * 40}, {"directory": "/"}]
+    )
+    def test_nothing_else(self, folder, other):
+        assert not is_own(folder, other)
+        assert not is_own(folder, CONFIG | PARTS | other)
+
+    def test_it_may_be_copied_and_moved(self, folder, tmp_path):
+        shutil.copytree(folder, tmp_path / "state" / "copy")
+        assert is_own(tmp_path / "state" / "copy", CONFIG | PARTS)
+
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            lambda text: text.replace("commit", "commits"),
+            lambda text: json.dumps({**json.loads(text), "covers": {}}),
+            lambda text: json.dumps({**json.loads(text), "seal": "0" * 64}),
+            lambda text: json.dumps({**json.loads(text), "seal": None}),
+            lambda text: json.dumps({"covers": seal.digests(CONFIG)}),
+            lambda text: "[" * 100_000,
+            lambda text: "[]",
+            lambda text: "",
+        ],
+    )
+    def test_whoever_edits_the_seal_breaks_it(self, folder, edit):
+        (folder / NAME).write_text(edit((folder / NAME).read_text()))
+        assert not is_own(folder, CONFIG)
+
+    def test_of_two_runs_no_parts_are_mixed(self, folder, tmp_path):
+        other = tmp_path / "other"
+        other.mkdir()
+        seal.record(other, {"run.yaml": b"seed: 2\n", "commit": "b" * 40})
+        assert not is_own(other, CONFIG)
+        assert not is_own(folder, CONFIG | {"commit": "b" * 40})
+
+    def test_there_is_nothing_without_a_seal(self, tmp_path):
+        assert not is_own(tmp_path, CONFIG)
+        assert not is_own(tmp_path, {})
+        assert not is_own(tmp_path / "nothing", CONFIG)
+
+    def test_a_link_in_its_place_is_not_followed(self, folder, tmp_path):
+        (tmp_path / "theirs").mkdir()
+        (tmp_path / "theirs" / NAME).symlink_to(folder / NAME)
+        assert not is_own(tmp_path / "theirs", CONFIG)
+
+    def test_it_counts_on_every_machine_that_has_the_key(self, folder, monkeypatch):
+        monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+        assert is_own(folder, CONFIG)
+
+    def test_seals_of_earlier_versions_do_not_count(self, tmp_path):
+        (tmp_path / "run.yaml").write_text(f"# sealed {'0' * 64} {'0' * 32}\nseed: 1\n")
+        assert not RunFolder(tmp_path).is_own()
+        assert seal.was_sealed_earlier(tmp_path)
+        (tmp_path / "run.yaml").write_text("seed: 1\n")
+        assert not seal.was_sealed_earlier(tmp_path)
 
 
-def test_it_may_be_copied_and_moved(file, tmp_path):
-    copy = shutil.copy(file, tmp_path / "state" / "run.yaml")
-    assert is_sealed_here(Path(copy))
+class TestWhatIsTrusted:
+    def test_exactly_that_in_that_folder(self, tmp_path):
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+        seal.trust(tmp_path / "a", seal.digests(CONFIG | PARTS))
+        assert is_own(tmp_path / "a", CONFIG | PARTS)
+        assert is_own(tmp_path / "a", CONFIG)
+        assert not is_own(tmp_path / "a", {"run.yaml": b"seed: 2\n"})
+        assert not is_own(tmp_path / "b", CONFIG)
+        assert not is_own_place(tmp_path / "a")
+
+    def test_a_place_with_everything_in_it(self, tmp_path):
+        (tmp_path / "a" / "b").mkdir(parents=True)
+        seal.trust(tmp_path / "a", None)
+        assert is_own_place(tmp_path / "a" / "b")
+        assert is_own(tmp_path / "a" / "b", {"run.yaml": b"anything"})
+        assert not is_own_place(tmp_path)
+        (tmp_path / "a").rename(tmp_path / "c")
+        assert not is_own_place(tmp_path / "c" / "b")
+
+    def test_what_is_recorded_later_is_added(self, tmp_path):
+        seal.trust(tmp_path, seal.digests(CONFIG))
+        seal.record(tmp_path, PARTS)
+        assert is_own(tmp_path, CONFIG | PARTS)
 
 
-def test_sealing_twice_is_sealing_once(file):
-    before = file.read_bytes()
-    seal_file(file)
-    assert file.read_bytes() == before
-    seal_file(file.with_name("nothing.yaml"))
-    assert not file.with_name("nothing.yaml").exists()
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda content: content + b"\n",
-        lambda content: content.replace(b"seed: 1", b"seed: 2"),
-        lambda content: b"\n" + content,
-        lambda content: b"# sealed " + b"0" * 64 + content[73:],
-        lambda content: content[73 + 1 :],
-        lambda content: content.replace(b"# sealed ", b"#sealed "),
-        lambda content: b"",
-    ],
-)
-def test_whoever_edits_the_file_breaks_the_seal(file, edit):
-    file.write_bytes(edit(file.read_bytes()))
-    assert not is_sealed_here(file)
-
-
-def test_the_seal_of_one_file_is_none_of_another(file):
-    other = file.rename(file.with_name("code.diff"))
-    assert not is_sealed_here(other)
-
-
-def test_there_is_no_seal_where_there_is_no_file(tmp_path):
-    assert not is_sealed_here(tmp_path / "run.yaml")
-    assert not is_sealed_here(tmp_path)
-
-
-def test_it_counts_on_every_machine_that_has_the_key(file, monkeypatch):
-    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    assert is_sealed_here(file)
-
-
-def test_a_seal_of_earlier_versions_counts_on_its_own_host(file, monkeypatch):
-    about = f"{os.getuid()}\0{socket.gethostname()}\0run.yaml\0".encode()
-    code = hmac.new(key_file().read_bytes(), about + b"seed: 1\n", hashlib.sha256).hexdigest()
-    file.write_bytes(f"# sealed {code}\nseed: 1\n".encode())
-    assert is_sealed_here(file)
-    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    assert not is_sealed_here(file)
-
-
-def test_what_was_taken_over_is_the_users_own_until_it_is_edited(tmp_path):
-    path = tmp_path / "run.yaml"
-    path.write_text("seed: 2\n")
-    assert not is_sealed_here(path)
-    seal.take_over("run.yaml", b"seed: 2\n")
-    assert is_sealed_here(path)
-    path.write_text("seed: 3\n")
-    assert not is_sealed_here(path)
-    assert not seal.is_taken_over("code.diff", b"seed: 2\n")
-
-
-def test_another_users_seal_does_not_count(file, monkeypatch, tmp_path):
+def test_another_users_seal_does_not_count(folder, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(os, "getuid", lambda: 12345)
-        assert not is_sealed_here(file)
+        assert not is_own(folder, CONFIG)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
-    assert not is_sealed_here(file)
+    assert not is_own(folder, CONFIG)
     assert not (tmp_path / "other").exists()  # looking at a seal makes no key
-    sealed(b"", name="x")
-    assert not is_sealed_here(file)
+    seal.keyed("x", None)
+    assert not is_own(folder, CONFIG)
 
 
-def test_the_key_is_the_users_secret(file):
+def test_the_key_is_the_users_secret(folder):
     key = key_file()
     assert len(key.read_bytes()) == KEY_BYTES
     assert key.stat().st_mode & 0o777 == 0o600
     assert list(key.parent.iterdir()) == [key]
     key.chmod(0o640)  # somebody else may have read it, and could seal
-    assert not is_sealed_here(file)
-    assert sealed(b"a", name="x") == b"a"
+    assert not is_own(folder, CONFIG)
+    assert seal.keyed("x", None) is None
 
 
-def test_a_damaged_key_is_none(file):
+def test_a_damaged_key_is_none(folder):
     key_file().write_bytes(b"")
-    assert not is_sealed_here(file)
-    assert sealed(b"a", name="x") == b"a"
+    assert not is_own(folder, CONFIG)
+    assert seal.keyed("x", None) is None
 
 
 @pytest.mark.parametrize("blocked", ["", "manyheads", "manyheads/key"])
-def test_without_a_place_for_the_key_files_stay_as_they_are(state, blocked):
+def test_without_a_place_for_the_key_nothing_is_sealed(state, tmp_path, blocked):
     path = state / blocked
     path.parent.mkdir(parents=True, exist_ok=True)
     if blocked.endswith("key"):
         path.mkdir()
     else:
         path.write_text("not a folder")
-    assert sealed(b"a", name="x") == b"a"
+    seal.record(tmp_path, CONFIG)
+    assert not (tmp_path / NAME).exists()
 
 
 def test_a_relative_place_is_none(monkeypatch, tmp_path):
@@ -148,30 +169,25 @@ def test_a_relative_place_is_none(monkeypatch, tmp_path):
 
 def test_of_many_processes_one_makes_the_key(tmp_path):
     with multiprocessing.get_context("spawn").Pool(4) as pool:
-        seals = pool.map(seal_one, [tmp_path / "many"] * 24, chunksize=1)
-    assert len(set(seals)) == 1
-    assert seals[0] is not None
+        values = pool.map(keyed_by, [tmp_path / "many"] * 24, chunksize=1)
+    assert len(set(values)) == 1
+    assert values[0] is not None
 
 
 def test_a_frozen_config_is_sealed(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.write_config({"seed": 1})
-    assert is_sealed_here(folder.config)
+    assert folder.is_own()
     assert folder.read_config() == {"seed": 1}
 
 
-def test_recorded_changes_are_sealed(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "code_at_start", lambda: (None, b"diff --git"))
+def test_what_a_run_was_started_from_is_sealed_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "code_at_start", lambda: ("a" * 40, b"diff --git"))
     folder = RunFolder(tmp_path)
+    folder.write_config(small())
     provenance.record(folder, small())
-    assert is_sealed_here(folder.code_diff)
-    assert unsealed(folder.code_diff.read_bytes()) == b"diff --git"
-
-
-def test_a_sealed_diff_is_applied_as_it_is(tmp_path):
-    for command in ("init -q", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m first"):
-        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
-    diff = b"diff --git a/a.py b/a.py\nnew file mode 100644\n--- /dev/null\n+++ b/a.py\n@@ -0,0 +1 @@\n+print(1)\n"
-    (tmp_path / "code.diff").write_bytes(seal.sealed(diff, name="code.diff"))
-    subprocess.run(["git", "apply", "code.diff"], cwd=tmp_path, check=True)
-    assert (tmp_path / "a.py").read_text() == "print(1)\n"
+    assert folder.owns(commit="a" * 40, directory=str(Path.cwd()), **{"code.diff": folder.code_changes()})
+    assert folder.code_changes() == b"diff --git"
+    (tmp_path / "code.diff").write_bytes(b"other")
+    assert not folder.owns(commit="a" * 40, **{"code.diff": folder.code_changes()})
+    assert folder.is_own()

@@ -1,5 +1,6 @@
 """The user's working directory, and commands in it over what somebody sent."""
 
+import re
 import sys
 
 import pytest
@@ -48,3 +49,17 @@ def command_here(here, monkeypatch, capfd):
 @pytest.fixture
 def resume_here(command_here):
     return lambda *arguments: command_here("resume", *arguments)
+
+
+@pytest.fixture
+def trust_here(command_here):
+    """``trust`` without a terminal: the digest that is shown is named in a second command."""
+
+    def run(folder: str) -> Done:
+        shown = command_here("trust", folder)
+        assert shown.code == 2, shown.out
+        found = re.search(r"^digest (\w+)$", shown.out, re.MULTILINE)
+        assert found, shown.err
+        return command_here("trust", folder, "--yes", found[1])
+
+    return run

@@ -68,17 +68,16 @@ def test_a_folder_of_configs_that_names_one(run_here, here, evil, way):
     header = "" if way.startswith("model") else "# @package _global_\n"
     path.write_text(header + yaml.safe_dump(section))
     done = run_here("--config-dir", str(evil.parent), f"{way.partition('/')[0]}=x")
-    assert_refused(done, here, f"{evil}:Net")
+    assert_refused(done, here, "configs that are composed can run any code")
 
 
-def test_what_the_user_types_beside_theirs_is_his(run_here, here, evil):
+def test_what_the_user_types_beside_theirs_is_his(run_here, here, evil, config):
     """And nothing else of theirs is."""
     (here / "mine.py").write_text(OWN)
-    (evil.parent / "experiment").mkdir()
-    text = yaml.safe_dump({"loss": {"_target_": f"{evil}:make"}})
-    (evil.parent / "experiment" / "x.yaml").write_text("# @package _global_\n" + text)
-    typed = ("--config-dir", str(evil.parent), "model=mine.py:Net", *RUN)
-    assert_refused(run_here(*typed, "experiment=x"), here, f"loss._target_={evil}:make")
+    given(evil.parent, config | {"loss": {"_target_": f"{evil}:make"}})
+    typed = ("--config-path", str(evil.parent), "--config-name", "run", "model=mine.py:Net", *RUN)
+    assert_refused(run_here(*typed), here, f"loss._target_={evil}:make")
+    given(evil.parent, config)
     done = run_here(*typed, "hydra.run.dir=run", "data=synthetic", "data.image_size=32")
     assert done.code == 0, done.err
 
@@ -143,14 +142,16 @@ class TestCopies:
         find_where_started(past)
         assert os.environ.pop(STARTED_IN) == str(here)
 
-    def test_of_somebody_elses_run_it_is_run_only_once_that_is_trusted(self, past, command_here, here, monkeypatch):
+    def test_of_somebody_elses_run_it_is_run_only_once_that_is_trusted(
+        self, past, command_here, trust_here, here, monkeypatch
+    ):
         monkeypatch.setenv("XDG_STATE_HOME", str(here / "another"))  # with another key, or none
         (here / "mine.py").unlink()
         copy = past.code / str(here / "mine.py").lstrip("/")
         done = command_here("reproduce", "past")
         assert done.code == 2
         assert f"model._target_={here}/mine.py:Net" in done.err
-        done = command_here("trust", "past", "--yes")
+        done = trust_here("past")
         assert f"reproduce would run {copy}" in done.out
         assert copies(past, past.read_config()) == {"model._target_": f"{copy}:Net"}
         copy.write_bytes(copy.read_bytes() + b"#")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.run import data_files, files
@@ -18,9 +17,7 @@ from manyheads.runner.run.data_files import no_link, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.seal import is_sealed_here
 from tests.conftest import FAST
-from tests.tail import tail
 from tests.trust.foreign import assert_refused, given, snapshot
 
 WRITTEN = (
@@ -167,14 +164,6 @@ class TestTheSeal:
         (tmp_path / "b").rename(tmp_path / "c")
         assert RunFolder(tmp_path / "c").is_own()
 
-    @pytest.mark.parametrize("name", ["run.yaml", "config.yaml"])
-    def test_of_one_file_is_none_of_another(self, tmp_path, config, name):
-        folder = RunFolder(tmp_path / "a")
-        folder.write_config(config)
-        other = tmp_path / ("config.yaml" if name == "run.yaml" else "code.diff")
-        shutil.copy(folder.config, other)
-        assert not is_sealed_here(other)
-
     def test_a_config_that_is_changed_after_the_look(self, tmp_path, config):
         folder = RunFolder(tmp_path)
         folder.write_config(config)
@@ -283,45 +272,29 @@ class TestTheCodeOfARun:
         folder.write_json(folder.provenance, content)
         folder.write_json(folder.result, {**folder.read_result(), "files": folder.digests()})
 
-    @pytest.fixture
-    def fetched(self):
-        """A commit that is in the repository and never was part of this project's code."""
+    def test_any_other_commit_of_ones_own_history(self, command_here, here, theirs):
+        """It could have faults that were mended since."""
         from manyheads.runner.provenance.code_state import ROOT
 
-        tree = subprocess.check_output(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, text=True).strip()
-        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        commit = ["git", *author, "commit-tree", tree, "-m", "theirs"]
-        return subprocess.check_output(commit, cwd=ROOT, text=True).strip()
+        first = subprocess.check_output(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=ROOT, text=True).split()[0]
+        self.change(theirs, commit=first)
+        done = command_here("reproduce", "theirs", "--code", "trust=[code.diff]")
+        assert_refused(done, here, f"commit {first}", "runner trust", "would be run")
 
-    @pytest.mark.parametrize("seal", ["copied", tail("theirs"), tail("none")])
-    def test_a_commit_that_was_merely_fetched(self, command_here, here, theirs, fetched, seal):
-        seals = {"theirs": {"seal": "0" * 64}, "none": {"seal": None}, "copied": {}}[seal]
-        theirs.code_diff.unlink(missing_ok=True)
-        self.change(theirs, commit=fetched, **seals)
-        assert_refused(command_here("reproduce", "theirs", "--code"), here, "is not in the history of your own code")
+    def test_a_run_that_somebody_else_recorded(self, command_here, here, theirs, monkeypatch):
+        """With the commit that is checked out here."""
+        monkeypatch.setenv("XDG_STATE_HOME", str(here / "another"))
+        assert_refused(command_here("reproduce", "theirs", "--code"), here, "was not recorded by you")
 
     def test_changes_over_a_commit(self, command_here, here, theirs):
         theirs.code_diff.write_bytes(b"diff --git a/run.py b/run.py\n")
         self.change(theirs)
-        assert_refused(command_here("reproduce", "theirs", "--code"), here, "code.diff was not created by you")
+        assert_refused(command_here("reproduce", "theirs", "--code"), here, "with code.diff would be run")
 
     @pytest.mark.parametrize("commit", ["--upload-pack=touch mark", "HEAD", "main", "$(touch mark)", "0" * 39, None])
     def test_what_is_no_commit(self, command_here, here, theirs, commit):
         self.change(theirs, commit=commit)
         assert_refused(command_here("reproduce", "theirs", "--code"), here, "was not recorded in a git repository")
-
-    def test_changes_of_one_run_with_the_record_of_another(self, theirs, here):
-        """Both are the user's own."""
-        from manyheads.runner.trust.own import code_seal, is_own_code
-
-        seal = code_seal(theirs, "a" * 40, b"x")
-        assert is_own_code(theirs, "a" * 40, b"x", seal)
-        assert not is_own_code(theirs, "a" * 40, b"y", seal)
-        assert not is_own_code(theirs, "b" * 40, b"x", seal)
-        assert not is_own_code(theirs, "a" * 40, b"x", None)
-        other = RunFolder(here / "other")
-        other.write_config(yaml.safe_load(theirs.config.read_text()))
-        assert not is_own_code(other, "a" * 40, b"x", seal)
 
 
 def test_nothing_of_a_refused_folder_changes(resume_here, here, config):

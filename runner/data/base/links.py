@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError, printable
-from manyheads.runner.run.seal import is_taken_over
+from manyheads.runner.run.seal import is_own_place
 
 
 def refuse_leaving(root: Path, path: str | Path) -> None:
@@ -15,13 +15,9 @@ def refuse_leaving(root: Path, path: str | Path) -> None:
     """
     inside = root.resolve()
     found = Path(os.path.realpath(path))
-    if found.is_relative_to(inside) or any(_is_own(each) for each in (inside, *inside.parents)):
+    if found.is_relative_to(inside) or is_own_place(inside):
         return
     raise ConfigurationError(
         f"data.root={printable(root)}: {printable(path)} points outside this folder, which may have been sent to you, "
         f"so it is not read. If it is yours, run once: {called.command('trust', root)}"
     )
-
-
-def _is_own(folder: Path) -> bool:
-    return is_taken_over("project", str(folder).encode(errors="surrogateescape"))

@@ -5,9 +5,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manyheads.runner.run import called
+from manyheads.runner.run import called, seal
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.seal import is_taken_over, take_over
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -44,14 +43,14 @@ class Store:
             return MlflowClient(self._uri or self._own())
 
     def _own(self) -> str:
-        path = str(self._here / DATABASE)
-        if not is_taken_over("project", path.encode(errors="surrogateescape")):
+        path = self._here / DATABASE
+        if not seal.is_own_place(path):
             if any(os.path.lexists(name) for name in (DATABASE, FOLDER)):
                 raise ConfigurationError(
                     f"{DATABASE} or {FOLDER} in this folder may be somebody else's. Set logger.mlflow.tracking_uri, or "
                     f"run once: {called.command('trust', '.')}"
                 )
-            take_over("project", path.encode(errors="surrogateescape"))
+            seal.trust(path, None)
         return f"sqlite:///{path}"
 
 

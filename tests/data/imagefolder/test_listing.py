@@ -8,8 +8,8 @@ import pytest
 from manyheads.runner.data.imagefolder.index import listed
 from manyheads.runner.data.imagefolder.listing import Paths, scan
 from manyheads.runner.data.imagefolder.option import class_names
+from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.own import trust_project
 
 NAMES = ["b.jpg", "a.JPEG", "ä.png", "10.webp", "9.webp", "notes.txt", ".hidden.jpg"]
 
@@ -87,7 +87,7 @@ class TestLinks:
         place.symlink_to(tmp_path / target)
         with pytest.raises(ConfigurationError, match=r"points outside this folder.* trust"):
             listed(sent / "train", class_names(sent / "train"))
-        trust_project(sent)
+        seal.trust(sent, None)
         assert listed(sent / "train", class_names(sent / "train")) is not None
 
     def test_within_it_are_followed(self, sent):
