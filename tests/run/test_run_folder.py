@@ -71,6 +71,16 @@ def test_result_is_none_until_there_is_one(folder):
     assert folder.result.read_text().endswith("}\n")
 
 
+def test_a_run_is_complete_when_its_parent_has_recorded_that(folder):
+    assert folder.completed() is None
+    folder.write_json(folder.result, {"status": "completed", "steps": 3})  # by rank 0
+    assert folder.completed() is None
+    folder.write_json(folder.result, {"status": "interrupted", "wall_seconds": 1.0})
+    assert folder.completed() is None
+    folder.write_json(folder.result, {"status": "completed", "steps": 3, "wall_seconds": 1.0})
+    assert folder.completed()["steps"] == 3
+
+
 def test_clearing_an_attempt_keeps_logs_and_checkpoints(folder):
     folder.clear_attempt()
     folder.checkpoints.mkdir()

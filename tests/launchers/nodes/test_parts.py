@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from manyheads.launchers import scratch
@@ -161,6 +163,28 @@ def test_the_folder_of_a_node_that_was_killed_is_swept(tmp_path: Path) -> None:
         scratch.sweep(tmp_path)
         assert alive.exists()
     assert [path.name for path in tmp_path.iterdir()] == [other.name]
+
+
+def test_a_folder_is_kept_as_long_as_a_process_has_it(tmp_path: Path, monkeypatch) -> None:
+    """A publisher has, which may outlive a parent that was killed."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    code = (
+        "import os, signal, subprocess; from manyheads.launchers import scratch\n"
+        "with scratch.folder() as own:\n"
+        "    lock = scratch.kept(own)\n"
+        "    print(subprocess.Popen(['sleep', '60'], pass_fds=[lock], stdout=subprocess.DEVNULL).pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert done.returncode == -signal.SIGKILL
+    (folder,) = tmp_path.iterdir()
+    scratch.sweep(tmp_path)
+    assert folder.exists()
+    publisher = psutil.Process(int(done.stdout))
+    publisher.kill()
+    psutil.wait_procs([publisher], timeout=10)
+    scratch.sweep(tmp_path)
+    assert not folder.exists()
 
 
 def test_a_fork_that_drops_what_it_inherited_leaves_the_folder(tmp_path: Path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from manyheads.launchers.launch import launch
 from manyheads.launchers.warm import server as warm
-from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.run.errors import Interrupted, RunFailed
 from tests.launchers.conftest import freeze
 
 SPY = ("parallel=ddp", "model=custom", "model._target_=spy.Spy", "trainer.max_steps=2", "trainer.evaluate_every=0")
@@ -169,3 +169,14 @@ def test_its_death_while_it_imports_is_told(monkeypatch, tmp_path: Path) -> None
     monkeypatch.setattr(warm, "PRELOAD", "deadly")
     with pytest.raises(RunFailed, match=r"launcher\.warm=false"):
         warm.fork(os._exit, 0, environment={})
+
+
+@pytest.mark.processes
+def test_a_signal_while_it_imports_ends_the_wait(monkeypatch, tmp_path: Path) -> None:
+    """However long the imports take: this one has no end."""
+    (tmp_path / "endless.py").write_text("import time; time.sleep(3600)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(warm, "PRELOAD", "endless")
+    with pytest.raises(Interrupted):
+        warm.fork(os._exit, 0, environment={}, signals=[signal.SIGINT])
+    assert forkserver._forkserver._forkserver_pid is None
