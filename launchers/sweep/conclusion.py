@@ -16,9 +16,10 @@ from manyheads.runner.run.run_folder import RunFolder
 
 def conclude(ledger: Ledger, *, every_job: bool) -> None:
     """Print the outcome of the jobs, and update the comparison. ``every_job``: with its table."""
-    if not ledger.entries():
+    if not (entries := ledger.entries()):
         return
-    refresh(Path(str(RunFolder(ledger.sweep))), quiet=not every_job)  # named as a person would
+    if any(entry.state not in ("pending", "running", "interrupted") for entry in entries):  # else it takes seconds
+        refresh(Path(str(RunFolder(ledger.sweep))), quiet=not every_job)  # named as a person would
     console.outcome(ledger)
 
 
