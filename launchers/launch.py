@@ -36,6 +36,7 @@ def launch(
     this process, because it has other jobs to do and must survive this one. ``main``: the module whose main(folder) is
     a rank; only with ``apart``. ``composed_from``: the saved config that its config was composed from.
     """
+    folder.refuse_other_format()
     folder.pin_config()
     config = folder.read_config()
     launcher = _launcher(config, apart=apart)

@@ -16,8 +16,7 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.old_configs import renewed
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder, without_format
 from manyheads.runner.trust.content import parse_config
 
 NAME = "saved"
@@ -47,7 +46,7 @@ def read_saved(path: Path) -> Saved | None:
         raise
     if not isinstance(config, dict) or "defaults" in config:
         return None
-    saved = renewed(config)
+    saved = without_format(config)
     sections = [*(saved.get(group) for group in GROUPS), *(saved.get(name, {}) for name in SECTIONS)]
     is_complete = all(isinstance(section, dict) for section in sections)
     run, name = (folder.parent, RunFolder.COMPOSED) if folder.name == ".hydra" else (folder, path.name)

@@ -13,8 +13,7 @@ from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_j
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.flat import flatten
 from manyheads.runner.run.locate import OPTION
-from manyheads.runner.run.old_configs import with_options
-from manyheads.runner.run.run_folder import LOADER, RunFolder
+from manyheads.runner.run.run_folder import LOADER, RunFolder, without_format
 from manyheads.runner.trust.check import may_declare
 from manyheads.runner.trust.own import Trust, trusted_packages
 
@@ -50,7 +49,7 @@ class Run:
 def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
     """Load a run; what is missing or unreadable is left empty. ``steps``: columns of steps.csv, None for all."""
     folder = RunFolder(path)
-    config = with_options(_mapping(folder.config))
+    config = without_format(_mapping(folder.config))
     sections = {group: section for group in GROUPS if isinstance(section := config.get(group), dict)}
     return Run(
         folder=folder.path,

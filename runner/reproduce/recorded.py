@@ -39,6 +39,7 @@ def read_past(path: str | Path) -> Past:
         raise ConfigurationError(f"{folder} is a sweep. Name one of its runs, such as {folder}/0.")
     folder.pin_config()
     config = folder.read_config()
+    folder.refuse_other_format()
     if missing := [name for name in (*GROUPS, "trainer") if not isinstance(config.get(name), dict)]:
         raise ConfigurationError(f"{folder.config} is not a run config: it lacks {', '.join(missing)}.")
     provenance = _read_json(folder.provenance, f"{folder} was never started. Resume it: {_resume(folder)}")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,12 +16,13 @@ from manyheads.runner.run import checkpoint_places, kinds, seal
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
-from manyheads.runner.run.old_configs import renewed
 
 CHECKED = "MANYHEADS_CHECKED"
 # Far quicker, where PyYAML has them.
 LOADER, DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
+FORMAT = 1  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
+_FORMAT = re.compile(rb"^format: *(\d{1,9}) *$", re.MULTILINE)
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
 
 
@@ -32,7 +34,7 @@ def run_config(content: bytes, path: Path) -> dict:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if not isinstance(config, dict):
         raise ConfigurationError(f"{path} cannot be read: it holds no run config.")
-    return renewed(config)
+    return without_format(config)
 
 
 class RunFolder:
@@ -115,7 +117,7 @@ class RunFolder:
     def write_config(self, config: dict) -> None:
         """Write and seal run.yaml."""
         self.path.mkdir(parents=True, exist_ok=True)
-        content = yaml.dump(config, Dumper=DUMPER, sort_keys=False, allow_unicode=True).encode()
+        content = yaml.dump({"format": FORMAT, **config}, Dumper=DUMPER, sort_keys=False, allow_unicode=True).encode()
         seal.record(self.path, {self.config.name: content}, anew=True)
         write_whole(self.config, content)
 
@@ -150,6 +152,23 @@ class RunFolder:
     def read_config(self) -> dict:
         """The frozen run config. Raises ConfigurationError if it is missing or cannot be read."""
         return run_config(self.config_content(), self.config)
+
+    def refuse_other_format(self) -> None:
+        """Raises ConfigurationError for a run that another version recorded, which only that version can run.
+
+        What has neither a format nor provenance.json was recorded by none, and is checked as any config from others.
+        """
+        found = _FORMAT.search(self.config_content())
+        if (found is None and not self.provenance.exists()) or (found is not None and int(found[1]) == FORMAT):
+            return
+        try:
+            commit = kinds.right(read_json(self.provenance), kinds.PROVENANCE).get("commit")
+        except (OSError, ConfigurationError):
+            commit = None
+        with_it = f"Check out commit {commit}, which recorded it" if commit else "Use the version that recorded it"
+        raise ConfigurationError(
+            f"{self} was recorded by a version whose run.yaml has another format. {with_it}, or start a new run."
+        )
 
     def write_json(self, path: Path, content: dict) -> None:
         write_whole(path, json.dumps(content, indent=2, default=str) + "\n")
@@ -198,3 +217,8 @@ class RunFolder:
         """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
         paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs, self.evaluations]
         return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths if p.exists()}
+
+
+def without_format(config: dict) -> dict:
+    """What run.yaml holds, as the run config."""
+    return {key: value for key, value in config.items() if key != "format"}

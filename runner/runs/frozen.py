@@ -11,8 +11,7 @@ import yaml
 from manyheads.runner.run.data_files import parse_yaml, read_text
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.flat import flatten
-from manyheads.runner.run.old_configs import with_options
-from manyheads.runner.run.run_folder import LOADER
+from manyheads.runner.run.run_folder import LOADER, without_format
 
 MOST_BYTES = 2**20
 _SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a key at the top; a list's items may stand as far left
@@ -46,4 +45,4 @@ def _parts(path: Path, start: re.Pattern[str], kind: type) -> Iterator[Any]:
 def _parsed(text: str) -> Any:
     """Shared between all who ask: to be read only."""
     content = parse_yaml(text, LOADER)
-    return flatten(with_options(content)) if isinstance(content, dict) else content
+    return flatten(without_format(content)) if isinstance(content, dict) else content

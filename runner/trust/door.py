@@ -27,8 +27,7 @@ from manyheads.runner.run import called, seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
-from manyheads.runner.run.old_configs import renewed
-from manyheads.runner.run.run_folder import RunFolder, run_config
+from manyheads.runner.run.run_folder import RunFolder, run_config, without_format
 from manyheads.runner.trust.check import complaint, plain, refuse_untrusted, shown
 from manyheads.runner.trust.content import parse_config, refuse_content
 from manyheads.runner.trust.own import Trust, trusted_packages
@@ -136,6 +135,7 @@ def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> Non
     with Folder(folder.path) as held:
         held.refuse_links()
     folder.pin_config()
+    folder.refuse_other_format()
     if not folder.is_own():
         _checked(folder.config_content(), folder.config, Trust(trusted_packages(packages), place=folder.path))
 
@@ -178,7 +178,7 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any]:
     if path.name == "run.yaml":
         return run_config(content, path)
     values = parse_config(content, path)
-    return renewed(values) if isinstance(values, dict) else {}
+    return without_format(values) if isinstance(values, dict) else {}
 
 
 def _checked(content: bytes, path: Path, trust: Trust) -> dict[str, Any]:

@@ -46,7 +46,6 @@ ALLOWED = {
     "runner/report/fairness.py": {"parallel.compression"},
     "runner/report/purpose.py": {"optimizer.fused"},
     "runner/report/run_set.py": {"data.fold"},
-    "runner/run/old_configs.py": {"apex", "dp", "horovod", "torchrun"},
 }
 
 
