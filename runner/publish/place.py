@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,8 @@ from manyheads.runner.run import called
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.seal import is_own_place
 from manyheads.runner.trust.own import own_project
+
+_FOLDER = re.compile(r"(TRACKIO|WANDB)_(\w+_)?DIR")  # variables with folders, which may be relative
 
 
 def is_own() -> bool:
@@ -26,6 +29,8 @@ def settled() -> Iterator[None]:
     if is_own():
         yield
         return
+    for name in filter(_FOLDER.fullmatch, list(os.environ)):
+        os.environ[name] = os.path.abspath(os.environ[name])
     with tempfile.TemporaryDirectory(prefix="manyheads-") as empty, contextlib.chdir(empty):
         yield
 

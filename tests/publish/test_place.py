@@ -42,6 +42,12 @@ def test_a_tracker_stands_in_an_empty_folder(sent):
     assert not inside.exists()
 
 
+def test_a_folder_that_the_user_named_stays_the_same(sent, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", "mine")
+    with settled():
+        assert os.environ["TRACKIO_DIR"] == str(sent / "mine")
+
+
 def test_in_a_project_of_the_users_own_it_stays(sent):
     seal.trust(own_project(sent), None)
     with settled():
