@@ -1,16 +1,15 @@
 """Make an environment for each torch and Python that is claimed, and run the suite's core in it. ``make compat``.
 
-Environments stay below the folder that is given: a second run takes minutes only. Pythons are pyenv's, or on PATH.
+Environments stay below the folder that is given, so that a second run takes minutes only. Pythons are found by uv.
 """
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.compat.stubs import make
+from tests.conftest import ROOT
 
 NEWEST = ("2.15.0", "0.29.2")
 # Of Python, torch, torchvision.
@@ -20,8 +19,6 @@ CORE = (
     *("tests/data/test_loader.py", "tests/data/test_batches.py", "tests/parallel/test_strategies.py"),
     "tests/launchers/test_equal_results.py",
 )
-# What torch imports itself; the libraries for GPUs are left out.
-OF_TORCH = ("sympy", "networkx", "jinja2", "fsspec", "filelock", "typing-extensions", "triton")
 
 
 def main() -> None:
@@ -42,49 +39,33 @@ def main() -> None:
 
 
 def prepared(folder: Path, python: str, torch: str, vision: str) -> Path:
-    """An environment with everything but CUDA's libraries, for which there are stand-ins."""
-    stubs, done = folder / "stubs", folder / "done"
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
-    if not done.exists():
-        subprocess.run([interpreter(python), "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([*pip, "--no-deps", f"torch=={torch}", f"torchvision=={vision}"], check=True)
-    ask = [folder / "bin" / "python", "-c", REQUIREMENTS, *OF_TORCH]
-    others = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split("\n")
-    subprocess.run([*pip, *filter(None, others)], check=True)  # also later, of what the project has come to need
-    if done.exists():
-        return folder
-    (site,) = folder.glob("lib/python*/site-packages")
-    stubs.mkdir()
-    make([*site.glob("torch/lib/*.so"), *site.glob("torch/_C*.so"), *site.glob("torchvision/*.so")], stubs)
-    done.touch()
+    """An environment with this torch and what `make test` needs, in the newest versions that go with it."""
+    uv = Path(sys.executable).with_name("uv")
+    if not folder.exists():
+        subprocess.run([uv, "venv", "--quiet", "--python", python, folder], check=True)
+    versions = (f"torch=={torch}", f"torchvision=={vision}")
+    command = [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", "--editable", "."]
+    subprocess.run([*command, "--group", "dev", *versions], cwd=ROOT, check=True)
     return folder
-
-
-REQUIREMENTS = r"""
-import re, sys, tomllib
-from importlib.metadata import requires
-project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-own = [*project["dependencies"], "pytest", "pytest-timeout", "hypothesis", "scikit-image", "setuptools", "safetensors"]
-own = [each for each in own if not each.startswith(("torch", "manyheads"))]
-torchs = [each for each in requires("torch") if re.match(r"[\w-]+", each)[0] in sys.argv[1:]]  # in its versions
-print(*own, *torchs, sep="\n")
-"""
-
-
-def interpreter(version: str) -> str:
-    """Of that version. Raises SystemExit where there is none."""
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = [str(path) for path in root.glob(f"{version}.*/bin/python")] + [shutil.which(f"python{version}")]
-    if not (there := next(filter(None, found), None)):
-        raise SystemExit(f"error: there is no Python {version}, neither pyenv's nor on PATH.")
-    return there
 
 
 def tested(folder: Path) -> int:
     """The exit code of the suite's core."""
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder / "stubs")}
-    command = [folder / "bin" / "python", "-m", "pytest", "-q", "-m", "not gpu and not tail", *CORE]
-    return subprocess.run(command, env=environment, check=False).returncode
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    command = [
+        folder / "bin" / "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "-m",
+        "not tail",
+        *CORE,
+    ]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":
