@@ -32,6 +32,7 @@ def test_double_precision_unless_one_was_chosen():
         assert {c["precision"]["name"] for c in planned("parallel=ddp", f"precision={chosen}").values()} == {chosen}
 
 
+@pytest.mark.needs("horovod")
 def test_only_who_knows_a_key_gets_it():
     configs = planned(
         *("parallel=dp,ddp,horovod", "parallel.bucket_cap_mb=7", "parallel.num_groups=2", "parallel.timeout=9"),

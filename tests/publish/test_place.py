@@ -64,11 +64,8 @@ def test_what_is_not_read_is_named_once(sent, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.needs("mlflow")
 class TestMLflow:
-    @pytest.fixture(autouse=True)
-    def _client(self):
-        pytest.importorskip("mlflow", reason="MLflow's client is not installed: pip install 'manyheads[mlflow]'")
-
     @pytest.mark.parametrize("name", ["mlflow.db", "mlruns"])
     def test_somebody_elses_database_is_not_used(self, sent, name):
         (sent / "mlflow.db").rename(sent / name)
@@ -80,9 +77,9 @@ class TestMLflow:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
         assert Store(None)._uri == f"sqlite:///{sent}/mlflow.db"
 
+    @pytest.mark.needs("sqlalchemy")
     @pytest.mark.filterwarnings("ignore")  # of SQLAlchemy, about MLflow
     def test_the_users_own_is_used_again_with_its_files_beside_it(self, sent):
-        pytest.importorskip("sqlalchemy", reason="a database without a server needs all of MLflow: pip install mlflow")
         (sent / "mlflow.db").unlink()
         for _ in range(2):
             store = Store(None)
@@ -113,9 +110,9 @@ def test_an_address_means_the_same_everywhere(tmp_path, monkeypatch, uri, expect
     assert absolute(uri) == expected.format(here=tmp_path)
 
 
+@pytest.mark.needs("wandb")
 @pytest.mark.tail
 def test_settings_of_wandb_do_not_receive_the_key(finished, sent, monkeypatch, tmp_path):
-    pytest.importorskip("wandb", reason="W&B's client is not installed: pip install 'manyheads[wandb]'")
     service = Service()
     (sent / "wandb" / "settings").write_text(f"[default]\nbase_url = {service.uri}\n")
     monkeypatch.setenv("WANDB_API_KEY", "01234abcde" * 4)

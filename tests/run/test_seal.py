@@ -123,8 +123,9 @@ class TestWhatIsTrusted:
 
 
 def test_another_users_seal_does_not_count(folder, monkeypatch, tmp_path):
+    other = os.getuid() + 1
     with monkeypatch.context() as patch:
-        patch.setattr(os, "getuid", lambda: 12345)
+        patch.setattr(os, "getuid", lambda: other)
         assert not is_own(folder, CONFIG)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
     assert not is_own(folder, CONFIG)

@@ -1,5 +1,6 @@
 """What is decided without a Slurm: what is asked for, the script, how states are read."""
 
+import shlex
 import subprocess
 import sys
 
@@ -131,7 +132,7 @@ def test_the_script_asks_for_what_was_typed(tmp_path):
         assert f"#SBATCH {wanted}" in lines
     assert {"#SBATCH --requeue", "#SBATCH --mem=0", "module load cuda"} <= set(lines)
     assert not any("--gpus" in line or "--account" in line for line in lines)
-    assert lines[-1] == f"exec {sys.executable} -m manyheads.runner resume {tmp_path}"
+    assert lines[-1] == f"exec {shlex.quote(sys.executable)} -m manyheads.runner resume {tmp_path}"
     assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
 
 

@@ -1,6 +1,7 @@
 """Which Horovod is installed and what is compiled in, told by folders and programs as the installers leave them."""
 
 import json
+import shlex
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -70,7 +71,7 @@ def mpirun(tmp_path, monkeypatch):
     def pretend(answer: str) -> None:
         folder = tmp_path / "bin"
         folder.mkdir()
-        (folder / "mpirun").write_text(f"#!{sys.executable}\nprint({answer!r})\n")
+        (folder / "mpirun").write_text(f"#!/bin/sh\necho {shlex.quote(answer)}\n")
         (folder / "mpirun").chmod(0o755)
         monkeypatch.setenv("PATH", str(folder))
 
