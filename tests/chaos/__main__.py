@@ -96,7 +96,8 @@ class Chaos:
                 run = place.disk / f"run{attempt}"
                 words = kind.words(run, place)
         self.finish(kind, place, run, said["faults"], words)
-        if any("only partly published" in each.read_text(errors="replace") for each in place.folder.glob("output_*")):
+        said_by = [*place.folder.glob("output_*"), *run.glob("*/console.log")]
+        if any("only partly published" in each.read_text(errors="replace") for each in said_by):
             self.finish(kind, place, run, said["faults"], ["-m", "runner", "publish", str(run)])
         found = left_by(run, place.tracker, exact=kind.is_exact)
         said["wrong"] += differences(expected, found)

@@ -99,6 +99,7 @@ def placed(kind: Kind, folder: Path) -> Iterator[Place]:
             place.cluster = made
             place.overrides += (f"launcher.remote_shell='{made.shell} {{host}}'", made.hosts(1))
         if kind.where == "slurm":
+            (folder / "slurm").mkdir()
             place.environment |= stack.enter_context(slurm.started(folder / "slurm")).environment
         if kind.where == "ray":
             place.overrides += (f"launcher.address={stack.enter_context(ray()).address}",)
