@@ -10,7 +10,8 @@ from manyheads.runner.report.numbers import is_wide
 from manyheads.runner.report.series import Line, Series
 from manyheads.runner.report.spec import Axis, Chart, axis_of
 
-MOST_POINTS = 200  # of a curve
+MOST_POINTS, FEWEST_POINTS = 200, 20  # of a curve
+ALL_POINTS = 60_000  # of a chart, as far as FEWEST_POINTS allows
 MOST_ROWS = 40  # at a time
 DIVERGED = 3  # times the median of the runs' first losses; higher values would flatten all other curves
 ALIKE = 1.05  # ratio of the largest to the smallest memory up to which a chart would show nothing
@@ -91,11 +92,12 @@ def _top(losses: list[list[float]]) -> float | None:
 
 
 def _thinned(lines: list[Line]) -> list[Line]:
-    return [replace(line, x=_thin(line.x), y=_thin(line.y)) for line in lines]
+    most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, len(lines))))
+    return [replace(line, x=_thin(line.x, most), y=_thin(line.y, most)) for line in lines]
 
 
-def _thin(values: list[float]) -> list[float]:
-    """At most MOST_POINTS points and the last one, rounded to six digits."""
-    stride = math.ceil(len(values) / MOST_POINTS) or 1
+def _thin(values: list[float], most: int) -> list[float]:
+    """At most ``most`` points and the last one, rounded to six digits."""
+    stride = math.ceil(len(values) / most) or 1
     kept = values[::stride] if (len(values) - 1) % stride == 0 else [*values[::stride], values[-1]]
     return [float(f"{value:.6g}") for value in kept]

@@ -8,10 +8,10 @@ from manyheads.runner.report.keys import titles
 from manyheads.runner.report.numbers import as_numbers, is_wide
 from manyheads.runner.report.purpose import is_layout
 from manyheads.runner.report.rows import Row
-from manyheads.runner.report.series import Line, Series
+from manyheads.runner.report.series import ALONE, Line, Series
 from manyheads.runner.report.spec import Axis, Chart, axis_of
 
-MOST_TICKS = 9
+MOST_TICKS, MOST_LINES = 9, 100
 
 
 def effects(comparison: Comparison, series: Series) -> list[Chart]:
@@ -27,9 +27,13 @@ def _effect(comparison: Comparison, series: Series, rows: list[Row], key: str, n
     lines: dict[tuple[str, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: places[row.values[key]]):
         lines.setdefault(tuple(value for other, value in row.values.items() if other != key), []).append(row)
-    drawn = series.dashed(
-        [_line(series, same, key, places) for same in lines.values()], [s[0] for s in lines.values()], key
-    )
+    if len(lines) > MOST_LINES:  # as of a random search: nobody could tell them apart
+        spots = [(places[row.values[key]], row.measures.objective or 0.0) for row in rows]
+        drawn = [Line(None, "", ALONE, "solid", [x for x, _ in spots], [y for _, y in spots], "points")]
+    else:
+        drawn = series.dashed(
+            [_line(series, same, key, places) for same in lines.values()], [s[0] for s in lines.values()], key
+        )
     if axis.scale == "category" or all(len(line.x) == 1 for line in drawn):  # a random search: all values differ
         drawn = [replace(line, mark="points") for line in drawn]
     objective, several = comparison.objective, any(row.measures.runs > 1 for row in rows)

@@ -11,9 +11,9 @@ from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_json, read_text
 from manyheads.runner.run.errors import ConfigurationError, printable
-from manyheads.runner.run.flat import flatten
+from manyheads.runner.run.frozen import read_frozen
 from manyheads.runner.run.locate import OPTION
-from manyheads.runner.run.run_folder import LOADER, RunFolder, without_format
+from manyheads.runner.run.run_folder import LOADER, RunFolder
 from manyheads.runner.trust.check import may_declare
 from manyheads.runner.trust.own import Trust, trusted_packages
 
@@ -49,14 +49,13 @@ class Run:
 def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
     """Load a run; what is missing or unreadable is left empty. ``steps``: columns of steps.csv, None for all."""
     folder = RunFolder(path)
-    config = without_format(_mapping(folder.config))
-    sections = {group: section for group in GROUPS if isinstance(section := config.get(group), dict)}
+    config = read_frozen(folder.config)
     return Run(
         folder=folder.path,
-        options={group: name for group, section in sections.items() if (name := section.pop(OPTION, None))},
-        config=flatten(config),
-        result=kinds.right(_mapping(folder.result), kinds.RESULT),
-        provenance=kinds.right(_mapping(folder.provenance), kinds.PROVENANCE),
+        options={group: name for group in GROUPS if (name := config.pop(f"{group}.{OPTION}", None))},
+        config=config,
+        result=kinds.right(_json(folder.result), kinds.RESULT),
+        provenance=kinds.right(_json(folder.provenance), kinds.PROVENANCE),
         steps=read_columns(folder.steps, steps),
         epochs=read_columns(folder.epochs),
         gpu=read_columns(folder.gpu),
@@ -105,11 +104,8 @@ def read_overrides(path: Path) -> list[str] | None:
     return [printable(override) for override in content] if isinstance(content, list) else None
 
 
-def _mapping(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> dict[str, Any]:
     try:
-        if path.suffix == ".json":
-            return read_json(path)
-        content = parse_yaml(read_text(path), LOADER)
-    except Exception:  # YAML's constructors raise anything
+        return read_json(path)
+    except (OSError, ConfigurationError):
         return {}
-    return content if isinstance(content, dict) else {}

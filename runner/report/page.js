@@ -3,11 +3,57 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const body = document.querySelector("#table tbody");
-const rows = [...body.rows];
-rows.forEach((row, index) => { row.index = index; });
+// The first rows are in the page; of the others an element is made when they come into view.
+const rows = [...body.rows].map((element, index) => ({
+  index, element, texts: [...element.cells].map((cell) => cell.textContent), orders: [...element.cells].map((cell) => cell.dataset.order),
+}));
+for (const [state, links, cells] of data.more) {
+  const texts = cells.map((cell) => (Array.isArray(cell) ? cell[0] : cell));
+  rows.push({ index: rows.length, state, links, texts, orders: cells.map((cell) => String(Array.isArray(cell) ? cell[1] : cell)) });
+}
+const first = [...(body.rows[0]?.cells ?? [])];
+const classes = first.map((cell) => cell.className), job = first.findIndex((cell) => cell.dataset.job !== undefined);
+const more = document.getElementById("more");
+const view = { root: document.querySelector("#jobs .scrolling"), rootMargin: "600px" };
+const observer = new IntersectionObserver((seen) => { if (seen[0].isIntersecting) showMore(); }, view);
+let shown = rows, inView = 0;
 
-function compareCells(a, b) {
-  const x = a.dataset.order, y = b.dataset.order;
+function elementOf(row) {
+  if (row.element) return row.element;
+  row.element = document.createElement("tr");
+  row.element.className = row.state;
+  row.texts.forEach((text, at) => {
+    const cell = add(row.element, "td", { class: classes[at], "data-order": row.orders[at] });
+    if (at !== job) cell.textContent = text;
+    else row.links.forEach(([number, link], place) => {
+      if (place) cell.append(", ");
+      if (link) add(cell, "a", { href: link }, number); else cell.append(number);
+    });
+  });
+  return row.element;
+}
+
+function showMore() {
+  body.append(...shown.slice(inView, inView + data.at_once).map(elementOf));
+  inView = Math.min(inView + data.at_once, shown.length);
+  const left = shown.length - inView;
+  more.textContent = left ? `${left} more ${data.noun} below` : "";
+  observer.unobserve(more);
+  if (left) observer.observe(more);  // which tells at once whether it is still in view
+}
+
+// Redraws table and charts with the rows that pass the filter, in their order.
+function showRows() {
+  const words = document.getElementById("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  shown = rows.filter((row) => { const text = row.texts.join(" ").toLowerCase(); return words.every((word) => text.includes(word)); });
+  inView = 0;
+  body.replaceChildren();
+  showMore();
+  document.getElementById("count").textContent = `${shown.length} of ${rows.length} ${data.noun}`;
+  drawCharts();
+}
+
+function compareOrders(x, y) {
   if (x === "" || y === "") return (x === "") - (y === "");  // what was not measured comes last
   const difference = Number(x) - Number(y);
   return Number.isNaN(difference) ? x.localeCompare(y, undefined, { numeric: true }) : difference;
@@ -18,33 +64,21 @@ function sortBy(header) {
   for (const other of header.parentNode.cells) other.removeAttribute("aria-sort");
   header.setAttribute("aria-sort", descending ? "descending" : "ascending");
   const at = header.cellIndex;
-  const missing = (row) => row.cells[at].dataset.order === "";
+  const missing = (row) => row.orders[at] === "";
   rows.sort((a, b) => {
-    const order = compareCells(a.cells[at], b.cells[at]);
+    const order = compareOrders(a.orders[at], b.orders[at]);
     return descending && missing(a) === missing(b) ? -order : order;
   });
-  body.append(...rows);
-  drawCharts();
-}
-
-function filterRows() {
-  const words = document.getElementById("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  for (const row of rows) {
-    const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
-    row.hidden = !words.every((word) => text.includes(word));
-  }
-  const shown = rows.filter((row) => !row.hidden).length;
-  document.getElementById("count").textContent = `${shown} of ${rows.length} ${data.noun}`;
-  drawCharts();
+  showRows();
 }
 
 // Lines through several rows are always drawn; of the others, those of the rows that are left, up to chart.most rows.
 function drawCharts() {
-  const shown = rows.filter((row) => !row.hidden).map((row) => row.index);
+  const places = shown.map((row) => row.index);
   for (const chart of data.charts) {
     const marks = [...chart.lines, ...chart.bars];
     const drawn = new Set(marks.map((mark) => mark.row));
-    const candidates = shown.filter((index) => drawn.has(index));
+    const candidates = places.filter((index) => drawn.has(index));
     const kept = chart.most ? candidates.slice(0, chart.most) : candidates;
     const order = new Map(kept.map((index, place) => [index, place]));
     const left = marks
@@ -74,12 +108,17 @@ function showDifference() {
 for (const header of document.querySelectorAll("#table th")) {
   header.querySelector("button").addEventListener("click", () => sortBy(header));
 }
-document.getElementById("filter").addEventListener("input", filterRows);
+document.getElementById("filter").addEventListener("input", showRows);
 if (document.getElementById("difference")) {
-  for (const side of ["first", "second"]) document.getElementById(side).addEventListener("change", showDifference);
+  ["first", "second"].forEach((side, at) => {
+    const select = document.getElementById(side);
+    data.labels.forEach((label, index) => add(select, "option", { value: index }, label));
+    select.selectedIndex = at;
+    select.addEventListener("change", showDifference);
+  });
   showDifference();
 }
-filterRows();
+showRows();
 let width = document.body.clientWidth;
 addEventListener("resize", () => {
   if (width !== document.body.clientWidth) drawCharts();

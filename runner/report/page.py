@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,30 +14,35 @@ from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import facts, heading
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rows import Row
+from manyheads.runner.report.spec import Chart
 
 HERE = Path(__file__).parent
+FIRST_ROWS = 200  # of the table, which are in the page; further ones are added as one scrolls
 SCRIPTS = ("axes.js", "chart.js", "page.js")
 PROVENANCE = ("host", "devices", "commit", "clean", "command")
 
 
-def as_page(comparison: Comparison, folder: Path) -> str:
-    """The page as text. ``folder``: where it will be; links to runs are relative to that."""
+def as_page(comparison: Comparison, folder: Path, drawn: list[Chart] | None = None) -> str:
+    """The page as text. ``folder``: where it will be; links to runs are relative to that; ``drawn``: its charts."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    drawn = charts(comparison)
     columns = shown_columns(comparison)
     noun = "rows" if any(len(row.numbers) > 1 for row in comparison.rows) else "jobs"
+    drawn = charts(comparison) if drawn is None else drawn
+    rows = [_row(row, columns, folder) for row in comparison.rows]
+    more = [[row["state"], row["links"], _packed(row["cells"])] for row in rows[FIRST_ROWS:]]
+    content = {"charts": [_plain(chart) for chart in drawn], "configs": configs(comparison), "noun": noun}
     return environment.get_template("page.html.j2").render(
         comparison=comparison,
         heading=heading(comparison),
         facts=facts(comparison),
         columns=columns,
-        rows=[_row(row, columns, folder) for row in comparison.rows],
+        rows=rows[:FIRST_ROWS],
         charts=drawn,
-        data=as_script({"charts": [asdict(chart) for chart in drawn], "configs": configs(comparison), "noun": noun}),
+        data=as_script({**content, "labels": [row["label"] for row in rows], "more": more, "at_once": FIRST_ROWS}),
         style=(HERE / "page.css").read_text(),
         scripts=[(HERE / name).read_text() for name in SCRIPTS],
     )
@@ -72,6 +76,20 @@ def _describe(row: Row) -> dict[str, str]:
     found |= {f"provenance.{key}": text_of(run.provenance[key]) for key in PROVENANCE if key in run.provenance}
     versions = run.provenance.get("versions") or {}
     return found | {f"provenance.versions.{key}": text_of(value) for key, value in versions.items()}
+
+
+def _plain(chart: Chart) -> dict[str, Any]:
+    """As ``dataclasses.asdict``, which would copy every point."""
+    return {
+        **vars(chart),
+        **{axis: vars(getattr(chart, axis)) for axis in ("x", "y")},
+        **{marks: [vars(each) for each in getattr(chart, marks)] for marks in ("lines", "bars")},
+    }
+
+
+def _packed(cells: list[dict[str, Any]]) -> list[Any]:
+    """Of each cell its text, with what it is sorted by where that is something else."""
+    return [each["text"] if each["text"] == str(each["order"]) else [each["text"], each["order"]] for each in cells]
 
 
 def _row(row: Row, columns: list[Column], folder: Path) -> dict[str, Any]:

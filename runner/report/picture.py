@@ -29,13 +29,13 @@ STYLE: Any = {
 }
 
 
-def draw(comparison: Comparison) -> bytes | None:
-    """Draw a PNG; None if no job has completed an epoch."""
+def draw(comparison: Comparison, drawn: list[Chart] | None = None) -> bytes | None:
+    """Draw a PNG of ``drawn``, the comparison's charts; None if no job has completed an epoch."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    drawn = charts(comparison)
+    drawn = charts(comparison) if drawn is None else drawn
     if not any(chart.name == "epoch_times" for chart in drawn):
         return None
     drawn = drawn[:MOST_CHARTS]

@@ -117,7 +117,7 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
     is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another run's
     if not folder.resolve().is_relative_to(sweep):
         return Job(str(entry.job), Run(folder), entry.state, tuple(entry.overrides), reason="it lies outside the sweep")
-    run = load_run(folder, steps=COMPARED) if is_its_own else Run(folder)
+    run = _compared(folder) if is_its_own else Run(folder)
     state, reason = entry.state, entry.reason
     if state == "running" and not active:
         state, reason = "interrupted", reason or "the sweep was killed"
@@ -134,8 +134,15 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
     )
 
 
+def _compared(folder: Path) -> Run:
+    """A run without the list of installed packages, which would take most of the memory and is not compared."""
+    run = load_run(folder, steps=COMPARED)
+    run.provenance.pop("packages", None)
+    return run
+
+
 def _of_folder(path: Path, number: str) -> Job:
-    run = load_run(path, steps=COMPARED)
+    run = _compared(path)
     state, reason = _state(run)
     return Job(
         number=number,

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from manyheads.runner.report.charts import charts
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.page import as_page
 from manyheads.runner.report.picture import draw
@@ -78,11 +79,13 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Write comparison.csv, .md, .png and .html, each atomically. Raises ConfigurationError if it cannot."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": as_page(comparison, folder)}
+        drawn = charts(comparison)
+        page = as_page(comparison, folder, drawn)
+        contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": page}
         for suffix, text in contents.items():
             write_whole(folder.resolve() / f"comparison.{suffix}", text)
         picture = folder / "comparison.png"
-        if image := draw(comparison):
+        if image := draw(comparison, drawn):
             with whole_file(folder.resolve() / picture.name) as file:
                 file.write(image)
         else:

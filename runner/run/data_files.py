@@ -52,7 +52,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def parse_json(text: str) -> Any:
     """What JSON says, its texts with control characters written out. Raises ValueError, RecursionError."""
-    return _printable(json.loads(text))
+    content = json.loads(text)
+    is_plain = "\\" not in text and text.replace("\n", "").isprintable()
+    return content if is_plain else _printable(content)
 
 
 def parse_yaml(text: str, loader_class: Any) -> Any:
@@ -62,7 +64,7 @@ def parse_yaml(text: str, loader_class: Any) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _nodes(node, {}) > MOST_VALUES:
+        if "&" in text and _nodes(node, {}) > MOST_VALUES:  # without an anchor there is no alias
             raise ValueError(f"with its aliases expanded it has more than {MOST_VALUES} values")
         return loader.construct_document(node)
     finally:

@@ -12,10 +12,10 @@ from manyheads.runner.run.checkpoint_places import folders
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.folder import Folder, Inode
+from manyheads.runner.run.frozen import read_frozen
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import NAME as SEAL
-from manyheads.runner.runs.frozen import read_frozen
 from manyheads.runner.runs.select import ordered
 from manyheads.runner.runs.sizes import disk_use
 from manyheads.runner.runs.summary import Summary, summaries

@@ -16,10 +16,10 @@ from manyheads.runner.run import kinds
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.frozen import read_frozen, read_typed
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.runs.find import find_runs, states
-from manyheads.runner.runs.frozen import read_frozen, read_typed
 
 STATUSES = ("completed", "interrupted", "failed", "running", "queued", "pending", "skipped")
 

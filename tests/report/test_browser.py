@@ -8,9 +8,12 @@ import pytest
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from manyheads.runner.report import page as module
+from manyheads.runner.report.comparison import compare
 from manyheads.runner.report.page import as_page
+from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep
 
@@ -158,3 +161,22 @@ def test_it_fits_the_window_shows_accuracy_first_and_follows_the_system_into_the
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_all_rows_of_a_long_table_can_be_reached_sorted_and_found(file: Path, browser: Chrome, monkeypatch):
+    monkeypatch.setattr(module, "FIRST_ROWS", 1)
+    long = file.with_name("long.html")
+    long.write_text(as_page(compare(gather([str(file.parent)])), file.parent))
+    browser.get_log("browser")
+    browser.get(long.as_uri())
+    WebDriverWait(browser, 30).until(lambda page: column(page, "job") == ["0", "1", "2", "3"])
+    click(browser, "s/epoch")
+    WebDriverWait(browser, 30).until(lambda page: column(page, "s/epoch") == ["9.00", "10.0", "101", "–"])
+    classes = (
+        "return new Set([...document.querySelectorAll('#table tbody tr')].map((row) => row.cells[0].className)).size"
+    )
+    assert browser.execute_script(classes) == 1
+    browser.find_element(By.ID, "filter").send_keys("horovod")
+    assert column(browser, "parallel") == ["horovod"]
+    assert browser.find_element(By.CSS_SELECTOR, "#table tbody a").get_attribute("href").endswith("/2/")
+    assert browser.get_log("browser") == []

@@ -2,6 +2,8 @@ import json
 import re
 from pathlib import Path
 
+from manyheads.runner.report import charts as charts_module
+from manyheads.runner.report import page as module
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.page import as_page, as_script, configs
 from tests.report.sweep import Sweep, set_column
@@ -77,3 +79,24 @@ def test_the_page_is_small(sweep: Sweep):
     for number in range(20):
         sweep.job(f"optimizer.lr={number}")
     assert len(as_page(sweep.compared(), sweep.folder)) < 300_000
+
+
+def test_rows_beyond_the_first_are_data_that_the_page_shows_as_one_scrolls(sweep: Sweep, monkeypatch):
+    monkeypatch.setattr(module, "FIRST_ROWS", 2)
+    for number in range(5):
+        sweep.job(f"optimizer.lr=0.{number + 1}")
+    page = as_page(sweep.compared(), sweep.folder)
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert page.split("<tbody>")[1].split("</tbody>")[0].count("<tr ") == 2
+    assert [(state, links) for state, links, _ in data["more"]][0][0].startswith("completed")
+    assert (len(data["more"]), len(data["labels"]), data["at_once"]) == (3, 5, 2)
+
+
+def test_curves_of_many_runs_have_fewer_points(sweep: Sweep, monkeypatch):
+    for number in range(3):
+        sweep.job(f"optimizer.lr=0.{number + 1}")
+    points = max(len(line.x) for chart in charts(sweep.compared()) for line in chart.lines)
+    monkeypatch.setattr(charts_module, "ALL_POINTS", 1)
+    monkeypatch.setattr(charts_module, "FEWEST_POINTS", 2)
+    thinned = [line for chart in charts(sweep.compared()) if chart.name == "losses" for line in chart.lines]
+    assert points > 3 >= max(len(line.x) for line in thinned)
