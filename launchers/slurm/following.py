@@ -10,6 +10,7 @@ from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.absence import Absence
 from manyheads.launchers.slurm.commands import Status
 from manyheads.launchers.slurm.script import output
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import Interrupted, RunFailed, printable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.run_folder import RunFolder
@@ -29,7 +30,7 @@ class Output:
     def pass_on(self) -> bool:
         """Print what is new; returns whether there was any."""
         try:
-            with open(self._path, "rb") as file:
+            with open(self._path, "rb", opener=no_link) as file:
                 file.seek(self._at)
                 new = file.read()
         except OSError:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.layout import ranks
@@ -79,6 +80,6 @@ def last_known(folder: RunFolder) -> dict[str, Any]:
 def _last_row(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
-    with open(path, newline="") as file:
+    with open(path, newline="", opener=no_link) as file:
         rows = [row for row in csv.DictReader(file) if None not in row.values()]
     return rows[-1] if rows else {}

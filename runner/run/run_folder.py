@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ import yaml
 from manyheads.runner.run import checkpoint_places, kinds, seal
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, parse_yaml, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.files import exclusive, remove_leftovers, write_whole
+from manyheads.runner.run.files import exclusive, remove, remove_leftovers, write_whole
 
 CHECKED = "MANYHEADS_CHECKED"
 # Far quicker, where PyYAML has them.
@@ -89,7 +88,7 @@ class RunFolder:
         """Remove what Hydra wrote for a run that was then refused, so that the corrected one may have the folder."""
         if self.config.exists():
             return
-        shutil.rmtree(self.path / ".hydra", ignore_errors=True)
+        remove(self.composed.parent)
         for log in self.path.glob("*.log"):
             if not log.stat().st_size:
                 log.unlink()
@@ -216,7 +215,7 @@ class RunFolder:
     def digests(self) -> dict[str, str]:
         """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
         paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs, self.evaluations]
-        return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths if p.exists()}
+        return {p.name: hashlib.sha256(read_bytes(p, most=MOST_TABLE_BYTES)).hexdigest() for p in paths if p.exists()}
 
 
 def without_format(config: dict) -> dict:
