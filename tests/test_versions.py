@@ -22,7 +22,7 @@ def of_group(name: str) -> list[str]:
         if isinstance(each, dict):
             found += of_group(each["include-group"])
         elif (requirement := Requirement(each)).name == "manyheads":
-            found += [one for extra in requirement.extras for one in EXTRAS[extra]]
+            found += [one for extra in sorted(requirement.extras) for one in EXTRAS[extra]]
         else:
             found.append(each)
     return found
