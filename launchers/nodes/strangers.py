@@ -13,8 +13,8 @@ SECONDS = 5.0  # for proving it, from the first byte to the last
 class Strangers:
     """No more than ``MOST`` at once, nor for longer than ``SECONDS``. Any thread may use it.
 
-    If there are too many, the oldest one of the address with the most is dropped: whoever connects again and again
-    drives out mostly himself, while an agent needs only milliseconds.
+    If there are too many, the oldest connection of the address that holds the most is dropped: a client that
+    reconnects endlessly mostly displaces itself, while an agent needs only milliseconds.
     """
 
     def __init__(self) -> None:
@@ -44,4 +44,4 @@ class Strangers:
     def _drop(self, connection: socket.socket) -> None:
         del self._since[connection]
         with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)  # whoever waits for its next byte closes it
+            connection.shutdown(socket.SHUT_RDWR)  # the thread that reads from it then closes it

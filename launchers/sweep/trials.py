@@ -40,7 +40,7 @@ def _value(text: str, distribution: "BaseDistribution") -> Any:
 
 
 class Row(NamedTuple):
-    """What a trial measured after ``step``. ``is_last``: no update can follow, so that nothing is left to prune."""
+    """A trial's measurement after ``step``. ``is_last``: no update can follow, so pruning would save nothing."""
 
     step: int
     value: float

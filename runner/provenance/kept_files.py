@@ -39,7 +39,7 @@ def kept(folder: RunFolder, path: Path) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """What a seal calls the copy of a file."""
+    """The name of a file's copy in a seal."""
     return f"code{path}"
 
 

@@ -1,8 +1,8 @@
 """Standing apart from the working directory, which may be a folder that somebody sent.
 
-NVIDIA's libcusparseLt, which `import torch` loads, looks for libcuda.so.1 where it is loaded, since its RUNPATH has an
-empty entry: whoever puts a library of that name there runs code. Matplotlib reads matplotlibrc where it is imported.
-So both are imported from the root folder, which only the superuser writes to, by whatever module imports them first.
+NVIDIA's libcusparseLt, which `import torch` loads, looks for libcuda.so.1 in the working directory, since its RUNPATH
+has an empty entry: a library of that name there would run code. Matplotlib reads matplotlibrc from there too.
+So both are imported from the root folder, where only the superuser can write, whichever module imports them first.
 """
 
 import os

@@ -18,7 +18,7 @@ _LINK = (errno.ELOOP, errno.EMLINK)  # how systems say that the last part of a p
 
 
 class Inode(NamedTuple):
-    """What a name stands for, as long as that exists. Another file that takes the name is another inode."""
+    """Identifies the file that a name refers to: a file that replaces it has another inode."""
 
     device: int
     number: int

@@ -71,7 +71,7 @@ class Ledger:
         write_whole(self.path, first + "\n" + _lines_of(entries))
 
     def sealed_part(self) -> dict[str, bytes]:
-        """What of the ledger is sealed with the sweep: the first line, which never changes."""
+        """The part of the ledger that is sealed with the sweep: its first line, which never changes."""
         return {NAME: read_bytes(self.path, most=MOST_BYTES).partition(b"\n")[0]}
 
     def write(self, *entries: Entry) -> None:
