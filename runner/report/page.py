@@ -50,7 +50,11 @@ def as_page(comparison: Comparison, folder: Path, drawn: list[Chart] | None = No
 
 def as_script(content: Any) -> str:
     """JSON that cannot end the script element that contains it; non-finite numbers are null."""
-    return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    try:
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # there are some
+        text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
 
 
 def _finite(content: Any) -> Any:
@@ -64,7 +68,9 @@ def _finite(content: Any) -> Any:
 def configs(comparison: Comparison) -> dict[str, Any]:
     """The rows' configs: ``common`` keys with the same value in all rows, and for each row its ``own`` other keys."""
     flat = [_describe(row) for row in comparison.rows]
-    shared = set.intersection(*(set(config.items()) for config in flat)) if flat else set()
+    shared = set(flat[0].items()) if flat else set()
+    for config in flat:
+        shared = shared & config.items()
     common = {key for key, _ in shared}
     own = [{key: value for key, value in config.items() if key not in common} for config in flat]
     return {"common": dict(sorted(shared)), "own": own}

@@ -16,6 +16,7 @@ from manyheads.runner.report.run_set import gather
 from manyheads.runner.report.tables import as_csv, as_markdown
 from manyheads.runner.report.terminal import show
 from manyheads.runner.run import called
+from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import fresh_folder, whole_file, write_whole
 
@@ -29,6 +30,7 @@ class NothingToCompare(ConfigurationError):
     exit_code = 1
 
 
+@without_collector()
 def report(paths: list[str], *, baseline: str | None = None, to: str | None = None) -> None:
     """Print the comparison of these sweeps or runs, and write it into the sweep's folder, or into ``to``.
 
@@ -49,6 +51,7 @@ def report(paths: list[str], *, baseline: str | None = None, to: str | None = No
         raise NothingToCompare(f"{comparison.title}: there is nothing to compare, since no job completed.")
 
 
+@without_collector()
 def refresh(sweep: Path, *, quiet: bool) -> None:
     """Update a sweep's comparison. Never raises: a finished sweep must not fail because of its report."""
     try:

@@ -4,6 +4,7 @@ With the same weights and the same samples, the losses must be the recorded ones
 whole fp32 curves of two layouts may end anywhere.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def _starts(past: Past) -> list[tuple[int, Path]]:
     return [(step, found[step]) for step in chosen]
 
 
-def _end(logged: list[float], since: int) -> int:
+def _end(logged: Sequence[float], since: int) -> int:
     """As many steps as rounding stays small for, but at least one row."""
     after = [int(step) for step in logged if step > since]
     return max([step for step in after if step <= since + STEADY_STEPS], default=after[0])

@@ -74,14 +74,17 @@ class Folder:
 
     def descriptor(self, name: str | PurePath, flags: int) -> int:
         """An entry's descriptor, opened with ``flags``; any kind of entry except a link."""
-        path = self.path / name
-        with self.child(_inside(name, self.path).parent) as parent:
-            try:
-                return os.open(path.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=parent.handle)
-            except OSError as error:
-                if error.errno in (*_LINK, errno.ENXIO):
-                    raise refusal(path) from None
-                raise OSError(error.errno, error.strerror, str(path)) from None
+        inside = _inside(name, self.path)
+        if len(inside.parts) > 1:
+            with self.child(inside.parent) as parent:
+                return parent.descriptor(inside.name, flags)
+        try:
+            return os.open(inside, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=self.handle)
+        except OSError as error:
+            path = self.path / name
+            if error.errno in (*_LINK, errno.ENXIO):
+                raise refusal(path) from None
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
     def plain(self, name: str | PurePath, flags: int) -> int:
         """A plain file's descriptor.
@@ -106,7 +109,10 @@ class Folder:
     def read(self, name: str | PurePath, *, most: int = MOST_BYTES) -> bytes:
         """A file's content. Raises ConfigurationError for more than ``most`` bytes."""
         with self.open(name) as file:
-            content: bytes = file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size
+            content: bytes = file.read(min(size, most) + 1)  # Python makes room for as much as it is told to read
+            if len(content) > size:  # it has grown since
+                content += file.read(max(0, most + 1 - len(content)))
         if len(content) > most:
             raise ConfigurationError(f"{printable(self.path / name)} has more than {most} bytes, and is not read.")
         return content

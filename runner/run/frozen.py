@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,17 @@ from manyheads.runner.run.run_folder import LOADER, without_format
 MOST_BYTES = 2**20
 _SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a key at the top; a list's items may stand as far left
 _ITEM = re.compile(r"^(?=- )", re.MULTILINE)
+_HEAD = re.compile(r"\w+:\n")
+_KEY = re.compile(r"^(?=  [^\s-])", re.MULTILINE)  # a key one level below
+_PLAIN = re.compile(r"- ([A-Za-z_][\w./@]*=[\w./-]*)\n", re.ASCII)  # an item that YAML reads as this very text
 
 
-def read_frozen(path: Path) -> dict[str, Any]:
-    """A run config with dotted keys, lists as values; empty if there is no readable config."""
-    return {key: value for section in _parts(path, _SECTION, dict) for key, value in section.items()}
+def read_frozen(path: Path, *, only: str = "") -> dict[str, Any]:
+    """A run config with dotted keys, lists as values; empty if there is no readable config.
+
+    ``only``: the key at the top that is wanted; the others need not be read.
+    """
+    return without_format({key: value for part in _parts(path, _SECTION, dict, only) for key, value in part.items()})
 
 
 def read_typed(path: Path) -> list[str]:
@@ -28,12 +35,12 @@ def read_typed(path: Path) -> list[str]:
     return [printable(override) for items in _parts(path, _ITEM, list) for override in items]
 
 
-def _parts(path: Path, start: re.Pattern[str], kind: type) -> Iterator[Any]:
+def _parts(path: Path, start: re.Pattern[str], kind: type, only: str = "") -> Iterator[Any]:
     """What the parts of a file hold; where they are not YAML each by itself, the whole of it."""
     try:
         text = read_text(path, most=MOST_BYTES)
         try:
-            found = [_parsed(part) for part in start.split(text) if part]
+            found = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only)]
         except yaml.YAMLError:  # such as of an alias for what stands in another part
             found = [_parsed(text)]
     except Exception:  # YAML's constructors raise anything
@@ -42,7 +49,21 @@ def _parts(path: Path, start: re.Pattern[str], kind: type) -> Iterator[Any]:
 
 
 @lru_cache(maxsize=4096)
+def _read(text: str) -> Any:
+    """What a part holds. Of a section whose keys are YAML each by itself, each of them is parsed once."""
+    if match := _PLAIN.fullmatch(text):
+        return [match[1]]
+    head, *keys = _KEY.split(text)
+    if keys and _HEAD.fullmatch(head):
+        with suppress(yaml.YAMLError):
+            [name], *found = [_parsed(part) for part in (head, *keys)]
+            if all(isinstance(each, dict) for each in found):
+                return {f"{name}.{key}": value for each in found for key, value in each.items()}
+    return _parsed(text)
+
+
+@lru_cache(maxsize=4096)
 def _parsed(text: str) -> Any:
     """Shared between all who ask: to be read only."""
     content = parse_yaml(text, LOADER)
-    return flatten(without_format(content)) if isinstance(content, dict) else content
+    return flatten(content) if isinstance(content, dict) else content

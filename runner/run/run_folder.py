@@ -36,33 +36,49 @@ def run_config(content: bytes, path: Path) -> dict:
     return without_format(config)
 
 
+class Inside:
+    """A path in a run folder, made when it is first asked for: of thousands of folders few are."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self._attribute = attribute
+
+    def __get__(self, folder: "RunFolder", owner: type) -> Path:
+        path: Path = folder.path / self._name
+        vars(folder)[self._attribute] = path  # which is found before this
+        return path
+
+
 class RunFolder:
     """Where one run keeps everything; "What a run leaves" in the README says what each file holds."""
 
     COMPOSED = ".hydra/config.yaml"  # what Hydra composed, of which run.yaml is frozen
 
+    config = Inside("run.yaml")
+    composed = Inside(COMPOSED)
+    provenance = Inside("provenance.json")
+    description = Inside("model.json")
+    code_diff = Inside("code.diff")
+    code = Inside("code")
+    log = Inside("run.log")
+    logs = Inside("logs")
+    heartbeat = Inside("logs/heartbeat")
+    steps = Inside("steps.csv")
+    epochs = Inside("epochs.csv")
+    evaluations = Inside("evaluations.csv")  # those within epochs, where there are any
+    gpu = Inside("gpu.csv")
+    host = Inside("host.csv")
+    tensorboard = Inside("tensorboard")
+    pictures = Inside("pictures")
+    checkpoints = Inside("checkpoints")
+    parity = Inside("parity")
+    result = Inside("result.json")
+
     def __init__(self, path: str | Path):
         self.path = Path(path).resolve()
         self._checked: str | None = None  # digest of the run.yaml that may be read
-        self.config = self.path / "run.yaml"
-        self.composed = self.path / self.COMPOSED
-        self.provenance = self.path / "provenance.json"
-        self.description = self.path / "model.json"
-        self.code_diff = self.path / "code.diff"
-        self.code = self.path / "code"
-        self.log = self.path / "run.log"
-        self.logs = self.path / "logs"
-        self.heartbeat = self.logs / "heartbeat"
-        self.steps = self.path / "steps.csv"
-        self.epochs = self.path / "epochs.csv"
-        self.evaluations = self.path / "evaluations.csv"  # those within epochs, where there are any
-        self.gpu = self.path / "gpu.csv"
-        self.host = self.path / "host.csv"
-        self.tensorboard = self.path / "tensorboard"
-        self.pictures = self.path / "pictures"
-        self.checkpoints = self.path / "checkpoints"
-        self.parity = self.path / "parity"
-        self.result = self.path / "result.json"
 
     def __str__(self) -> str:
         """The folder as a person would type it: relative where it lies below the working directory."""

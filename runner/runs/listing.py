@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.runs.find import OUTPUTS
 from manyheads.runner.runs.select import ordered, selected
@@ -15,6 +16,7 @@ from manyheads.runner.runs.summary import Summary, summaries
 TITLES = ("run", "name", "status", "metric", "time", "job", "set")
 
 
+@without_collector()
 def list_runs(words: Sequence[str], *, sort: str | None = None, as_json: bool = False) -> None:
     """Print the runs below the folders among ``words`` that fit the filters among them. Raises ConfigurationError."""
     filters, folders = divided(words)
@@ -42,7 +44,7 @@ def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
 def line(run: Summary) -> tuple[str, ...]:
     """What the columns of TITLES say of it."""
     metric = "" if run.measured is None else f"{run.metric.column} {run.measured:.4g}"
-    name = "" if run.config.get("name") is None else str(run.config["name"])
+    name = "" if run.name is None else str(run.name)
     typed = " ".join(f"{key}={value}" for key, value in run.typed.items())
     return tuple(map(_one_line, (str(run.folder), name, run.status, metric, duration(run.seconds), run.job, typed)))
 

@@ -43,6 +43,11 @@ class Summary:
         """Dotted keys; empty where none was frozen."""
         return read_frozen(self.folder.config)
 
+    @property
+    def name(self) -> Any:
+        """Its ``name``, if it was given one, read without the rest of the config."""
+        return read_frozen(self.folder.config, only="name").get("name")
+
     @cached_property
     def typed(self) -> dict[str, str]:
         """The overrides that were typed for the run, by key, except those with a column of their own."""

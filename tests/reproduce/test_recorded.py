@@ -22,7 +22,7 @@ def edit(path, **changes):
 def test_a_finished_run_is_read(run):
     past = read_past(run.path)
     assert past.result["steps"] == 2
-    assert past.steps["step"] == [1, 2]
+    assert [*past.steps["step"]] == [1, 2]
     assert past.config["trainer"]["max_steps"] == 2
 
 
