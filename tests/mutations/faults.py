@@ -162,8 +162,8 @@ FAULTS = (
         name="a sweep runs somebody else's jobs",
         promise="nothing foreign runs or writes",
         file="runner/trust/door.py",
-        original="if (trust := trust_in_job(job, sweep, packages)) is not None:",
-        replacement="if (trust := trust_in_job(job, sweep, packages)) is None:",
+        original="if seal.is_own(job.path, {str(path.relative_to(job.path)): content}):",
+        replacement="if content:",
         tests=("tests/trust/test_attacks_by_ledger.py",),
     ),
     Fault(

@@ -195,10 +195,9 @@ def test_a_run_from_before_model_json(tmp_path, digits_run, photo_run, of_digits
     assert read(RunFolder(tmp_path / "digits")) is None
 
 
-def test_a_run_that_an_earlier_version_recorded():
-    trained = manyheads.load(ROOT / "tests" / "run" / "recorded" / "completed")
-    assert (trained.which, trained.description.pretrained) == ("last", None)
-    assert trained.predict(np.zeros((8, 8), np.uint8)).label in trained.classes
+def test_a_run_of_another_format_is_refused_with_its_commit():
+    with pytest.raises(manyheads.ConfigurationError, match="Check out commit 46a818f"):
+        manyheads.load(ROOT / "tests" / "run" / "recorded" / "completed")
 
 
 def test_import_manyheads_imports_no_torch():

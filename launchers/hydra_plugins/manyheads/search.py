@@ -46,7 +46,7 @@ _pruner("none", _target_="optuna.pruners.NopPruner")
 _pruner("median", _target_="optuna.pruners.MedianPruner", n_startup_trials=5, n_warmup_steps=0, interval_steps=1)
 _pruner("percentile", _target_="optuna.pruners.PercentilePruner", percentile=25.0, n_startup_trials=5)
 _pruner("halving", _target_="optuna.pruners.SuccessiveHalvingPruner", min_resource=1, reduction_factor=4)
-_pruner("hyperband", _target_="manyheads.launchers.sweep.hyperband.Hyperband", min_resource=1, reduction_factor=3)
+_pruner("hyperband", _target_="manyheads.launchers.sweep.hyperband.hyperband", min_resource=1, reduction_factor=3)
 
 
 class Search(Sweeper):

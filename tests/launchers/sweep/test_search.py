@@ -172,7 +172,7 @@ PRUNERS = {
     "median": {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 4},
     "halving": {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 10, "reduction_factor": 2},
     "hyperband": {
-        "_target_": "manyheads.launchers.sweep.hyperband.Hyperband",
+        "_target_": "manyheads.launchers.sweep.hyperband.hyperband",
         "min_resource": 10,
         "reduction_factor": 2,
     },
@@ -212,7 +212,7 @@ def searched(optuna: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_hyperbands_brackets_are_the_same_in_every_process(optuna):
     """Optuna 2 takes hash(), which Python seeds anew in each."""
-    hyperband = import_module(HYPERBAND).Hyperband(min_resource=1, max_resource=9)
+    hyperband = import_module(HYPERBAND).hyperband(min_resource=1, max_resource=9)
     study = optuna.create_study(study_name="search", pruner=hyperband)
     for _ in range(6):
         trial = study.ask()

@@ -73,7 +73,7 @@ class TestAMixedSweep:
 
     def test_what_was_skipped_was_not_run_as_something_else(self, done):
         path, _ = done
-        assert sorted(p.name for p in (path / "3").iterdir()) == [".hydra"]
+        assert sorted(p.name for p in (path / "3").iterdir()) == [".hydra", "seal.json"]
 
     def test_the_ledger_tells_every_state(self, done):
         path, _ = done
