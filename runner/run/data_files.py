@@ -23,7 +23,10 @@ MOST_TABLE_BYTES = 2**31  # of a table of numbers
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Python looks for no cycles: in what is read from thousands of files there are none, but that takes a quarter."""
+    """Disable garbage collection meanwhile; processes forked meanwhile keep it disabled until they enable it.
+
+    Reading thousands of files makes no cycles, but looking for some takes a quarter of the time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -50,7 +50,7 @@ def _parts(path: Path, start: re.Pattern[str], kind: type, only: str = "") -> It
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Any:
-    """What a part holds. Of a section whose keys are YAML each by itself, each of them is parsed once."""
+    """The content of a part. If each key of a section is valid YAML by itself, the keys are parsed one by one, once."""
     if match := _PLAIN.fullmatch(text):
         return [match[1]]
     head, *keys = _KEY.split(text)

@@ -1,4 +1,4 @@
-"""What is the user's own of a folder: recorded by this user, or shown by ``manyheads trust`` and then trusted.
+"""Which parts of a folder belong to the user: recorded by this user, or shown by ``manyheads trust`` and then trusted.
 
 Either way these are digests of everything in it that may run, together: of a run its config, also as composed, the
 code that it was started from, and where; of a sweep the arguments of its search. What a run recorded is in its
@@ -82,7 +82,7 @@ def keyed(purpose: str, content: Any) -> str | None:
 
 
 def _recorded(folder: Path) -> dict[str, str]:
-    """What the user's seal in the folder covers; nothing if the seal is missing, or not by the user's key."""
+    """The digests under the user's seal in the folder; none if the seal is missing or was made with another key."""
     try:
         found = json.loads(read_bytes(folder.resolve() / NAME))
         covers, code = found["covers"], found["seal"]
@@ -94,7 +94,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 
 def _trusted(folder: Path) -> dict[str, str] | None:
-    """What the user trusts in a folder by its path; None: everything."""
+    """The digests that the user trusts in the folder at this path; None if everything there is trusted."""
     path = _trusted_file(folder.resolve())
     try:
         found = {} if path is None else json.loads(read_bytes(path))

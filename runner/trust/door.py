@@ -39,7 +39,7 @@ def trust_for(
     saved: tuple[dict[str, Any], bool] | None,
     files: Iterable[tuple[str, Any]] = (),
 ) -> Trust | None:
-    """What the user trusts of the configs that ``line`` names; None if all of them are the user's own.
+    """The user's trust in the configs that ``line`` names; None if all of them are the user's own.
 
     packages: those that the user typed; saved: the primary config if it is a complete run's, for which no other file of
     its folder is read, and whether it is the user's own; files: keys with the files that the user typed for them.

@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
 from manyheads.runner.machine.shared_memory import too_small
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
+from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.parent_death import die_with_parent
@@ -159,7 +159,7 @@ def _sound(batch: Batch | ConfigurationError) -> Batch:
 def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
     """Receive batches from the loader processes. Raises ConfigurationError if shared memory had no room for them."""
     try:
-        with _no_collection():
+        with without_collector():
             batches = iter(workers)
         yield from batches
     except OSError as error:  # no room even for their queues' semaphores
@@ -170,18 +170,6 @@ def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
         if "DataLoader worker" in str(error) and "Bus error" in f"{error} {error.__cause__}":
             raise ConfigurationError(too_small()) from error
         raise
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Disable garbage collection meanwhile; processes forked meanwhile keep it disabled until they enable it."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
