@@ -49,7 +49,7 @@ class CommandLine:
     @property
     def chosen(self) -> set[str]:
         """The keys and groups that are set."""
-        return {override.partition("=")[0] for override in self.overrides}
+        return {override.partition("=")[0].lstrip("+") for override in self.overrides}
 
     @property
     def config_folder(self) -> Path:

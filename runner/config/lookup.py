@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from manyheads.runner.config.code_files import absolute, project_of
 from manyheads.runner.option.declared import ENTRIES, GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest, similar, suggest
@@ -64,14 +65,16 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
 
     above: the options that include this one, which it cannot include in turn.
     """
-    path = next((path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()), None)
-    if path is None:
+    folder = next((folder for folder in folders if (folder / group / f"{name}.yaml").is_file()), None)
+    if folder is None:
         raise ConfigurationError(no_such_option(group, name, folders))
-    content = read(path)
+    content = read(folder / group / f"{name}.yaml")
     above = (*above, name)
     known = [each for each in options(group, folders) if each not in above]
     bases = [read_option(group, each, folders, above=above) for each in content.get("defaults") or [] if each in known]
     own = content.get(group, {key: value for key, value in content.items() if key != "defaults"})
+    if folder != CONF:
+        own = absolute(own, [project_of(folder)])
     return {key: value for base in (*bases, own) for key, value in base.items()}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from manyheads.runner.config.code_files import KIND, absolute, check_files, project_of
 from manyheads.runner.config.lookup import (
     ABOUT,
     CONF,
@@ -18,6 +19,7 @@ from manyheads.runner.config.lookup import (
     option_of,
     options,
     read,
+    read_option,
     refuse_hidden,
     shown,
     unknown_key,
@@ -27,6 +29,7 @@ from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION
+from manyheads.runner.run.source_file import source_file
 
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 
@@ -41,6 +44,8 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)  # type: ignore
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None
+    config = absolute(config, [project_of(folder) for folder in folders if folder != CONF])
+    check_files(config)
     base = read(CONF / "config.yaml")
     _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED, *ABOUT])
     _check_values("", {key: config.setdefault(key, base[key]) for key in ("seed", *ABOUT)}, base, RULES)
@@ -56,6 +61,8 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
         declares = declared_class(group, section)
         if declares.has_own_class:
             _check_own_name(group, section, option, folders)
+        if option is None:
+            _refuse_keys_of_another(group, section, folders)
         _check_section(group, section, option or {}, declares.all_rules(), folders, open_keys=option is None)
     for name in NAMED:
         config[name] = config.get(name) or {}
@@ -165,6 +172,19 @@ def _check_own_name(group: str, section: dict[str, Any], option: dict[str, Any] 
         raise ConfigurationError(
             f"{group}.name={section['name']} does not match {group}._target_={section['_target_']}. Choose "
             f"{group}=<{'|'.join(options(group, folders))}> as a whole."
+        )
+
+
+def _refuse_keys_of_another(group: str, section: Mapping[str, Any], folders: Folders) -> None:
+    """Raises ConfigurationError for a file's class set over an option whose own keys the class would be given too."""
+    known, name = options(group, folders), section["name"]
+    if KIND not in known or name not in known or source_file(section["_target_"]) is None:
+        return
+    custom, taken = read_option(group, KIND, folders), read_option(group, name, folders)
+    if rest := [key for key in taken if key in section and key not in (OPTION, *custom)]:
+        raise ConfigurationError(
+            f"{group}._target_={section['_target_']} is set over {group}={name}, whose keys it would be given too: "
+            f"{', '.join(rest)}. Set {group}={KIND} as well; in an experiment, defaults: [override /{group}: {KIND}]."
         )
 
 

@@ -1,31 +1,29 @@
 """The user's own file as an option of a group, typed on the command line: ``model=my_model.py:Net``.
 
 It is the group's option ``custom`` with the class in that file as its ``_target_``. It is registered in Hydra's store,
-like a saved config, so it can be swept over and its keys can be set. The file is parsed, but never executed, to find
-out what it defines.
+like a saved config, so it can be swept over and its keys can be set.
 """
 
-import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.config.arguments import CommandLine, quoted
+from manyheads.runner.config.code_files import KIND, NAMED, refuse_undefined
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import TARGET
-from manyheads.runner.run.nearest import nearest
 
-_NAMED = r"\.py:[^\W\d]\w*"
 _PLAIN = r"""[^\s,'"\[\]{}()=][^,'"\[\]{}()=]*?"""
-_FILE = rf"""(?:'([^'\\]+{_NAMED})'|"([^"\\]+{_NAMED})"|({_PLAIN}{_NAMED})(?![^\s,\]}})]))"""
-_BARE = re.compile(rf"[^=]*[^=/]{_NAMED}")
-KIND = "custom"  # the option of a group that takes any class
+_FILE = rf"""(?:'([^'\\]+{NAMED})'|"([^"\\]+{NAMED})"|({_PLAIN}{NAMED})(?![^\s,\]}})]))"""
+_IN_MAPPING = rf"({TARGET}\s*:\s*){_FILE}"
+_BELOW_A_KEY = rf"(?!hydra\.)\w+\.\w+\.(.*\.)?{TARGET}"
+_BARE = re.compile(rf"[^=]*[^=/]{NAMED}")
 
 
 class Typed(NamedTuple):
@@ -51,48 +49,27 @@ def _rewritten(override: str, line: CommandLine, offered: dict[str, str]) -> str
     override = f"model={quoted(override)}" if _BARE.fullmatch(override) else override
     key, equals, value = override.partition("=")
     name = key.lstrip("+")
+    if re.fullmatch(_BELOW_A_KEY, key):
+        key = f"++{key}"  # what is null by default has no keys that Hydra could set
     if not equals or not re.search(_FILE, value):
-        return override
+        return f"{key}{equals}{value}"
+    if re.search(_IN_MAPPING, value):
+        inner = re.sub(_IN_MAPPING, lambda match: match[1] + quoted(_target(override, match.groups()[1:])), value)
+        return f"{key}={inner}"
     if name.rpartition(".")[2] == TARGET:
-        return f"{key}={re.sub(_FILE, lambda match: quoted(_target(override, match)), value)}"
+        return f"{key}={re.sub(_FILE, lambda match: quoted(_target(override, match.groups())), value)}"
     if name in GROUPS and KIND in options(name):
-        return f"{key}={re.sub(_FILE, lambda match: _option(name, _target(override, match), line, offered), value)}"
+        own = re.sub(_FILE, lambda match: _option(name, _target(override, match.groups()), line, offered), value)
+        return f"{key}={own}"
     return override
 
 
-def _target(override: str, match: re.Match) -> str:
+def _target(override: str, written: Iterable[str | None]) -> str:
     """The ``_target_`` for a typed file. Raises ConfigurationError."""
-    typed, _, name = next(filter(None, match.groups())).rpartition(":")
+    typed, _, name = next(filter(None, written)).rpartition(":")
     path = Path(os.path.abspath(os.path.expanduser(typed)))
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except (FileNotFoundError, NotADirectoryError):
-        beside = [str(Path(typed).with_name(other.name)) for other in path.parent.glob("*.py")]
-        raise ConfigurationError(f"{override}: there is no file {typed}.{nearest(typed, beside)}") from None
-    except OSError as error:
-        raise ConfigurationError(f"{override}: {typed} cannot be read: {error.strerror}.") from None
-    except (SyntaxError, ValueError) as error:
-        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ConfigurationError(f"{override}: {typed} is not valid Python{where}: {error}.") from None
-    defined = set(_defined(tree))
-    if not {name, "*", "__getattr__"} & defined:
-        own = [each.name for each in tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
-        known = f" It defines {', '.join(own)}." if own else ""
-        raise ConfigurationError(f"{override}: {typed} has no {name}.{nearest(name, defined)}{known} Check the name.")
+    refuse_undefined(override, path, name, typed=typed)
     return f"{path}:{name}"
-
-
-def _defined(node: ast.AST) -> Iterator[str]:
-    """The names that a module's statements may define, including those in if and try; * for a wildcard import."""
-    for each in ast.iter_child_nodes(node):
-        if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield each.name
-        elif isinstance(each, ast.alias):
-            yield each.asname or each.name.partition(".")[0]
-        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            yield each.id
-        else:
-            yield from _defined(each)
 
 
 def _option(group: str, target: str, line: CommandLine, offered: dict[str, str]) -> str:

@@ -67,7 +67,7 @@ NULL = Rule("null", lambda v: v is None)
 BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool))
 TEXT = Rule("text", lambda v: isinstance(v, str) and v != "")
 AUTO = choice("auto")
-CLASS = Rule("the dotted name of a class", lambda v: isinstance(v, str) and "." in v)
+CLASS = Rule("the dotted name of a class, or a class in a file, net.py:Net", lambda v: isinstance(v, str) and "." in v)
 
 
 def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:

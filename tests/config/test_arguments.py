@@ -15,7 +15,7 @@ def line(*arguments: str, home: Path = Path("/home")) -> CommandLine:
 def test_flags_and_overrides():
     found = line("-m", "parallel=ddp,dp", "+a.b=1", "--config-name", "x=1")
     assert found.overrides == ("parallel=ddp,dp", "+a.b=1")
-    assert found.chosen == {"parallel", "+a.b"}
+    assert found.chosen == {"parallel", "a.b"}
     assert (found.flags.multirun, found.flags.config_name) == (True, "x=1")
 
 

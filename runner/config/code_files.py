@@ -1,0 +1,95 @@
+"""A class in a file, ``net.py:Net``, wherever a ``_target_`` may name one: when typed, or in a project's configs.
+
+A file is parsed, but never executed, to find out what it defines.
+"""
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import OPTION, TARGET, files_named
+from manyheads.runner.run.nearest import nearest
+from manyheads.runner.trust.own import conf_of
+
+NAMED = r"\.py:[^\W\d]\w*"
+KIND = "custom"  # the option of a group that takes any class
+_RELATIVE = re.compile(rf"(?!/)[^\0]*[^/\0]{NAMED}")
+
+
+@cache
+def project_of(folder: Path) -> Path:
+    """The project that a folder of configs belongs to: where the pyproject.toml is that names it, else its parent."""
+    folder = folder.resolve()
+    for parent in reversed(folder.parents):  # of src/conf, the project that names it rather than src
+        with suppress(ConfigurationError):  # of a pyproject.toml that has nothing to do with this folder
+            if (conf := conf_of(parent)) is not None and conf.resolve() == folder:
+                return parent
+    return folder.parent
+
+
+def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
+    """A config's value in which each file that a ``_target_`` names relative to a project has its absolute path.
+
+    Raises ConfigurationError if several of the projects have the file. One that none has is placed in the first.
+    """
+    if isinstance(value, list):
+        return [absolute(item, projects, f"{key}.{index}") for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {name: absolute(item, projects, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
+    is_target = key.rpartition(".")[2] in (TARGET, OPTION) and isinstance(value, str)
+    if not (is_target and projects and _RELATIVE.fullmatch(value)):
+        return value
+    typed, _, name = value.rpartition(":")
+    paths = list(dict.fromkeys(os.path.normpath(project / Path(typed).expanduser()) for project in projects))
+    found = [path for path in paths if os.path.isfile(path)] or paths[:1]
+    if len(found) > 1:
+        raise ConfigurationError(f"{key}={value} could be {' or '.join(found)}. Set it to the path of one of them.")
+    return f"{found[0]}:{name}"
+
+
+def check_files(config: Any) -> None:
+    """Raises ConfigurationError for a file that is missing, or that does not define the class that a config names."""
+    for key, file in files_named(config).items():
+        refuse_undefined(f"{key}={file.path}:{file.name}", file.path, file.name)
+
+
+def refuse_undefined(said: str, path: Path, name: str, *, typed: str | None = None) -> None:
+    """Raises ConfigurationError, which quotes ``said``, unless the file at ``path`` may define ``name``.
+
+    typed: the path as the user wrote it.
+    """
+    typed = str(path) if typed is None else typed
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        beside = [str(Path(typed).with_name(other.name)) for other in path.parent.glob("*.py")]
+        raise ConfigurationError(f"{said}: there is no file {typed}.{nearest(typed, beside)}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{said}: {typed} cannot be read: {error.strerror}.") from None
+    except (SyntaxError, ValueError) as error:
+        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise ConfigurationError(f"{said}: {typed} is not valid Python{where}: {error}.") from None
+    defined = set(_defined(tree))
+    if not {name, "*", "__getattr__"} & defined:
+        own = [each.name for each in tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
+        known = f" It defines {', '.join(own)}." if own else ""
+        raise ConfigurationError(f"{said}: {typed} has no {name}.{nearest(name, defined)}{known} Check the name.")
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    """The names that a module's statements may define, including those in if and try; * for a wildcard import."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield each.name
+        elif isinstance(each, ast.alias):
+            yield each.asname or each.name.partition(".")[0]
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+        else:
+            yield from _defined(each)
