@@ -4,6 +4,7 @@ import gc
 import os
 import random
 import signal
+from contextlib import closing
 
 import numpy as np
 import psutil
@@ -57,6 +58,29 @@ def test_closed_within_an_epoch_its_processes_are_gone(load, train):
     made.close()
     assert psutil.wait_procs(started, timeout=2)[1] == []
     assert len(everything(made.epoch(0))) == made.updates  # which starts others
+
+
+class Strided(Noise):
+    """Whose collation returns views: transposed images, channels that repeat one, every other label."""
+
+    grey = False
+
+    def collate_fn(self, samples):
+        images = torch.stack([image.transpose(1, 2) for image, _ in samples]).transpose(2, 3)
+        if self.grey:
+            images = images[:, :1].expand_as(images)
+        return images, torch.tensor([label for _, label in samples for _ in range(2)])[::2]
+
+
+@pytest.mark.parametrize("grey", [True, False])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_are_contiguous(load, num_workers, grey):
+    dataset = Strided(split="train")
+    dataset.grey = grey
+    with closing(load(dataset, batch_size=4, num_workers=num_workers)) as made:
+        batch = next(made.epoch(0))
+        assert not dataset.collate_fn([dataset[0], dataset[1]])[0].is_contiguous()
+        assert batch.inputs.view(4, -1).shape[0] == batch.content[1].view(-1).shape[0] == 4
 
 
 class Collecting(Noise):

@@ -41,12 +41,17 @@ class Entrance:
         object.__setattr__(self, "_shift", (-mean / std).to(self.device, self.dtype))
 
     def prepare(self, tensor: Tensor) -> Tensor:
-        """Prepare one of the model's inputs; uint8 images have the shape (..., C, H, W)."""
-        if self.channels_last and tensor.ndim == 4:  # before the conversion, while pixels have eight bits
+        """Prepare one of the model's inputs; uint8 images have the shape (..., C, H, W).
+
+        The result is contiguous, or in memory format channels_last if it has four dimensions and that is configured.
+        """
+        keeps_format = self.channels_last and tensor.ndim == 4
+        if keeps_format:  # before the conversion, while pixels have eight bits
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         if tensor.dtype == torch.uint8:  # copied as a quarter of the bytes, normalized on the device
             return tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
-        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+        tensor = tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+        return tensor if keeps_format else _contiguous(tensor)
 
 
 class Loader:
@@ -134,6 +139,7 @@ class Loader:
             batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
         if self.entrance.device.type != "cpu":  # on the CPU it is in place
             batch.content = map_tensors(self._move, batch.content)
+        batch.content = map_tensors(_unless_repeated, batch.content)
         inputs = self.task.inputs(batch.content)
         if self.sample is None and isinstance(inputs, Tensor):
             self.sample = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
@@ -144,6 +150,16 @@ class Loader:
 
     def _move(self, tensor: Tensor) -> Tensor:
         return unrepeated(lambda held: held.to(self.entrance.device, non_blocking=True), tensor)
+
+
+def _contiguous(tensor: Tensor) -> Tensor:
+    """For models and losses that use ``view``."""
+    return tensor.contiguous() if tensor.layout is torch.strided else tensor
+
+
+def _unless_repeated(tensor: Tensor) -> Tensor:
+    """Contiguous, except for what repeats values, such as a grey image, which ``Entrance.prepare`` converts anyway."""
+    return tensor if tensor.layout is torch.strided and 0 in tensor.stride() else _contiguous(tensor)
 
 
 def _answers(batch: Batch, request: Request) -> bool:

@@ -24,8 +24,7 @@ class Blocks:
         return tokens[0], labels[0]
 
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Fetch a batch. indices, keys: (B,); returns tokens and labels, both (B, block_size)."""
+        """Fetch a batch. indices, keys: (B,); returns tokens and labels, both (B, block_size), contiguous."""
         size = self.block_size
         rows = np.stack([self.tokens[i * size : (i + 1) * size + 1] for i in indices.tolist()])
-        found = torch.from_numpy(rows.astype(np.int64))
-        return found[:, :-1], found[:, 1:]
+        return torch.from_numpy(rows[:, :-1].astype(np.int64)), torch.from_numpy(rows[:, 1:].astype(np.int64))

@@ -8,7 +8,7 @@ from manyheads.runner.data.rank.build import build_data, build_dataset
 from manyheads.runner.data.text import tokens as module
 from manyheads.runner.data.text.corpus import split_of, standard_library
 from manyheads.runner.run.errors import ConfigurationError
-from tests.in_process import config
+from tests.in_process import config, opened, small
 
 
 class Words:
@@ -131,3 +131,15 @@ def test_the_standard_library_has_no_tests_and_nothing_of_the_machine():
     assert "asyncio/tasks.py" in files
     assert len(files) > 300
     assert not [name for name in files if "test" in name.split("/") or "sysconfigdata" in name]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_are_contiguous(tmp_path, num_workers):
+    """The commonest loss of a language model has ``labels.view(-1)``."""
+    overrides = ("data=stdlib_text", "data.block_size=8", "data.max_tokens=2000", "model=gpt", "model.width=8")
+    sizes = small(*overrides, "task=language_model", "model.heads=1", f"data.num_workers={num_workers}")
+    with opened(tmp_path, sizes) as trainer:
+        batch = next(trainer.train.epoch(0))
+        tokens, labels = batch.content
+        assert torch.equal(tokens[:, 1:].flatten(), labels[:, :-1].flatten())
+        assert batch.inputs.view(-1).shape == labels.view(-1).shape == (64,)
