@@ -90,7 +90,7 @@ def test_texts_with_classes_are_what_models_of_transformers_take(tmp_path, texts
     model = (
         *("model=custom", "model._target_=transformers.BertForSequenceClassification"),
         *("+model.config._target_=transformers.BertConfig", *(f"+model.config.{each}" for each in sizes)),
-        *("task=hugging_face", "task.loss_over=samples", "optimizer=adamw", "optimizer.lr=0.01"),
+        *("task=own_loss", "task.loss_over=samples", "optimizer=adamw", "optimizer.lr=0.01"),
     )
     run = train(tmp_path, small(*given(texts, *model, "data.max_length=24", "data.batch_size=8", "trainer.epochs=12")))
     batch = run.trainer.train.example().content

@@ -122,8 +122,14 @@ def _tasks_and_data() -> dict[str, list[Command]]:
         "multilabel": ("task=multilabel", "data=shapes_multilabel", *small, "model.width=2"),
         "segmentation": ("task=segmentation", "data=shapes", *small, "model=lraspp_mobilenet_v3_large"),
         "language model": GPT,
-        "hugging_face": (
-            *("task=hugging_face", "data=own.py:Sentences", "data.num_workers=0", "model=custom"),
+        "own_loss": (
+            *(
+                "task=own_loss",
+                "task.loss_over=next_tokens",
+                "data=own.py:Sentences",
+                "data.num_workers=0",
+                "model=custom",
+            ),
             *("model._target_=transformers.GPT2LMHeadModel", "+model.config._target_=transformers.GPT2Config"),
             *("+model.config.n_layer=1", "+model.config.vocab_size=256"),
             *("+model.config.n_embd=16", "+model.config.n_head=2"),

@@ -20,6 +20,10 @@ GPT2 = (
 )
 LINEAR, TABLES = "model._target_=tests.task.zoo.Linear", "data._target_=tests.task.zoo.Tables"
 CLASSES = ("task=classification", LINEAR, "data._target_=tests.task.zoo.Classes")
+PLAIN = (
+    *("task=own_loss", "model._target_=tests.task.zoo.PlainGPT", "data._target_=tests.task.zoo.Shifted"),
+    *("+model.config._target_=tests.task.zoo.PlainConfig", "+model.config.vocab_size=17"),
+)
 TASKS: dict[str, tuple[str, ...]] = {
     "classification": CLASSES,
     "ignored classes": (*CLASSES, "+loss.ignore_index=2"),
@@ -40,10 +44,17 @@ TASKS: dict[str, tuple[str, ...]] = {
         *("data._target_=tests.task.language.Padded", "+loss.weight=[1,2,3,4,5,6,7,8,9,10,11]"),
     ),
     "own loss": (
-        *("task=hugging_face", "model._target_=tests.task.zoo.OwnLoss", "data._target_=tests.task.zoo.Causal"),
+        *("task=own_loss", "task.loss_over=next_tokens", "model._target_=tests.task.zoo.OwnLoss"),
+        "data._target_=tests.task.zoo.Causal",
+    ),
+    "own loss of a tuple": (*PLAIN, "task.ignore_index=-1"),
+    "own loss as a sum": (*PLAIN, "task.ignore_index=-1", "task.reduction=sum", "+model.reduction=sum"),
+    "own loss of samples": (
+        *("task=own_loss", "task.loss_over=samples", "model._target_=tests.task.zoo.OwnStep"),
+        *("data._target_=tests.task.zoo.Tables", "+task.metrics.error=min"),
     ),
 }
-OF_TRANSFORMERS = ("task=hugging_face", *GPT2, "data._target_=tests.task.zoo.Causal")
+OF_TRANSFORMERS = ("task=own_loss", "task.loss_over=next_tokens", *GPT2, "data._target_=tests.task.zoo.Causal")
 SHARED = (
     *("data=custom", "model=custom", "precision=fp64", "data.num_workers=0", "data.drop_last=false"),
     *("data.batch_size=18", "optimizer.lr=0.1", "scheduler=constant"),

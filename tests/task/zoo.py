@@ -1,5 +1,7 @@
 """A tiny data set and model for each task, in which no two samples count alike where that is possible."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -108,3 +110,46 @@ class OwnLoss(nn.Module):
         logits = self.head(torch.tanh(self.embedding(input_ids)))
         loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
         return {"loss": loss, "logits": logits}
+
+
+@dataclass
+class PlainConfig:
+    """As nanoGPT's model is configured."""
+
+    vocab_size: int = 5
+    block_size: int = 6
+
+
+class PlainGPT(nn.Module):
+    """With the habits of nanoGPT's model: a config object, tied weights, ``view`` of the labels, a tuple, and -1."""
+
+    def __init__(self, config: PlainConfig, reduction: str = "mean"):
+        super().__init__()
+        self.config, self.reduction = config, reduction
+        self.embedding = nn.Embedding(config.vocab_size, 4)
+        self.places = nn.Embedding(config.block_size, 4)
+        self.head = nn.Linear(4, config.vocab_size, bias=False)
+        self.embedding.weight = self.head.weight
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        logits = self.head(torch.tanh(self.embedding(tokens) + self.places(torch.arange(tokens.shape[1]))))
+        if targets is None:
+            return logits[:, [-1]], None
+        flat = logits.view(-1, logits.size(-1)), targets.view(-1)
+        return logits, nn.functional.cross_entropy(*flat, ignore_index=-1, reduction=self.reduction)
+
+
+class Shifted(Causal):
+    """(tokens, targets), where targets of -1 do not count."""
+
+    def __getitem__(self, index: int):
+        item = super().__getitem__(index)
+        return item["input_ids"], item["labels"].where(item["labels"] >= 0, -1)
+
+
+class OwnStep(Linear):
+    """Returns a dict with its loss over samples and another number, as a training step would."""
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        differences = super().forward(inputs) - targets.reshape(len(inputs), -1)
+        return {"loss": differences.square().mean(), "error": differences.abs().mean()}

@@ -90,6 +90,13 @@ REFUSALS = [
     ),
     Refusal(
         "pipeline",
+        "task=own_loss",
+        lambda c: declared("task", c["task"]).loss is None,
+        "the model computes its loss, and no rank has more than a stage of it",
+        "Set task=language_model, or another that computes the loss from the outputs, or parallel=fsdp.",
+    ),
+    Refusal(
+        "pipeline",
         "a schedule for one stage per rank, with several stages (or the reverse)",
         lambda c: c["parallel"]["schedule"] != "auto" and SCHEDULES[c["parallel"]["schedule"]] != _several(c),
         "gpipe and 1f1b need one stage per rank, interleaved and looped_bfs two or more",

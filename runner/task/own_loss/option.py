@@ -1,0 +1,44 @@
+"""What task=own_loss declares."""
+
+from typing import Any, ClassVar
+
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, is_whole
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.task.option import TaskOption
+
+OF_TOKENS = ("loss", "perplexity")
+MEASURES = {"samples": ("loss", "acc1", "acc5"), "tokens": OF_TOKENS, "next_tokens": OF_TOKENS}
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(name, str) and name.isidentifier() and better in ("max", "min") for name, better in value.items()
+    )
+
+
+class OwnLossOption(TaskOption):
+    """The model's own loss."""
+
+    rules: ClassVar = {
+        "loss_over": choice(*MEASURES),
+        "reduction": choice("mean", "sum"),
+        "ignore_index": Rule("an integer", is_whole),
+        "labels": either(AUTO, Rule("the key or the position of an entry", lambda v: TEXT.accepts(v) or is_whole(v))),
+        "metrics": Rule("names, each with max or min, whichever is better", _is_named),
+    }
+    loss = None
+
+    def __init__(self, section: dict[str, Any]):
+        super().__init__(section)
+        known = MEASURES.get(section.get("loss_over", ""), ())
+        self.measures = (*known, *(section.get("metrics") or {}))  # type: ignore[misc]
+
+    def complete(self, config: dict[str, Any]) -> None:
+        super().complete(config)
+        strategy = config["parallel"]
+        if declared("parallel", strategy).replicates and config["trainer"]["device"] == "cuda":
+            raise ConfigurationError(
+                f"task=own_loss: parallel={strategy['name']} has a replica on each GPU, each with its own mean "
+                "loss over an unknown number of elements. Set parallel=ddp."
+            )
