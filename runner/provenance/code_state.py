@@ -1,25 +1,20 @@
 """The code that runs: the project's commit and the changes to it, and how to restore a recorded one."""
 
-import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.run.called import IS_CHECKOUT, ROOT
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import files_named, own_folders, packages_named
 
 CODE = ("*.py", "conf/")  # untracked files to record: others may be secret or large
 # The user's hooks and monitors must not run when code is examined or checked out.
-_GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
 @cache
@@ -47,7 +42,7 @@ def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
         return b""
     try:
         done = subprocess.run(
-            [*_GIT, *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
+            [*GIT, *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
         )
     except FileNotFoundError:
         return b""
@@ -68,43 +63,10 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
         tree = Path(scratch) / "code"
         try:
             _git("worktree", "add", "--detach", str(tree), commit)
-            applied = subprocess.run([*_GIT, "apply", "-"], cwd=tree, input=diff, capture_output=True, check=False)
+            applied = subprocess.run([*GIT, "apply", "-"], cwd=tree, input=diff, capture_output=True, check=False)
             if diff and applied.returncode:
                 reason = applied.stderr.decode(errors="replace").strip().splitlines()[-1]
                 raise ConfigurationError(f"the recorded changes don't fit commit {commit}: {reason}.")
             yield tree
         finally:
             _git("worktree", "remove", "--force", str(tree))
-
-
-def own_code(config: dict[str, Any]) -> dict[str, str]:
-    """sha256 of the code behind each named class that is neither this project's nor an installed library's.
-
-    By top-level package, or by the path of a file; nothing is imported. Code that cannot be found is skipped here; the
-    run reports it.
-    """
-    named = sorted({file.path for file in files_named(config).values()})
-    found = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file()}
-    for package in sorted(packages_named(config)):
-        if files := _files_of(package):
-            digest = hashlib.sha256()
-            for path in files:
-                digest.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
-            found[package] = digest.hexdigest()
-    return found
-
-
-def _files_of(package: str) -> list[Path]:
-    """The code of a package; [] if it is this project's or installed, since versions are recorded for those."""
-    spec = PathFinder.find_spec(package, [*sys.path, *own_folders()])
-    if spec is None:
-        return []
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    if not folders:
-        module = Path(spec.origin or "")
-        return [module] if module.suffix == ".py" and _is_own(module) else []
-    return sorted(path for folder in folders if _is_own(folder) for path in folder.rglob("*.py"))
-
-
-def _is_own(path: Path) -> bool:
-    return not path.is_relative_to(ROOT) and not {"site-packages", "dist-packages"} & set(path.parts)

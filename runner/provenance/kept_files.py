@@ -1,4 +1,4 @@
-"""Copies of the user's own files that a run's config names, in the run's folder: ``code/<the file's path>``.
+"""Copies of the user's own files that a run executes, and of its configs: ``code/<the file's path>`` in its folder.
 
 The run's seal covers them, so that nothing else can replace them.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config.arguments import quoted
+from manyheads.runner.provenance.own_code import own_files
 from manyheads.runner.run import called
 from manyheads.runner.run.data_files import read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
@@ -19,17 +20,16 @@ from manyheads.runner.run.source_file import SourceFile
 
 
 def keep_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, bytes]:
-    """Copy the config's files to the run's folder; return the copies' contents by name, for the run's seal.
+    """Copy the user's own files to the run's folder; return the copies' contents by name, for the run's seal.
 
     A missing file is left for the run to report.
     """
     found = {}
-    for path in {file.path for file in files_named(config).values()}:
-        if path.is_file():
-            copy = kept(folder, path)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            found[name_of(path)] = path.read_bytes()
-            write_whole(copy, found[name_of(path)])
+    for path in own_files(config):
+        copy = kept(folder, path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        found[name_of(path)] = path.read_bytes()
+        write_whole(copy, found[name_of(path)])
     return found
 
 
@@ -44,9 +44,13 @@ def name_of(path: Path) -> str:
 
 
 def is_own_copy(folder: RunFolder, path: Path) -> bool:
-    """Whether the user recorded the copy with this run, or trusts both."""
+    """Whether the user recorded the copy with this run, with all other copies that it may import, or trusts them."""
+    copies = [
+        kept(folder, path),
+        *(each for each in folder.code.rglob("*") if each.is_file() and each.suffix != ".pyc"),
+    ]
     try:
-        return folder.owns(**{name_of(path): read_bytes(kept(folder, path))})
+        return folder.owns(**{str(copy.relative_to(folder.path)): read_bytes(copy) for copy in copies})
     except OSError:
         return False
 

@@ -18,9 +18,10 @@ from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.parallel.horovod import installation as horovod_installation
-from manyheads.runner.provenance.code_state import code_at_start, own_code
+from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.fingerprint import fingerprint
 from manyheads.runner.provenance.kept_files import keep_files
+from manyheads.runner.provenance.own_code import own_code, own_origin
 from manyheads.runner.run import called, seal
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.layout import ranks
@@ -52,7 +53,7 @@ def without_effect() -> frozenset[str]:
 
 
 def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | None = None) -> None:
-    """Write provenance.json, code.diff if the code differs from its commit, and copies of files that were typed.
+    """Write provenance.json, code.diff if the code differs from its commit, and copies of the user's own files.
 
     composed_from: the saved config that the run's config was composed from.
     """
@@ -79,6 +80,7 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         "signature": signature(config),
         "commit": commit,
         "clean": commit is not None and not diff,
+        "own": own_origin(config),
         "own_code": own_code(config),
         "versions": {
             "python": here["versions"]["python"],

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from manyheads.runner.machine.driver import THROTTLED
+from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import follows, repeating_keys, text_of, varies
 from manyheads.runner.report.rows import Row
@@ -21,8 +22,9 @@ ENVIRONMENT = {
     "data.num_workers": lambda row: row.first.run.config.get("data.num_workers"),
     "torch": lambda row: (row.first.run.provenance.get("versions") or {}).get("torch"),
     "CUDA": lambda row: (row.first.run.provenance.get("versions") or {}).get("cuda"),
-    "commit": lambda row: (row.first.run.provenance.get("commit") or "")[:10],
-    "uncommitted changes": lambda row: {True: "no", False: "yes"}.get(row.first.run.provenance.get("clean")),
+    "commit of manyheads": lambda row: (row.first.run.provenance.get("commit") or "")[:10],
+    "changes of manyheads": lambda row: {True: "no", False: "yes"}.get(row.first.run.provenance.get("clean")),
+    "own code": lambda row: in_words(row.first.run.provenance),
 }
 
 

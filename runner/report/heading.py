@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.load_run import Run
 
@@ -30,7 +31,8 @@ def facts(comparison: Comparison) -> dict[str, str]:
             for name, key in (("Python", "python"), ("torch", "torch"), ("CUDA", "cuda"))
             if (version := (about.get("versions") or {}).get(key)) and (key != "cuda" or about.get("devices"))
         ),
-        "commit": _commit(known),
+        "manyheads": _commit(known),
+        "own code": in_words(about),
     }
     return {name: text for name, text in found.items() if text}
 
@@ -56,4 +58,4 @@ def _machine(run: Run) -> str:
 
 def _commit(run: Run) -> str:
     commit = str(run.provenance.get("commit") or "")[:10]
-    return commit and commit + ("" if run.provenance.get("clean") else " with uncommitted changes")
+    return commit and f"commit {commit}" + ("" if run.provenance.get("clean") else " with uncommitted changes")

@@ -15,7 +15,7 @@ RESULT: dict[str, Any] = {
 PROVENANCE: dict[str, Any] = {
     **dict.fromkeys(("id", "command", "directory", "commit", "host", "user", "system", "launcher", "signature"), str),
     "submitted_from": str,
-    **dict.fromkeys(("versions", "packages", "cpu", "environment", "own_code", "data"), dict),
+    **dict.fromkeys(("versions", "packages", "cpu", "environment", "own", "own_code", "data"), dict),
     **dict.fromkeys(("ranks", "format"), int),
     "clean": bool,
     **dict.fromkeys(("devices", "nodes"), list),

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.config.lookup import ABOUT
+from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError, printable
@@ -98,7 +99,9 @@ def _origin(run: Summary, provenance: dict[str, Any]) -> Rows:
         yield "set", " ".join(f"{key}={value}" for key, value in run.typed.items())
     if provenance.get("commit"):
         changes = ", clean" if provenance.get("clean") else f", with the changes in {run.folder.code_diff.name}"
-        yield "code", f"commit {provenance['commit'][:10]}{changes}"
+        yield "manyheads", f"commit {provenance['commit'][:10]}{changes}"
+    if own := in_words(provenance):
+        yield "your code", f"{own}; copies of its files in {run.folder.code.name}/"
     versions = provenance.get("versions") or {}
     if found := [f"{name} {versions[name]}" for name in VERSIONS if versions.get(name)]:
         yield "versions", ", ".join(found)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.provenance import code_state as module
-from manyheads.runner.provenance.code_state import code_state, own_code
-from tests.in_process import config
+from manyheads.runner.provenance.code_state import code_state
 
 
 @pytest.fixture
@@ -88,37 +87,3 @@ def test_binary_files_survive(repository):
     git(repository, "reset", "-q", "--hard")
     subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True)
     assert (repository / "table.bin").read_bytes() == b"\0\1"
-
-
-class TestOwnCode:
-    """A package beside the working directory, of which nothing is imported."""
-
-    @pytest.fixture
-    def package(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "my_package" / "nets").mkdir(parents=True)
-        (tmp_path / "my_package" / "nets" / "net.py").write_text("raise RuntimeError('imported')")
-        return tmp_path / "my_package"
-
-    @staticmethod
-    def digests():
-        return own_code(config("model=custom", "model._target_=my_package.nets.net.Net"))
-
-    @pytest.mark.parametrize("is_package", [True, False])
-    def test_is_noticed_when_it_changes(self, package, is_package):
-        if is_package:
-            (package / "__init__.py").write_text("raise RuntimeError('imported')")
-        before = self.digests()
-        assert list(before) == ["my_package"]
-        (package / "nets" / "net.py").write_text("1")
-        assert self.digests() != before
-
-    def test_may_be_a_module(self, package):
-        (package.parent / "mine.py").write_text("1")
-        assert list(own_code(config("model=custom", "model._target_=mine.Net"))) == ["mine"]
-
-    def test_is_not_torch_nor_this_project(self):
-        assert own_code(config("loss._target_=torch.nn.MSELoss")) == {}
-
-    def test_may_not_be_there(self):
-        assert own_code(config("model=custom", "model._target_=nowhere.Net")) == {}

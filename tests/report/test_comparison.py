@@ -58,7 +58,7 @@ def test_want_of_memory_is_marked(sweep: Sweep):
         ("host", "elsewhere", "Different host"),
         ("devices", ["NVIDIA H200"], "Different GPUs"),
         ("versions", {"torch": "2.0.0"}, "Different torch"),
-        ("commit", "0" * 40, "Different commit"),
+        ("commit", "0" * 40, "Different commit of manyheads"),
     ],
 )
 def test_another_place_is_told(sweep: Sweep, key: str, value: object, note: str):

@@ -33,7 +33,7 @@ def test_it_names_command_machine_software_and_commit(sweep: Sweep):
         "command": "python run.py -m optimizer.lr=1,2",
         "machine": "node1: 2 x NVIDIA H200",
         "software": "Python 3.11.7, torch 2.15.0, CUDA 13.2",
-        "commit": "0123456789 with uncommitted changes",
+        "manyheads": "commit 0123456789 with uncommitted changes",
     }
     edit(sweep.folder / "1", command="another")
     assert "command" not in facts(sweep.compared())
@@ -42,7 +42,7 @@ def test_it_names_command_machine_software_and_commit(sweep: Sweep):
 def test_on_a_cpu_the_processor_is_named(sweep: Sweep):
     edit(sweep.job("optimizer.lr=1"), host="node1", cpu={"model": "EPYC", "cores": 2}, clean=True, commit="0" * 40)
     found = facts(sweep.compared())
-    assert (found["machine"], found["commit"]) == ("node1: EPYC, 2 cores", "0000000000")
+    assert (found["machine"], found["manyheads"]) == ("node1: EPYC, 2 cores", "commit 0000000000")
 
 
 def test_the_name_that_runs_were_given_is_the_heading(sweep: Sweep):

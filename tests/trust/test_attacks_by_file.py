@@ -122,6 +122,16 @@ class TestCopies:
         assert "is missing or not yours" in done.err
         assert not (here / "mark").exists()
 
+    @pytest.mark.parametrize("planted", ["pathlib.py", "torch.abi3.so"])
+    def test_one_beside_which_somebody_put_what_it_imports_is_not_run(self, past, command_here, here, planted):
+        path = (past.code / str(here / "mine.py").lstrip("/")).with_name(planted)
+        path.write_text("import os\nos.mkdir('mark')\n")
+        (here / "mine.py").unlink()
+        done = command_here("reproduce", "past")
+        assert done.code == 2
+        assert "is missing or not yours" in done.err
+        assert not (here / "mark").exists()
+
     def test_one_of_another_run_of_his_own_is_not_run(self, past, run_here, command_here, here):
         """Though his key has sealed it."""
         copy = past.code / str(here / "mine.py").lstrip("/")

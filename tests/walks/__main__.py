@@ -50,9 +50,9 @@ RECORDED = {
     "rank: climbs": 0,
     "files from run.py to the first update": 34,
     "lines with dict[str, Any]": 536,
-    "files": 636,
+    "files": 637,
     "rooms in runner/": 33,
-    "our modules imported by --cfg job": 143,
+    "our modules imported by --cfg job": 144,
 }
 AIMS = {
     "start: stays": 40,
