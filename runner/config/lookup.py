@@ -115,8 +115,11 @@ def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
     return f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
 
 
-def unknown_key(key: str, folders: Folders = OWN) -> str:
-    """The error message for an unknown key: which options have it, or which keys have the same or a similar name."""
+def unknown_key(key: str, folders: Folders = OWN, allowed: Iterable[str] | None = None) -> str:
+    """The error message for an unknown key: which options have it, or which keys have the same or a similar name.
+
+    allowed: the names of its section's keys, if the options are known; then nothing else is suggested.
+    """
     section, dot, name = key.rpartition(".")
     if section in GROUPS and key in known_keys(folders):
         owners = [
@@ -125,6 +128,9 @@ def unknown_key(key: str, folders: Folders = OWN) -> str:
             if name in read_option(section, option, folders)
         ]
         return f"{key} is a key of {', '.join(owners)} only."
+    if allowed is not None:
+        found = [f"{section}{dot}{each}" for each in similar(name, allowed)]
+        return f"{key} is not a key of the run config.{suggest(found)}"
     siblings = [known.rpartition(".")[2] for known in known_keys(folders) if known.rpartition(".")[0] == section]
     found = [f"{section}{dot}{sibling}" for sibling in similar(name, siblings)]
     leaves = {known: known.rpartition(".")[2] for known in known_keys(folders)}

@@ -29,6 +29,7 @@ from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import OPTION
+from manyheads.runner.run.nearest import nearest
 from manyheads.runner.run.source_file import source_file
 
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
@@ -193,7 +194,7 @@ def _check_names(prefix: str, section: dict[str, Any], allowed: list[str], folde
     for key in section:
         if key not in allowed and not (prefix in GROUPS and key == OPTION):
             listed = ", ".join(dot + name for name in allowed)
-            raise ConfigurationError(f"{unknown_key(dot + key, folders)} Allowed: {listed}.")
+            raise ConfigurationError(f"{unknown_key(dot + key, folders, allowed)} Allowed: {listed}.")
 
 
 def _check_values(prefix: str, section: dict[str, Any], default: dict[str, Any], rules: Mapping[str, Rule]) -> None:
@@ -201,4 +202,5 @@ def _check_values(prefix: str, section: dict[str, Any], default: dict[str, Any],
     for key, value in section.items():
         rule = rule_for(rules, key, default.get(key))
         if rule is not None and not rule.accepts(value):
-            raise ConfigurationError(f"{dot}{key}={shown(value)} is not allowed. Allowed: {rule.allowed}.")
+            meant = nearest(value, filter(rule.accepts, rule.allowed.split(", "))) if isinstance(value, str) else ""
+            raise ConfigurationError(f"{dot}{key}={shown(value)} is not allowed.{meant} Allowed: {rule.allowed}.")

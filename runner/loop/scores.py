@@ -9,6 +9,7 @@ from torch import Tensor
 
 from manyheads.runner.metrics.base import Collected, Metric
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest
 from manyheads.runner.task.base.rank import Task
 
 Statistics = dict[str, Tensor]  # float64 on the CPU, by name
@@ -58,7 +59,8 @@ class Scores:
             )
         if self.monitor not in columns:
             raise ConfigurationError(
-                f"checkpoint.monitor={self.monitor} is not measured. Allowed: auto, {', '.join(columns)}."
+                f"checkpoint.monitor={self.monitor} is not measured.{nearest(self.monitor, columns)} Allowed: auto, "
+                f"{', '.join(columns)}."
             )
 
     # -- statistics ----------------------------------------------------------------------------------

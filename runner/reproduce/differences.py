@@ -84,7 +84,7 @@ def _code(recorded: dict[str, Any], now: dict[str, Any], then: bytes, today: byt
     if recorded.get("commit") is None or now["commit"] is None:
         return
     if (recorded["commit"], then) != (now["commit"], today):
-        yield Difference("code", _commit(recorded["commit"], then), _commit(now["commit"], today), True)
+        yield Difference("code of manyheads", _commit(recorded["commit"], then), _commit(now["commit"], today), True)
 
 
 def _commit(commit: str, diff: bytes) -> str:

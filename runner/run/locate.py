@@ -3,12 +3,15 @@
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator
 from importlib.machinery import PathFinder
+from pkgutil import iter_modules
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest, similar, suggest
 from manyheads.runner.run.source_file import SourceFile, source_file
 
 TARGET = "_target_"  # the key that names a class
@@ -79,8 +82,8 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
         return load(target)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"{group}.{key}={target} can't be imported: {error}. Install the package, or start from the folder that "
-            "contains it."
+            f"{group}.{key}={target} can't be imported: {error}.{_modules_like(error.name or '')} Install the package, "
+            "or start from the folder that contains it."
         ) from None
     except ImportError as error:
         if file is None or "relative import" not in str(error):
@@ -91,7 +94,17 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
         ) from None
     except (AttributeError, ValueError):
         module, _, name = target.rpartition(":" if file else ".")
-        raise ConfigurationError(f"{group}.{key}={target}: {module or 'it'} has no {name}. Check the name.") from None
+        meant = nearest(name, (each for each in dir(sys.modules.get(module)) if not each.startswith("_")))
+        raise ConfigurationError(
+            f"{group}.{key}={target}: {module or 'it'} has no {name}.{meant} Check the name."
+        ) from None
+
+
+def _modules_like(name: str) -> str:
+    """A question with the modules that have a name like a missing one's, in its package or in the user's folders."""
+    package, dot, last = name.rpartition(".")
+    folders = getattr(sys.modules.get(package), "__path__", []) if package else own_folders()
+    return suggest([f"{package}{dot}{each}" for each in similar(last, (found.name for found in iter_modules(folders)))])
 
 
 def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
@@ -99,8 +112,10 @@ def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) ->
     try:
         signature(kind).bind(*arguments, **options)
     except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        meant = nearest(unknown[1], set(signature(kind).parameters) - {*options}) if unknown else ""
         raise ConfigurationError(
-            f"{group}._target_={target} rejects its arguments: {error}. Set them under {group}."
+            f"{group}._target_={target} rejects its arguments: {error}.{meant} Set them under {group}."
         ) from None
     return kind(*arguments, **options)
 

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.option.base import Option
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest
 
 
 class TaskOption(Option):
@@ -50,5 +51,6 @@ class TaskOption(Option):
         columns = [f"val_{name}" for name in (*self.measures, *config["metrics"])]
         if monitor not in columns:
             raise ConfigurationError(
-                f"checkpoint.monitor={monitor} is not measured. Allowed: auto, {', '.join(columns)}."
+                f"checkpoint.monitor={monitor} is not measured.{nearest(monitor, columns)} Allowed: auto, "
+                f"{', '.join(columns)}."
             )

@@ -14,6 +14,7 @@ from manyheads.runner.data.base.option import ImageFiles, Samples, TokenBlocks
 from manyheads.runner.data.hf.local import offline, read_folder
 from manyheads.runner.data.text.tokens import END, Bytes, cached, digest_of, encoded, known_by, vocabulary
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.nearest import nearest
 
 if TYPE_CHECKING:
     from manyheads.runner.data.hf.option import HuggingFaceData
@@ -86,9 +87,10 @@ class Contents:
         if wanted == "auto" and fitting:
             return fitting[0]
         if wanted not in columns:
+            meant = "" if wanted == "auto" else nearest(wanted, columns)
             raise ConfigurationError(
-                f"data.{key}_column={wanted}: no column of {what} found. Set it to one of {', '.join(columns)}"
-                + (", or to none for text without classes." if key == "label" else ".")
+                f"data.{key}_column={wanted}: no column of {what} found.{meant} Set it to one of "
+                f"{', '.join(columns)}" + (", or to none for text without classes." if key == "label" else ".")
             )
         return str(wanted)
 
