@@ -18,7 +18,7 @@ from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
 from manyheads.launchers.sweep.options import Options
-from manyheads.launchers.sweep.plan import Planned, compose, frozen, save_composed, task_config
+from manyheads.launchers.sweep.plan import Planned, compose, frozen, refuse_wrong_values, save_composed, task_config
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume import go_on
 from manyheads.launchers.sweep.run import run_jobs
@@ -94,6 +94,8 @@ class Batch:
             planned.sort(key=lambda each: each.entry.repeat)
         for each in planned if not self._basic else ():
             refuse_without_objective(each.config)
+        if self._basic:
+            refuse_wrong_values(planned)
         check_used(combinations(self._options.exclude), [each.config for each in planned])
         return planned
 

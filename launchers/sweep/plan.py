@@ -18,12 +18,13 @@ from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
 from manyheads.launchers.sweep.options import Options
 from manyheads.runner.config.command_line import check_experiment
 from manyheads.runner.config.freeze import checked, freeze
+from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import searched
-from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.config.schema import check, is_run_config
 from manyheads.runner.provenance.record import signature
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.errors import ConfigurationError, Unavailable, WrongValue, report
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import DUMPER, RunFolder
 from manyheads.runner.trust.check import plain, refuse_untrusted
@@ -88,6 +89,30 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
         composed.hydra.sweep.subdir = subdir
         composed.hydra.runtime.output_dir = str(path)
     return RunFolder(path)
+
+
+def refuse_wrong_values(planned: Sequence[Planned]) -> None:
+    """Print each value that its key never accepts, and raise ConfigurationError if there is one.
+
+    A mistake that depends on several keys fails only the jobs that have all of them.
+    """
+    known: set[str] = set()
+    wrong: dict[str, None] = {}
+    for each in planned:
+        typed = as_typed(each.config.hydra.overrides.task)
+        if each.excluded or known.issuperset(typed) or not is_run_config(each.config):
+            continue
+        known.update(typed)
+        try:
+            check(task_config(each.config), searched(each.config.hydra.runtime.config_sources))
+        except WrongValue as error:
+            wrong[str(error)] = None
+        except ConfigurationError:
+            continue
+    for message in [*wrong][:-1]:
+        report(ConfigurationError(message))
+    if wrong:
+        raise ConfigurationError(f"{[*wrong][-1]} No job was started.")
 
 
 def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:

@@ -27,7 +27,7 @@ from manyheads.runner.config.lookup import (
 from manyheads.runner.config.rules import RULES, rules_of
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.rules import Rule, rule_for
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.errors import ConfigurationError, WrongValue
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.nearest import nearest
 from manyheads.runner.run.source_file import source_file
@@ -203,4 +203,4 @@ def _check_values(prefix: str, section: dict[str, Any], default: dict[str, Any],
         rule = rule_for(rules, key, default.get(key))
         if rule is not None and not rule.accepts(value):
             meant = nearest(value, filter(rule.accepts, rule.allowed.split(", "))) if isinstance(value, str) else ""
-            raise ConfigurationError(f"{dot}{key}={shown(value)} is not allowed.{meant} Allowed: {rule.allowed}.")
+            raise WrongValue(f"{dot}{key}={shown(value)} is not allowed.{meant} Allowed: {rule.allowed}.")

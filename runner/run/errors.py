@@ -16,6 +16,10 @@ class ConfigurationError(ValueError):
     reported = False  # whether it has been printed
 
 
+class WrongValue(ConfigurationError):
+    """A value that its key never accepts, whatever the other keys are; refuses a sweep as a whole."""
+
+
 class Unavailable(ConfigurationError):
     """A valid request that this machine cannot run; a sweep skips such a job."""
 

@@ -363,12 +363,22 @@ def test_an_interruption_ends_a_sweep():
 
 @pytest.mark.slow
 def test_a_sweep_goes_on_after_a_refused_job(run_command, tmp_path):
-    done = run_command("-m", "trainer.log_every=0,1", "hydra.sweep.dir=sweep", *(o for o in FAST if "log" not in o))
+    """One whose keys do not work together."""
+    done = run_command("-m", "trainer.clip_norm=1", "trainer.clip_value=1,inf", "hydra.sweep.dir=sweep", *FAST)
     assert done.code == 1
-    assert "error: trainer.log_every=0 is not allowed" in done.err
+    assert "error: trainer.clip_norm=1 and trainer.clip_value=1 are two ways to clip" in done.err
     assert "Traceback" not in done.out + done.err
     assert not (tmp_path / "sweep" / "0" / "run.yaml").exists()
     assert yaml.safe_load((tmp_path / "sweep" / "1" / "result.json").read_text())["status"] == "completed"
+
+
+@pytest.mark.parametrize("key", ["optimizer.lr=0.001,0.01x", "trainer.log_every=1,0,2"])
+def test_a_wrong_value_refuses_a_sweep_before_its_first_job(run_here, tmp_path, key):
+    done = run_here("-m", key, "seed=1,2", "hydra.sweep.dir=sweep", *(o for o in FAST if "log" not in o))
+    assert done.code == 2
+    assert done.err.count("is not allowed.") == 1
+    assert done.err.rstrip().endswith("No job was started.")
+    assert not list(tmp_path.glob("sweep/*"))
 
 
 @pytest.mark.parametrize("launcher", ["manyheads", "basic", "joblib"])
