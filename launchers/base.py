@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manyheads.launchers.nodes.settings import Settings
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
@@ -30,13 +31,17 @@ class Job:
 
     added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
     name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
-    fits: Callable[[int], bool] = lambda ranks: True  # whether so many ranks can share the batch
+    run: RunConfig | None = None  # None: no run, machines are only examined
     reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the heartbeat says
 
     @property
     def watched(self) -> range:
         """The ranks that this process watches."""
         return range(self.ranks) if self.own is None else self.own
+
+    def fits(self, ranks: int) -> bool:
+        """Whether so many ranks can share the batch."""
+        return self.run is None or self.run.fits(ranks)
 
     def failures(self) -> list[Failure]:
         """How the watched ranks failed, the earliest first."""
@@ -80,8 +85,8 @@ class Launcher:
         """Whether the run's parent is not this process, but for example a job in a queue."""
         return False
 
-    def launch_elsewhere(self, folder: RunFolder, signals: list[int]) -> dict[str, Any]:
-        """Have the run frozen in ``folder`` executed elsewhere; returns and raises as ``launchers.launch.launch``."""
+    def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> dict[str, Any]:
+        """Have the run executed elsewhere; returns and raises as ``launchers.launch.launch``."""
         raise NotImplementedError
 
     def ended(self, folder: RunFolder, reason: BaseException) -> None:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from manyheads.launchers import scratch
 from manyheads.launchers.base import Launcher
@@ -57,13 +56,11 @@ def waiting(policy: str) -> dict[str, str]:
     return {} if policy == "default" or chosen else {"GOMP_SPINCOUNT": str(BRIEF_SPINS)}
 
 
-def flight_recorder(config: dict[str, Any], folder: RunFolder) -> dict[str, str]:
-    """Variables that make NCCL log its last calls to logs/nccl_rank_<n> when one times out; none on CPUs.
+def flight_recorder(folder: RunFolder) -> dict[str, str]:
+    """Variables that make NCCL log its last calls to logs/nccl_rank_<n> when one times out.
 
     Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. Names of torch 2.6 and 2.15.
     """
-    if config["trainer"]["device"] != "cuda":
-        return {}
     size, file = str(RECORDED_CALLS), str(folder.logs / FLIGHT)
     wanted = {
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",

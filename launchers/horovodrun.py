@@ -20,6 +20,7 @@ from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.stdout_relay import passed_on
 from manyheads.runner.option.rules import choice
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.errors import Unavailable
 from manyheads.runner.run.layout import read_hosts
@@ -34,6 +35,7 @@ class HorovodrunOption(LauncherOption):
     rules: ClassVar = {
         "controller": choice("auto", "gloo", "mpi"),
     }
+    controller: str
 
     def unavailable(self) -> str | None:
         return horovod.unavailable()
@@ -41,19 +43,20 @@ class HorovodrunOption(LauncherOption):
     def note(self) -> str:
         return f"built with {horovod.built_with()} for torch {horovod.built_for()}"
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        built, chosen = horovod.controllers(), self.section["controller"]
-        if chosen == "auto":
-            self.section["controller"] = built[0]
-        elif chosen not in built:
-            horovod.refuse_controller(f"launcher.controller={chosen}", chosen)
-        if self.section["controller"] == "mpi" and (reason := horovod.without_mpirun()):
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = super().resolved(run)
+        return run.changed(launcher={"controller": horovod.controllers()[0]}) if self.controller == "auto" else run
+
+    def check_keys(self) -> None:
+        super().check_keys()
+        if self.controller not in horovod.controllers():
+            horovod.refuse_controller(f"launcher.controller={self.controller}", self.controller)
+        if self.controller == "mpi" and (reason := horovod.without_mpirun()):
             raise Unavailable(f"launcher.controller=mpi: {reason}, or launcher.controller=gloo.")
 
     @property
     def horovod_controller(self) -> str:
-        return self.section["controller"]
+        return self.controller
 
 
 class Horovodrun(Launcher):

@@ -86,7 +86,8 @@ class Inline(Launcher):
         try:
             with open(job.folder.rank_log(0), "a", opener=no_link) as file:
                 faulthandler.dump_traceback(file)
-            finish(job.folder, job.folder.read_config(), time.monotonic() - job.started, reason)
+            assert job.run is not None
+            finish(job.folder, job.run, time.monotonic() - job.started, reason)
         finally:  # also where the disk is full
             os.write(2, f"error: {reason}\n".encode())
             os._exit(reason.exit_code)

@@ -2,14 +2,15 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.option.base import Option
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, list_of, number, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import nodes, read_hosts
+from manyheads.runner.run.layout import count_nodes, read_hosts
 from manyheads.runner.run.run_folder import RunFolder
 
 FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullmatch(r"\d+:\d+", v) is not None)
@@ -56,22 +57,46 @@ class LauncherOption(Option):
         *("node_timeout", "start_timeout", "max_restarts"),
     )
     derived: ClassVar[tuple[str, ...]] = ("threads_per_rank", "wait_policy")
+    group = "launcher"
     has_own_class = True
     one_process: ClassVar[bool] = False
     finds_machines: ClassVar[bool] = False
     restarts_ranks: ClassVar[bool] = False
     first_output: ClassVar[str | None] = None
+    nproc_per_node: int  # "auto" until the machine has been looked at, like the next two
+    threads_per_rank: int
+    wait_policy: str = "default"
+    numa: bool = False
+    timeout: float | None
+    hosts: Sequence[str] | None = None
+    hostfile: str | None = None
+    nodes: int | str | None = None
+    rendezvous: str | None = None
 
-    def complete(self, config: dict[str, Any]) -> None:
-        if self.section.get("hostfile") is not None:  # a run may go on from another directory
-            self.section["hostfile"] = os.path.abspath(os.path.expanduser(self.section["hostfile"]))
+    @property
+    def machines(self) -> dict[str, int]:
+        """Ranks on each host that is named; empty: this machine alone. Raises ConfigurationError."""
+        return read_hosts(self.hosts, self.hostfile)
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks on all machines; of those that the run may have, where that is not fixed."""
+        machines = self.machines
+        return self.nproc_per_node * max(1, len(machines), (count_nodes(self.nodes, machines) or (1, 1))[1])
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        if self.hostfile is None:
+            return run
+        # A run may be resumed from another directory.
+        return run.changed(launcher={"hostfile": os.path.abspath(os.path.expanduser(self.hostfile))})
+
+    def check_keys(self) -> None:
         if not self.finds_machines:
             self._check_machines()
 
     def _check_machines(self) -> None:
         """Raises ConfigurationError for machines that could not meet, or numbers of them that mean nothing."""
-        hosts = read_hosts(self.section.get("hosts"), self.section.get("hostfile"))
-        given, rendezvous = self.section.get("nodes"), self.section.get("rendezvous")
+        hosts, given, rendezvous = self.machines, self.nodes, self.rendezvous
         if given is None:
             if rendezvous is not None:
                 raise ConfigurationError(
@@ -85,15 +110,18 @@ class LauncherOption(Option):
             )
         if hosts and rendezvous is not None:
             raise ConfigurationError("launcher.rendezvous: launcher.hosts is set too. Set one of them to null.")
-        low, high = nodes(self.section) or (0, 0)
+        low, high = count_nodes(given, hosts) or (0, 0)
         if not 0 < low <= high or (hosts and high != len(hosts)):
             also = f", or with launcher.hosts the number listed there: {len(hosts)}" if hosts else ""
             raise ConfigurationError(f"launcher.nodes={given} is not allowed. Allowed: a number, or fewest:most{also}.")
 
     @contextmanager
-    def on_its_machines(self, config: dict[str, Any]) -> Iterator[None]:
-        """A context in which ``machine.hardware`` describes the machines on which the ranks will run."""
-        yield
+    def on_its_machines(self, run: RunConfig) -> Iterator[RunConfig]:
+        """A context in which ``machine.hardware`` describes the machines on which the ranks will run.
+
+        Yields the config with what must be known of them resolved. Raises ConfigurationError.
+        """
+        yield run
 
     def gpus_here(self, count: int) -> int:
         """How many of this machine's GPUs are used by a run with this many ranks per machine."""

@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from manyheads.launchers import scratch
-from manyheads.runner.option.declared import declared
 from manyheads.runner.publish.main import MAIN
 from manyheads.runner.publish.place import tell_unread
 from manyheads.runner.publish.state import State, state_file
@@ -19,19 +18,22 @@ from manyheads.runner.run import called
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.run_folder import RunFolder
 
+if TYPE_CHECKING:
+    from manyheads.runner.logger.option import LoggerOption
+
 END_SECONDS = 30.0  # that a run which is over waits for what is still to be published
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def publishers(
-    folder: RunFolder, config: dict[str, Any], variables: dict[str, str], signals: list[int]
+    folder: RunFolder, loggers: "Mapping[str, LoggerOption]", variables: dict[str, str], signals: list[int]
 ) -> Iterator[None]:
-    """Publish the run to every tracker of the config meanwhile, and its end afterwards.
+    """Publish the run to every tracker among the loggers meanwhile, and its end afterwards.
 
     ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
     """
-    trackers = {name: entry for name, entry in config["logger"].items() if declared("logger", entry).publishes}
+    trackers = {name: logger for name, logger in loggers.items() if logger.publishes}
     if not trackers:
         yield
         return

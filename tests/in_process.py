@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.freeze import checked, completed
 from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.loop import build
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_env import Place
 from manyheads.runner.run.run_folder import RunFolder
@@ -42,8 +43,18 @@ TIMINGS = (
 
 
 def config(*overrides: str) -> dict[str, Any]:
+    """The run config that ``python run.py <overrides>`` would freeze, in its written form, to be changed at will."""
+    return dict(typed(*overrides).written)
+
+
+def typed(*overrides: str) -> RunConfig:
     """The run config that ``python run.py <overrides>`` would freeze."""
     return checked(composed(*overrides))
+
+
+def completed_for_here(config: dict[str, Any]) -> dict[str, Any]:
+    """The written form of a config with every ``auto`` resolved for this machine. Raises ConfigurationError."""
+    return dict(completed(RunConfig.of(config)).written)
 
 
 def small(*overrides: str) -> dict[str, Any]:
@@ -64,12 +75,13 @@ def attempt(
     if place.rank == 0:
         folder.write_config(config)
         Heartbeat.create(folder.heartbeat, ranks=place.world_size)
-    parallel = build.join(config, **place._asdict())
+    run = RunConfig.of(config)
+    parallel = build.join(run, **place._asdict())
     parallel.gather("the folder is there")
     heartbeat = Heartbeat(folder.heartbeat, rank=place.rank)
-    checkpoints = Checkpoints.of(folder, config["checkpoint"])
-    trainer = build.build(config, parallel, folder, heartbeat, state)
-    return Session(trainer, config, checkpoints=checkpoints, folder=folder)
+    checkpoints = Checkpoints.of(folder, run.checkpoint)
+    trainer = build.build(run, parallel, folder, heartbeat, state)
+    return Session(trainer, run, checkpoints=checkpoints, folder=folder)
 
 
 @contextmanager
@@ -101,3 +113,8 @@ def rows(path: Path, *, without: tuple[str, ...] = ()) -> list[dict[str, str]]:
     """The rows of a CSV file, some columns left out."""
     with open(path, newline="") as file:
         return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]
+
+
+def ranks(config: dict[str, Any]) -> int:
+    """The number of ranks of a run config on all machines."""
+    return RunConfig.of(config).launcher.ranks

@@ -12,28 +12,28 @@ from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.nodes.signature import signature
 from manyheads.launchers.nodes.wire import own_key
 from manyheads.runner.machine import addresses
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
 
 RETRY_SECONDS = 0.5
 
 
-def join(config: dict[str, Any]) -> None:
+def join(run: RunConfig) -> None:
     """Take part, until it ends, in the run at the rendezvous that the config names.
 
     Raises ConfigurationError if that is a different run; RunFailed or Interrupted as the run itself does.
     """
-    if declared("launcher", config["launcher"]).finds_machines:
+    if run.launcher.finds_machines:
         print(f"task {os.environ['SLURM_PROCID']} of this step exits: the first task runs everything", flush=True)
         return
-    settings = Settings.of(config["launcher"])
+    settings = Settings.of(run.launcher.section)
     assert settings is not None
     assert settings.rendezvous is not None
     host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
     link = _connected(host, port, settings)
     print(f"machine {socket.gethostname()} joins the run of {settings.rendezvous}", flush=True)
-    serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature(config))
+    serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature(run.written))
     if link.refusal is not None:
         raise ConfigurationError(link.refusal)
     if link.outcome is None:

@@ -1,9 +1,9 @@
 """The launcher's settings for a run on several machines."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from manyheads.runner.run.layout import nodes, read_hosts
+from manyheads.runner.run.layout import count_nodes, read_hosts
+from manyheads.runner.run.locate import Section
 
 DEFAULT_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}"
 KEYS = (
@@ -35,15 +35,16 @@ class Settings:
     addresses: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, section: dict[str, Any]) -> "Settings | None":
+    def of(cls, section: Section) -> "Settings | None":
         """Read the launcher's section of the run config; None for a run on this machine alone.
 
         Raises ConfigurationError.
         """
-        if (count := nodes(section)) is None:
+        hosts = read_hosts(section.get("hosts"), section.get("hostfile"))
+        if (count := count_nodes(section.get("nodes"), hosts)) is None:
             return None
         return cls(
-            hosts=list(read_hosts(section.get("hosts"), section.get("hostfile"))),
+            hosts=list(hosts),
             rendezvous=section.get("rendezvous"),
             fewest=count[0],
             most=count[1],

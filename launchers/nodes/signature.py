@@ -3,16 +3,16 @@
 import hashlib
 import json
 from importlib import metadata
-from typing import Any
 
 from manyheads import __version__
 from manyheads.launchers.nodes.meeting import Node
 from manyheads.runner.run.flat import flatten
+from manyheads.runner.run.locate import Section
 
 OWN = ("launcher.threads_per_rank", "launcher.wait_policy")  # each machine's own
 
 
-def signature(config: dict[str, Any]) -> dict[str, str]:
+def signature(config: Section) -> dict[str, str]:
     """A digest of the value of each config key."""
     return {
         key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:16]

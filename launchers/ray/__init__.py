@@ -34,7 +34,7 @@ class Ray(Launcher):
         self._per_bundle, self.ranks = self.ranks, self.ranks * settings.most
 
     def launch(self, job: Job) -> None:
-        gpus = self._per_bundle if job.folder.read_config()["trainer"]["device"] == "cuda" else 0
+        gpus = self._per_bundle if job.run is not None and job.run.on_gpus else 0
         asked = {**self._asked, "gpus": gpus, "bundles": len(self.machines)}
         gather = partial(placed, asked=asked, patience=self._patience)
         assert self.settings is not None

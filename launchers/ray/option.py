@@ -1,10 +1,11 @@
 """What launcher=ray declares."""
 
 from importlib import metadata
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.launchers.option import LauncherOption
 from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.option.run_config import RunConfig
 
 OLDEST = (2, 40)
 INSTALL = "pip install 'manyheads[ray]', the same version as the cluster's"
@@ -38,10 +39,10 @@ class RayOption(LauncherOption):
     def note(self) -> str:
         return "the cluster is looked for when a run starts"
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        if self.section["cpus_per_rank"] == "auto":
-            self.section["cpus_per_rank"] = self.section["threads_per_rank"]
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = super().resolved(run)
+        is_given = self.section["cpus_per_rank"] != "auto"
+        return run if is_given else run.changed(launcher={"cpus_per_rank": run.launcher.threads_per_rank})
 
     def gpus_here(self, count: int) -> int:
         return 0  # those that Ray gives it, wherever they are

@@ -20,6 +20,7 @@ from manyheads.launchers.slurm.following import Following, Output, ended_badly, 
 from manyheads.launchers.slurm.queued import note_job, refuse_queued
 from manyheads.launchers.slurm.script import output, write_script
 from manyheads.launchers.torchrun import order
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.result import finish
@@ -68,20 +69,19 @@ class Slurm(Launcher):
         with self._stopping_at_limit(job):
             run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout)
 
-    def launch_elsewhere(self, folder: RunFolder, signals: list[int]) -> dict[str, Any]:
+    def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> dict[str, Any]:
         if self._is_apart and not self._section["follow"]:
             raise ConfigurationError("launcher.follow=false: a sweep follows its jobs. Set it to true.")
         with folder.locked():
             refuse_queued(folder, signals)
             pinned = folder.pin_config()
-            config = folder.read_config()
             folder.clear_attempt()
             try:
-                script = write_script(folder, config["launcher"], name=config["name"], pinned=pinned)
+                script = write_script(folder, run.launcher.section, name=run.name, pinned=pinned)
                 written = Output(output(folder))
                 job = commands.submit(script, signals)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
-                finish(folder, config, 0.0, reason)
+                finish(folder, run, 0.0, reason)
                 raise
             note_job(folder, job)
         print(f"submitted as Slurm job {job} by {script}; its output is in {output(folder)}", flush=True)
@@ -91,9 +91,9 @@ class Slurm(Launcher):
         try:
             status = Following(folder, job, written, signals).to_the_end()
         except Interrupted as reason:
-            self._finish(folder, config, job, reason)
+            self._finish(folder, run, job, reason)
             raise
-        return self._outcome(folder, config, job, status, signals)
+        return self._outcome(folder, run, job, status, signals)
 
     def ended(self, folder: RunFolder, reason: BaseException) -> None:
         """Requeue this job if the run was cut short by something outside itself."""
@@ -110,7 +110,7 @@ class Slurm(Launcher):
             print(f"job {self._allocation.job} is requeued and will resume from the last checkpoint", flush=True)
 
     def _outcome(
-        self, folder: RunFolder, config: dict[str, Any], job: str, status: commands.Status, signals: list[int]
+        self, folder: RunFolder, run: RunConfig, job: str, status: commands.Status, signals: list[int]
     ) -> dict[str, Any]:
         """What became of the run, now that its job is over. Raises RunFailed, ConfigurationError or Interrupted."""
         if (completed := folder.completed()) is not None:
@@ -119,12 +119,12 @@ class Slurm(Launcher):
         if signals:
             reason = Interrupted(signals[0])
             if result is None:
-                self._finish(folder, config, job, reason)
+                self._finish(folder, run, job, reason)
             raise reason
         has_run = result is not None or folder.steps.exists()
         failure = ended_badly(job, status, last_line(folder), has_run=has_run)
         if failure is not None:
-            self._finish(folder, config, job, RunFailed(failure))
+            self._finish(folder, run, job, RunFailed(failure))
         elif result is not None and (failure := Failure.from_json(result.get("error"))) is None:
             raise Interrupted(int(result.get("signal", signal.SIGTERM)))
         if failure is not None and failure.type == ConfigurationError.__name__:
@@ -132,9 +132,9 @@ class Slurm(Launcher):
         assert failure is not None
         raise RunFailed(failure)
 
-    def _finish(self, folder: RunFolder, config: dict[str, Any], job: str, reason: BaseException) -> None:
+    def _finish(self, folder: RunFolder, run: RunConfig, job: str, reason: BaseException) -> None:
         known = (folder.read_result() or {}).get("wall_seconds") or 0.0
-        finish(folder, config, known, reason, {"slurm": {"job": job}})
+        finish(folder, run, known, reason, {"slurm": {"job": job}})
 
     @contextmanager
     def _stopping_at_limit(self, job: Job) -> Iterator[None]:

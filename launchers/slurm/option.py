@@ -11,9 +11,9 @@ from manyheads.launchers.slurm import commands
 from manyheads.launchers.slurm.allocation import Allocation, is_on_node
 from manyheads.launchers.slurm.queued import standing
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.duration import DURATION
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -46,6 +46,8 @@ class SlurmOption(LauncherOption):
     derived: ClassVar[tuple[str, ...]] = ("nodes", "cpus_per_node")
     finds_machines = True
     first_output: ClassVar[str | None] = "slurm.log"
+    gpus_per_node: int
+    template: str | None
 
     def unavailable(self) -> str | None:
         return commands.missing()
@@ -54,31 +56,30 @@ class SlurmOption(LauncherOption):
         return commands.version()
 
     @contextmanager
-    def on_its_machines(self, config: dict[str, Any]) -> Iterator[None]:
+    def on_its_machines(self, run: RunConfig) -> Iterator[RunConfig]:
         section, allocation = self.section, Allocation.here()
-        if section["nodes"] == "auto":
-            section["nodes"] = allocation.count if allocation else 1
-        if allocation is not None and section["nodes"] > allocation.count:
+        nodes, cpus = section["nodes"], section["cpus_per_node"]
+        template = self.template and os.path.abspath(os.path.expanduser(self.template))
+        if nodes == "auto":
+            nodes = allocation.count if allocation else 1
+        if allocation is not None and nodes > allocation.count:
             raise ConfigurationError(
-                f"launcher.nodes={section['nodes']}: this is Slurm job {allocation.job}, which has "
+                f"launcher.nodes={nodes}: this is Slurm job {allocation.job}, which has "
                 f"{allocation.count}. Set it to auto, or type the command outside of a job to submit one."
             )
         if allocation is not None and is_on_node():
-            if section["cpus_per_node"] == "auto":
-                section["cpus_per_node"] = hardware.cpu_cores()
-            yield
+            cpus = hardware.cpu_cores() if cpus == "auto" else cpus
+            yield run.changed(launcher={"nodes": nodes, "cpus_per_node": cpus, "template": template})
             return
-        cpus, gpus = (None, 0) if allocation is None else allocation.offered()
-        gpus = section["gpus_per_node"] or gpus
-        alone = declared("parallel", config["parallel"]).one_process
+        offered, gpus = (None, 0) if allocation is None else allocation.offered()
+        gpus = self.gpus_per_node or gpus
+        alone = run.parallel.one_process
         ranks = section["nproc_per_node"] if section["nproc_per_node"] != "auto" else 1 if alone else gpus or 2
-        if section["cpus_per_node"] == "auto":
+        if cpus == "auto":
             threads = section["threads_per_rank"]
-            section["cpus_per_node"] = cpus or (
-                ranks * threads if threads != "auto" else max(ranks, CPUS_FOR_GPU * gpus)
-            )
-        with hardware.elsewhere(gpus=gpus, cores=section["cpus_per_node"]):
-            yield
+            cpus = offered or (ranks * threads if threads != "auto" else max(ranks, CPUS_FOR_GPU * gpus))
+        with hardware.elsewhere(gpus=gpus, cores=cpus):
+            yield run.changed(launcher={"nodes": nodes, "cpus_per_node": cpus, "template": template})
 
     def gpus_here(self, count: int) -> int:
         return count if Allocation.here() is not None and is_on_node() else 0
@@ -86,8 +87,6 @@ class SlurmOption(LauncherOption):
     def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
         return standing(folder, answers)
 
-    def complete(self, config: dict[str, Any]) -> None:
-        if config["trainer"]["device"] == "cuda" and hardware.torch_cuda_version() is None:
+    def check_run(self, run: RunConfig) -> None:
+        if run.on_gpus and hardware.torch_cuda_version() is None:
             raise Unavailable("launcher.gpus_per_node: the installed torch is a CPU build. Set trainer.device=cpu.")
-        if self.section["template"] is not None:
-            self.section["template"] = os.path.abspath(os.path.expanduser(self.section["template"]))

@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, TemplateError
 
@@ -15,6 +14,7 @@ from manyheads.launchers.slurm.allocation import OURS
 from manyheads.runner.option.duration import seconds
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.run_folder import RunFolder
 
 OWN = Path(__file__).with_name("batch.sh.j2")
@@ -32,7 +32,7 @@ def output(folder: RunFolder) -> Path:
     return folder.logs / "slurm.log"
 
 
-def write_script(folder: RunFolder, launcher: dict[str, Any], *, name: str | None, pinned: dict[str, str]) -> Path:
+def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinned: dict[str, str]) -> Path:
     """Fill in the template. ``name``: the run's own; ``pinned``: by which run.yaml is known. Raises ConfigurationError.
 
     What the variables of a template mean is in docs/slurm.md.

@@ -128,14 +128,14 @@ def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:
         check_experiment(planned.config.hydra.overrides.task, folders)
         task = task_config(planned.config)
         if options.dry_run:
-            config = checked(task, trust=trust, folders=folders)
+            run = checked(task, trust=trust, folders=folders)
         else:
-            config = freeze(planned.folder, task, trust=trust, timeout=options.timeout, folders=folders)
+            run = freeze(planned.folder, task, trust=trust, timeout=options.timeout, folders=folders)
     except Unavailable as reason:
         return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:
         return replace(planned, entry=entry.now("failed", reason=str(error)), error=error)
-    return replace(planned, entry=entry.now("pending", signature=signature(config)))
+    return replace(planned, entry=entry.now("pending", signature=signature(run.written)))
 
 
 def task_config(composed: DictConfig) -> DictConfig:

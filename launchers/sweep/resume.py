@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.conclusion import conclude, end_as
 from manyheads.launchers.sweep.devices import jobs_at_once
@@ -80,7 +80,7 @@ def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str
             config, trust = config_of_job(folder, ledger.sweep, packages)
             freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
         refuse_untrusted_run(folder, packages)  # again: it may have waited for long
-        return launch(folder, apart=True)["objective"]
+        return launch(prepare(folder, apart=True))["objective"]
 
 
 def _configs(sweep: Path, entries: list[Entry], packages: Sequence[str] = ()) -> Iterator[DictConfig]:

@@ -15,9 +15,8 @@ from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.progress import Progress
 from manyheads.launchers.sweep.states import Start, settle
-from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.parent_death import die_with_parent
@@ -93,8 +92,8 @@ def _output_to(path: str) -> Iterator[None]:
 class FirstOutput:
     """What a run writes first once an engine has found room for it."""
 
-    def __init__(self, folder: RunFolder, config: dict[str, Any] | None):
-        name = declared("launcher", config["launcher"]).first_output if config else None
+    def __init__(self, folder: RunFolder, run: RunConfig | None):
+        name = run.launcher.first_output if run else None
         self._path = folder.logs / name if name else None
         self._before = self._bytes()
 
@@ -154,13 +153,13 @@ class Slots:
             if not idle or (self._one_waits and any(self._outputs[job].is_awaited() for job in self._busy())):
                 return
             folder = RunFolder(progress.sweep / entry.folder)
-            config = folder.read_config() if folder.config.exists() else None
-            count = 0 if config is None else gpus_used(config)
+            run = RunConfig.read(folder) if folder.config.exists() else None
+            count = run.gpus_here if run else 0
             gpus = self._room.take(count)
             if gpus is None:
                 continue
             number = idle[0]
-            self._taken[number], self._outputs[number] = gpus, FirstOutput(folder, config)
+            self._taken[number], self._outputs[number] = gpus, FirstOutput(folder, run)
             slot = self._slots[number] = self._slots[number] or Slot(number, self._cores[number], self._start)
             progress.started(entry)
             environment = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if count else {}

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.runner.config.complete import batch_per_rank
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable, report
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
@@ -45,12 +44,12 @@ def settle(entry: Entry, start: Start) -> Entry:
 
 def split(entry: Entry, sweep: Path) -> Entry | None:
     """The job with half the micro-batch and twice the accumulation, frozen in a new folder; None if impossible."""
-    config = RunFolder(sweep / entry.folder).read_config()
-    if batch_per_rank(config) % 2:
+    run = RunConfig.read(RunFolder(sweep / entry.folder))
+    if run.batch_per_rank % 2:
         return None
-    config["trainer"]["grad_accumulation"] *= 2
-    declared("parallel", config["parallel"]).accumulation_changed(config)
+    run = run.changed(trainer={"grad_accumulation": 2 * run.trainer.grad_accumulation})
+    run = run.parallel.accumulating(run)
     times = 2 * entry.split
     folder = entry.folder.removesuffix(f"_split{entry.split}") + f"_split{times}"
-    RunFolder(sweep / folder).write_config(config)
+    RunFolder(sweep / folder).write_config(run.written)
     return replace(entry.now("pending", reason=entry.reason), folder=folder, split=times)

@@ -11,8 +11,8 @@ from manyheads.launchers.spawn import Spawn
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.launchers.torchft.machines import run_on_machines
 from manyheads.launchers.torchft.part import note_restart, run_replicas
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import number
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.replicated.option import missing
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.layout import read_hosts
@@ -31,12 +31,12 @@ class TorchftOption(LauncherOption):
     def unavailable(self) -> str | None:
         return missing()
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        if self.section["nproc_per_node"] > 1 and not declared("parallel", config["parallel"]).outlives_ranks:
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if self.nproc_per_node > 1 and not run.parallel.outlives_ranks:
             raise ConfigurationError(
-                f"launcher=torchft restarts a rank that died, which parallel={config['parallel']['name']} can't "
-                "handle. Set launcher=spawn, or parallel=replicated."
+                f"launcher=torchft restarts a rank that died, which parallel={run.parallel.name} can't handle. Set "
+                "launcher=spawn, or parallel=replicated."
             )
 
 
@@ -53,7 +53,8 @@ class Torchft(Spawn):
         self.ranks *= self.settings.most if self.settings else 1
 
     def launch(self, job: Job) -> None:
-        width = job.folder.read_config()["parallel"]["ranks_per_replica"]
+        assert job.run is not None
+        width = job.run.parallel.section["ranks_per_replica"]
         limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
         limits |= {"width": width, "is_warm": self.warm}
         job.added["restarts"] = []

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from manyheads.launchers.nodes.examination import examine as machines_examined
 from manyheads.runner.config.arguments import CommandLine
-from manyheads.runner.config.complete import unavailable
-from manyheads.runner.config.lookup import OWN, Folders, options, read_option
+from manyheads.runner.config.lookup import OWN, Folders, options, read_option, unavailable
 from manyheads.runner.config.origin import settle
 from manyheads.runner.machine import compiler, hardware, shared_memory
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.nodes.joining import join
 from manyheads.launchers.sweep.arguments import arguments_of
 from manyheads.launchers.sweep.resume import resume as resume_sweep
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.run.errors import ConfigurationError
@@ -71,8 +72,8 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
     for file in changed_files(folder, folder.read_config()).values():
         copy = kept(folder, file.path)
         print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
-    if folder.config.exists() and is_met_elsewhere((config := folder.read_config())["launcher"]):
-        join(config)
+    if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
+        join(RunConfig.read(folder))
         return
     with log_file(folder.log) if folder.path.is_dir() else nullcontext():
-        launch(folder)
+        launch(prepare(folder))

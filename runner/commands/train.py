@@ -10,7 +10,6 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.nodes.joining import join
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.command_line import check_experiment, explained, in_sweep, job
 from manyheads.runner.config.freeze import checked, freeze
@@ -39,6 +38,8 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
     with job() as folder:
         hydras = HydraConfig.get()
         if is_met_elsewhere(config.get("launcher", {})):
+            from manyheads.launchers.nodes.joining import join  # few runs need it
+
             join(checked(config, trust=origin.trust, folders=searched(hydras.runtime.config_sources)))  # type: ignore[arg-type]
             return None
         if is_planned := in_sweep() and folder.is_planned():  # it has been on disk meanwhile
@@ -48,6 +49,5 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
             check_experiment(hydras.overrides.task, folders)
             freeze(folder, config, trust=origin.trust, folders=folders)
         seal.record(folder.path, {folder.COMPOSED: OmegaConf.to_yaml(config)})  # as Hydra has written it
-        frozen = folder.read_config()
-        prepare(frozen, apart=in_sweep())
-        return launch(folder, apart=in_sweep(), composed_from=origin.composed_from)["objective"]
+        plan = prepare(folder, apart=in_sweep())
+        return launch(plan, composed_from=origin.composed_from)["objective"]

@@ -1,7 +1,6 @@
 """Composes the run config of some overrides, without a run."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -11,9 +10,10 @@ from manyheads.runner.config.command_line import check_experiment, explained
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin
+from manyheads.runner.option.run_config import RunConfig
 
 
-def run_config(words: Sequence[str], line: CommandLine, origin: Origin) -> dict[str, Any]:
+def run_config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunConfig:
     """The run config as it would be frozen. ``words``: overrides of groups and keys. Raises ConfigurationError."""
     folders = line.folders
     path = [searching(folders[1:])] if folders[1:] else []

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from manyheads.runner.config.code_files import absolute, project_of
-from manyheads.runner.option.declared import ENTRIES, GROUPS
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest, similar, suggest
 from manyheads.runner.run.run_folder import LOADER
@@ -107,6 +107,13 @@ def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> d
     """The entry for this entry's class in an option of the group, with its defaults; None if no option has one."""
     known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
     return next((each for each in known if each["_target_"] == entry["_target_"]), None)
+
+
+def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
+    """Why an option cannot run on this machine, and how to install it; None if it can."""
+    section = read_option(group, option, folders)
+    sections = section.values() if group in ENTRIES else [section]
+    return next((reason for each in sections if (reason := declared(group, each).unavailable())), None)
 
 
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:

@@ -17,7 +17,6 @@ from manyheads.runner.estimate.terminal import show
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError, Unavailable
 from manyheads.runner.run.files import whole_file
-from manyheads.runner.run.layout import ranks
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 PICTURES = (".png", ".svg")
@@ -58,15 +57,15 @@ def estimate(
 
 def estimated(planned: Planned, *, alone: bool = True) -> Estimate:
     """What one configuration comes to. Raises ConfigurationError for one that is ``alone`` and refused."""
-    if planned.reason:
+    if planned.run is None:
         return Estimate(planned.label, "", reason=planned.reason)
     from manyheads.runner.estimate.rank.rehearsal import rehearse
 
-    name, began = planned.config["parallel"]["name"], time.perf_counter()
+    name, began = planned.run.parallel.name, time.perf_counter()
     try:
-        first = rehearse(planned.config, 0)
+        first = rehearse(planned.run, 0)
         others = [
-            rehearse(planned.config, rank, follows=follows and not first.holds.stops).holds
+            rehearse(planned.run, rank, follows=follows and not first.holds.stops).holds
             for rank, follows in first.unlike.items()
             if rank != 0
         ]
@@ -77,7 +76,7 @@ def estimated(planned: Planned, *, alone: bool = True) -> Estimate:
     seconds = time.perf_counter() - began
     holds = (first.holds, *others)
     return Estimate(
-        planned.label, name, ranks(planned.config), first.layout, first.samples, holds=holds, seconds=seconds
+        planned.label, name, planned.run.launcher.ranks, first.layout, first.samples, holds=holds, seconds=seconds
     )
 
 

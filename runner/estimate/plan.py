@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -12,6 +11,7 @@ from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.command_line import explained
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import Origin
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 
 DEVICE = "trainer.device"  # no device is needed, so that none of this machine's may limit the number of ranks
@@ -19,10 +19,13 @@ DEVICE = "trainer.device"  # no device is needed, so that none of this machine's
 
 @dataclass(frozen=True)
 class Planned:
-    """A combination. ``label``: the overrides by which it differs; ``reason``: why such a run is refused, or none."""
+    """A combination. ``label``: the overrides by which it differs.
+
+    ``run``: its config; None if it is refused, for this ``reason``.
+    """
 
     label: str
-    config: dict[str, Any]
+    run: RunConfig | None
     reason: str = ""
 
 
@@ -46,7 +49,7 @@ def plan(line: CommandLine, origin: Origin) -> list[Planned]:
         except ConfigurationError as error:
             if len(combinations) == 1:
                 raise
-            found.append(Planned(label, {}, str(error)))
+            found.append(Planned(label, None, str(error)))
     return found
 
 

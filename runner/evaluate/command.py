@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config import saved
 from manyheads.runner.config.arguments import CommandLine, quoted
 from manyheads.runner.config.freeze import freeze
@@ -12,6 +12,7 @@ from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import copies, overrides_of
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.weights import chosen
@@ -47,12 +48,12 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
         raise
     print(f"evaluating the {which} weights of {past}", flush=True)
     with log_file(folder.log):
-        launch(folder, composed_from=str(past.config))
+        launch(prepare(folder), composed_from=str(past.config))
     _note(folder, {"of": str(past.path), "weights": which, "overrides": typed})
     return folder
 
 
-def _start(config: dict[str, Any], weights: Path) -> list[str]:
+def _start(config: Section, weights: Path) -> list[str]:
     """What makes an evaluation of the config; what the user sets comes behind it."""
     start = ["trainer.evaluate_only=true", f"checkpoint.load={quoted(weights)}", "checkpoint.resume=null"]
     if "drop_last" in config["data"]:  # or a training split of less than a batch would be refused

@@ -13,6 +13,7 @@ class LoggerOption(Option):
     ``settings``: files that its client would read from the working directory.
     """
 
+    group = "logger"
     publishes: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
 

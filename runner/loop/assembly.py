@@ -1,6 +1,6 @@
 """A whole model on the CPU becomes an update: converted, placed, wrapped and compiled, with its optimizer."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.rank.build import build_metrics
 from manyheads.runner.optimizer.rank.build import build_optimizer
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.rank.recompute import recompute
 from manyheads.runner.parallel.rank.units import listed_units
@@ -22,11 +23,8 @@ from manyheads.runner.parameters.rank.freeze import frozen_norms
 from manyheads.runner.parameters.rank.groups import find_groups
 from manyheads.runner.parameters.rank.phases import Phases, build_phases, find_rests
 from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.run.locate import locate
 from manyheads.runner.scheduler.rank.build import build_schedule
 from manyheads.runner.task.base.rank import Task
-
-Config = dict[str, Any]
 
 
 class Wrapped(NamedTuple):
@@ -43,7 +41,7 @@ class Wrapped(NamedTuple):
 
 
 def assemble(
-    config: Config,
+    run: RunConfig,
     parallel: Parallel,
     precision: Precision,
     data: Data,
@@ -53,56 +51,54 @@ def assemble(
     loaders: Loaders,
 ) -> tuple[Update, Settings]:
     """Build the update of a model that is complete and on the CPU, and the loop's settings."""
-    trainer, section = config["trainer"], config["parameters"]
+    trainer = run.trainer
     parallel.example = loaders.train.example
-    wrapped = wrap(config, parallel, precision, model)
+    wrapped = wrap(run, parallel, precision, model)
     own = parallel.unwrap(wrapped.model)
-    added = build_metrics(config["metrics"], task, config["model"]["num_classes"] or data.num_classes)
+    added = build_metrics(run.metrics, task, run.model.num_classes or data.num_classes)
     settings = Settings.of(trainer, loaders.train.updates)
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
-    rho = trainer["sam_rho"]
     update = Update(
         model=wrapped.model,
-        scores=Scores(task, added, monitor=config["checkpoint"]["monitor"]),
+        scores=Scores(task, added, monitor=run.checkpoint.monitor),
         optimizer=wrapped.optimizer,
         names=wrapped.names,
-        schedule=build_schedule(config["scheduler"], wrapped.optimizer, **updates),
+        schedule=build_schedule(run.scheduler, wrapped.optimizer, **updates),
         parallel=parallel,
         precision=precision,
-        clip_norm=trainer["clip_norm"],
-        clip_value=trainer["clip_value"],
-        on_nan=trainer["on_nan"],
-        sharpness=None if rho is None else Sharpness(rho, trainer["sam_every"]),
+        clip_norm=trainer.clip_norm,
+        clip_value=trainer.clip_value,
+        on_nan=trainer.on_nan,
+        sharpness=None if trainer.sam_rho is None else Sharpness(trainer.sam_rho, trainer.sam_every),
         phases=wrapped.phases,
-        tta=trainer["tta"],
-        at_rest=frozen_norms(own) if section["freeze_batchnorm"] else (),
+        tta=trainer.tta,
+        at_rest=frozen_norms(own) if run.parameters.freeze_batchnorm else (),
     )
     return update, settings
 
 
-def wrap(config: Config, parallel: Parallel, precision: Precision, model: nn.Module) -> Wrapped:
+def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module) -> Wrapped:
     """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend."""
-    section = config["parameters"]
+    trainer, section = run.trainer, run.parameters
     model = precision.convert(model)
-    if config["trainer"]["channels_last"]:
+    if trainer.channels_last:
         model = model.to(memory_format=torch.channels_last)
-    groups = find_groups(model, section, lr=config["optimizer"]["lr"])  # patterns are of the whole model
-    rests = find_rests(model, section["freeze_epochs"], epochs=config["trainer"]["epochs"])
+    groups = find_groups(model, section, lr=run.optimizer.lr)  # patterns are of the whole model
+    rests = find_rests(model, section.freeze_epochs, epochs=trainer.epochs)
     model = parallel.place(model)
-    if patterns := config["trainer"]["recompute"]:
+    if patterns := trainer.recompute:
         recompute(listed_units(model, patterns, key="trainer.recompute"), key="trainer.recompute")
-    kind, batch_size = locate("optimizer", config["optimizer"]["_target_"]), config["data"]["batch_size"]
-    optimizer = build_optimizer(kind, config["optimizer"], model, batch_size=batch_size, groups=groups)
+    optimizer = build_optimizer(run.optimizer, model, batch_size=run.data.batch_size, groups=groups)
     by_parameter = {parameter: name for name, parameter in model.named_parameters()}
     names = [by_parameter[parameter] for group in optimizer.param_groups for parameter in group["params"]]
     optimizer = parallel.wrap_optimizer(optimizer, model)
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
     own = parallel.unwrap(model)
-    if patterns := config["trainer"]["compile_units"]:
-        compile_units(own, config["trainer"]["compile"], patterns)
+    if patterns := trainer.compile_units:
+        compile_units(own, trainer.compile, patterns)
     else:
-        compile_in_place(own, config["trainer"]["compile"], parallel.device)
+        compile_in_place(own, trainer.compile, parallel.device)
     updated = dict(zip(names, precision.parameters(optimizer), strict=True))
-    keeps = section["freeze_batchnorm"]
+    keeps = section.freeze_batchnorm
     return Wrapped(model, optimizer, names, build_phases(own, optimizer, updated, rests, keeps_statistics=keeps))

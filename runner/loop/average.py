@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.loop.update import Update
+from manyheads.runner.option.sections import TrainerSection
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.loader import Loader
@@ -167,9 +168,8 @@ class SWA(Average):
             norm.momentum = momentum
 
 
-def build_average(trainer: dict[str, Any], update: Update) -> Average | None:
+def build_average(trainer: TrainerSection, update: Update) -> Average | None:
     """The average that the config's trainer section asks for; None if it asks for none."""
-    if (decay := trainer["ema_decay"]) is not None:
-        return EMA(update, decay=decay, every=trainer["ema_every"], warmup=trainer["ema_warmup"])
-    start = trainer["swa_start"]
-    return None if start is None else SWA(update, start=start)
+    if trainer.ema_decay is not None:
+        return EMA(update, decay=trainer.ema_decay, every=trainer.ema_every, warmup=trainer.ema_warmup)
+    return None if trainer.swa_start is None else SWA(update, start=trainer.swa_start)

@@ -16,8 +16,9 @@ from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import utilization
-from manyheads.runner.model.rank.build import Built, built_model
+from manyheads.runner.model.rank.build import Built, build_model
 from manyheads.runner.model.rank.from_data import initialize_from_data
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parameters.rank.freeze import freeze
 from manyheads.runner.precision.base.rank import Precision
@@ -25,32 +26,29 @@ from manyheads.runner.random.rank.determinism import set_deterministic
 from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.locate import instantiate
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
 from manyheads.runner.task.base.rank import Task
 from manyheads.runner.task.rank.build import build_task
 
-Config = dict[str, Any]
 
-
-def join(config: Config, *, rank: int, local_rank: int, world_size: int) -> Parallel:
+def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Parallel:
     """This rank's strategy, connected to all other ranks. Raises ConfigurationError."""
-    set_process(config)
-    device = config["trainer"]["device"]
+    set_process(run)
+    device = run.trainer.device
     if device == "cuda" and torch.cuda.device_count() <= local_rank:
         raise ConfigurationError(
             f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank "
             f"{rank} needs number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
         )
     place = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
-    parallel: Parallel = instantiate("parallel", config["parallel"], **place)
+    parallel: Parallel = run.parallel.instantiate(**place)
     parallel.join()
     return parallel
 
 
 def build(
-    config: Config,
+    run: RunConfig,
     parallel: Parallel,
     folder: RunFolder,
     heartbeat: Heartbeat,
@@ -64,31 +62,29 @@ def build(
     ``state``: the checkpoint that will be resumed from. ``on_model``: called with the model before anything has changed
     it. ``is_silent``: the run shows and records nothing.
     """
-    seed_everything(config["seed"])  # the same initial weights on every rank
-    data = build_data(config["data"])
-    precision: Precision = instantiate("precision", config["precision"], parallel)
+    seed_everything(run.seed)  # the same initial weights on every rank
+    data = build_data(run.data)
+    precision: Precision = run.precision.instantiate(parallel)
     try:
-        built = _built(config, data, precision.dtype)
+        built = _built(run, data, precision.dtype)
         if on_model is not None:
             on_model(built.model)
-        freeze(built.model, config["parameters"]["freeze"])
+        freeze(built.model, run.parameters.freeze)
         parameters = sum(p.numel() for p in built.model.parameters())
-        task, loaders = enter(config, parallel, data, precision.dtype)
-        if state is None and _is_new(config, built):
+        task, loaders = enter(run, parallel, data, precision.dtype)
+        if state is None and not (built.pretrained or run.checkpoint.load or run.trainer.evaluate_only):
             initialize_from_data(built.model, loaders.train.first)
         known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)
-        update, settings = assemble(config, parallel, precision, data, built.model, task=task, loaders=loaders)
-        callbacks = [] if is_silent else build_callbacks(config, parallel)
-        reporter = build_reporter(
-            config, parallel, update.scores, folder, state, utilization=known, is_silent=is_silent
-        )
+        update, settings = assemble(run, parallel, precision, data, built.model, task=task, loaders=loaders)
+        callbacks = [] if is_silent else build_callbacks(run.callbacks, parallel)
+        reporter = build_reporter(run, parallel, update.scores, folder, state, utilization=known, is_silent=is_silent)
     except BaseException:
         precision.close()
         raise
     train, evaluation = loaders.train, loaders.val
     samples = train.samples, evaluation.samples
     rows = header(
-        config,
+        run,
         folder,
         parallel,
         precision,
@@ -97,10 +93,10 @@ def build(
         samples=samples,
         classes=data.classes_in_words,
     )
-    reporter.display.header(rows | weights(config, built))
-    if config["trainer"]["evaluate_only"] and (warning := other_classes(config["checkpoint"]["load"], evaluation)):
+    reporter.display.header(rows | weights(built, run.checkpoint.load))
+    if run.trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), evaluation)):
         reporter.display.say(warning)
-    classes = config["model"]["num_classes"] or data.num_classes
+    classes = run.model.num_classes or data.num_classes
     return Trainer(
         update=update,
         train=train,
@@ -111,36 +107,33 @@ def build(
         heartbeat=heartbeat,
         describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
-        average=None if config["trainer"]["evaluate_only"] else build_average(config["trainer"], update),
+        average=None if run.trainer.evaluate_only else build_average(run.trainer, update),
     )
 
 
-def _is_new(config: Config, built: Built) -> bool:
-    """Whether the model has random weights, and will be trained."""
-    return not (built.pretrained or config["checkpoint"]["load"] or config["trainer"]["evaluate_only"])
-
-
-def _built(config: Config, data: Data, dtype: torch.dtype) -> Built:
+def _built(run: RunConfig, data: Data, dtype: torch.dtype) -> Built:
     """The model. Where weights to evaluate do not fit for other classes, the error says so."""
+    path, strict = run.checkpoint.load, run.checkpoint.strict
     try:
-        return built_model(config, data, dtype=dtype)
+        return build_model(run.model, data, dtype=dtype, load_from=path, strict=strict)
     except ConfigurationError:
-        count, path = config["model"]["num_classes"] or data.num_classes, config["checkpoint"]["load"]
-        if config["trainer"]["evaluate_only"] and (reason := other_count(path, count)):
+        count = run.model.num_classes or data.num_classes
+        if run.trainer.evaluate_only and (reason := other_count(str(path), count)):
             raise ConfigurationError(reason) from None
         raise
 
 
-def enter(config: Config, parallel: Parallel, data: Data, dtype: torch.dtype) -> tuple[Task, Loaders]:
+def enter(run: RunConfig, parallel: Parallel, data: Data, dtype: torch.dtype) -> tuple[Task, Loaders]:
     """The task, and the loaders for training and evaluation."""
-    task = build_task(config, data).to(device=parallel.device, dtype=dtype)
-    entrance = Entrance(parallel.device, dtype, config["trainer"]["channels_last"], data.mean, data.std)
-    return task, build_loaders(config, data, task, parallel, entrance)
+    trainer = run.trainer
+    task = build_task(run.task, data, loss=run.loss, label_smoothing=trainer.label_smoothing)
+    task = task.to(device=parallel.device, dtype=dtype)
+    entrance = Entrance(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
+    return task, build_loaders(run.data, trainer, data, task, parallel, entrance, seed=run.seed)
 
 
-def set_process(config: Config) -> None:
+def set_process(run: RunConfig) -> None:
     """Apply settings of the whole process; all are set each time, since the jobs of a sweep may share a process."""
-    trainer = config["trainer"]
-    torch.set_num_threads(config["launcher"]["threads_per_rank"])
-    torch.autograd.set_detect_anomaly(trainer["detect_anomaly"])
-    set_deterministic(trainer["deterministic"])
+    torch.set_num_threads(run.launcher.threads_per_rank)
+    torch.autograd.set_detect_anomaly(run.trainer.detect_anomaly)
+    set_deterministic(run.trainer.deterministic)

@@ -13,9 +13,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.runner.config.complete import batch_per_rank
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.update import Update
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 
@@ -34,29 +34,29 @@ SHOWN = 5  # samples
 
 
 @contextmanager
-def diagnosed(update: Update, config: dict[str, Any]) -> Iterator[None]:
+def diagnosed(update: Update, run: RunConfig) -> Iterator[None]:
     """Meanwhile an error is raised as one that says what to set, if its kind is known."""
-    with memory_explained(config):
+    with memory_explained(run):
         try:
             yield
         except Exception as error:
-            if (mistake := explained(error, update, config)) is not None:
+            if (mistake := explained(error, update, run)) is not None:
                 raise mistake from error
             raise
 
 
 @contextmanager
-def memory_explained(config: dict[str, Any]) -> Iterator[None]:
+def memory_explained(run: RunConfig) -> Iterator[None]:
     """Meanwhile an out-of-memory error is told with what would take less memory."""
     try:
         yield
     except Exception as error:
         if Failure.of(error).is_out_of_memory:
-            raise type(error)(f"{str(error).rstrip('.')}. {_less_memory(config)}") from error
+            raise type(error)(f"{str(error).rstrip('.')}. {_less_memory(run)}") from error
         raise
 
 
-def explained(error: Exception, update: Update, config: dict[str, Any]) -> Exception | None:
+def explained(error: Exception, update: Update, run: RunConfig) -> Exception | None:
     """An error that names the value and the key to set; None if the mistake is of no known kind."""
     said, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, ConfigurationError):
@@ -77,13 +77,13 @@ def explained(error: Exception, update: Update, config: dict[str, Any]) -> Excep
     if not (entered or CALLED.search(said)):  # it is of something else, an exchange between ranks for one
         return None
     layer = f"{names[id(entered[-1])]} ({type(entered[-1]).__name__}): " if entered and names[id(entered[-1])] else ""
-    return ConfigurationError(_model(layer + said, batch, config))
+    return ConfigurationError(_model(layer + said, batch, run))
 
 
-def _less_memory(config: dict[str, Any]) -> str:
-    halved = f"trainer.grad_accumulation={2 * config['trainer']['grad_accumulation']} for the same updates in halves, "
+def _less_memory(run: RunConfig) -> str:
+    halved = f"trainer.grad_accumulation={2 * run.trainer.grad_accumulation} for the same updates in halves, "
     return (
-        f"Set {halved if batch_per_rank(config) % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a "
+        f"Set {halved if run.batch_per_rank % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a "
         "smaller model."
     )
 
@@ -106,13 +106,13 @@ def _loss(said: str, outputs: Any, batch: Batch, update: Update) -> str:
     )
 
 
-def _model(said: str, batch: Batch, config: dict[str, Any]) -> str:
+def _model(said: str, batch: Batch, run: RunConfig) -> str:
     if ALONE in said:
         remedy = "Set data.drop_last=true or another data.batch_size, so that no rank has a single sample."
     else:
-        size = config["data"].get("image_size")
+        size = run.data.image_size
         remedy = "Set model= to one that takes such inputs" + (f", or data.image_size (now {size})." if size else ".")
-        if (first := config["trainer"]["resize_from"]) is not None:
+        if (first := run.trainer.resize_from) is not None:
             remedy = f"Set trainer.resize_from (now {first}) to null, or model= to one for images of any size."
     return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {said}. {remedy}"
 

@@ -1,22 +1,23 @@
 """The first lines that a user sees: what is run, on what, and how the global batch comes about."""
 
-from typing import Any
-
 import torch
 from torch import nn
 
 from manyheads.runner.machine.processor import EMULATED, bfloat16
 from manyheads.runner.model.rank.build import Built
+from manyheads.runner.optimizer.option import OptimizerOption
 from manyheads.runner.optimizer.rank.build import scaled_lr
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.precision.base.option import PrecisionOption
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.run_folder import RunFolder
 
 
 def header(
-    config: dict[str, Any],
+    run: RunConfig,
     folder: RunFolder,
     parallel: Parallel,
     precision: Precision,
@@ -27,57 +28,57 @@ def header(
     classes: str,
 ) -> dict[str, str]:
     """Names and texts. parameters: of the whole model; samples: of training and evaluation; classes: in words."""
-    threads = counted(config["launcher"]["threads_per_rank"], "CPU thread")
+    threads = counted(run.launcher.threads_per_rank, "CPU thread")
+    lr = learning_rate(run.optimizer, run.data.batch_size)
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
         "run": str(folder),
-        **about(config),
-        "model": f"{config['model']['name']}, {parameters:,} parameters",
-        "data": f"{config['data']['name']}, {sizes}" + (f", {classes}" if classes else ""),
-        "parallel": f"{config['parallel']['name']}, {parallel.summary}, started by {config['launcher']['name']}",
+        **about(run),
+        "model": f"{run.model.name}, {parameters:,} parameters",
+        "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
+        "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
-        "precision": f"{config['precision']['name']}, {precision.summary}",
-        "batch": division(config, parallel),
-        "optimizer": f"{config['optimizer']['name']}, {learning_rate(config)}; scheduler {config['scheduler']['name']}",
-        **averaging(config["trainer"]),
-        **left_on_the_table(config, convolves=convolves(model)),
-        **emulated(config),
+        "precision": f"{run.precision.name}, {precision.summary}",
+        "batch": division(run.data.batch_size, run.trainer.grad_accumulation, parallel),
+        "optimizer": f"{run.optimizer.name}, {lr}; scheduler {run.scheduler.name}",
+        **averaging(run.trainer),
+        **left_on_the_table(run, convolves=convolves(model)),
+        **emulated(run.precision, run.trainer.device),
     }
 
 
-def division(config: dict[str, Any], parallel: Parallel) -> str:
+def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:
     """How the global batch is divided while all ranks are there."""
-    batch_size, accumulation = config["data"]["batch_size"], config["trainer"]["grad_accumulation"]
     shares = parallel.data_size * parallel.total_ranks // parallel.world_size
     of = counted(shares, "rank" if shares == parallel.total_ranks else "share")
     micro_batches = counted(accumulation, "micro-batch", "micro-batches")
     return f"{batch_size} = {of} x {batch_size // (shares * accumulation)} samples x {micro_batches}"
 
 
-def averaging(trainer: dict[str, Any]) -> dict[str, str]:
+def averaging(trainer: TrainerSection) -> dict[str, str]:
     """Which average of the weights there is, and what it is for; nothing without, and where nothing is trained."""
-    if trainer["evaluate_only"]:
+    if trainer.evaluate_only:
         return {}
-    if (decay := trainer["ema_decay"]) is not None:
+    if (decay := trainer.ema_decay) is not None:
         return {"averaging": f"EMA of {decay:g}; val_ columns and best.pt use it"}
-    start = trainer["swa_start"]
+    start = trainer.swa_start
     return {} if start is None else {"averaging": f"SWA from epoch {start}; the final weights are the average"}
 
 
-def left_on_the_table(config: dict[str, Any], *, convolves: bool) -> dict[str, str]:
+def left_on_the_table(run: RunConfig, *, convolves: bool) -> dict[str, str]:
     """What would be faster on this device and is not used, with the words that take it.
 
     ``convolves``: whether the model is mostly convolutions; on CPUs no other models were seen to gain (docs/gpus.md).
     """
-    trainer, precision = config["trainer"], declared("precision", config["precision"])
-    if trainer["device"] == "cpu":
-        is_plain = precision.dtype == "float32" and precision.autocast(on_gpus=False) is None
+    trainer, precision = run.trainer, run.precision
+    if not run.on_gpus:
+        is_plain = precision.weights_dtype == "float32" and precision.autocast(on_gpus=False) is None
         has = bfloat16() if convolves and is_plain else None
         return {"faster": f"usually with precision=bf16: this processor has {has}"} if has else {}
     fast = {
         "precision=bf16": precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True),
-        "trainer.channels_last=true": trainer["channels_last"],
-        "trainer.compile=default": trainer["compile"] != "none",
+        "trainer.channels_last=true": trainer.channels_last,
+        "trainer.compile=default": trainer.compile != "none",
     }
     words = [word for word, is_taken in fast.items() if not is_taken]
     every = " (all of them: experiment=fast)" if len(words) == len(fast) else ""
@@ -90,25 +91,24 @@ def convolves(model: nn.Module) -> bool:
     return 2 * sum(size for is_of_one, size in sizes if is_of_one) > sum(size for _, size in sizes)
 
 
-def emulated(config: dict[str, Any]) -> dict[str, str]:
+def emulated(precision: PrecisionOption, device: str) -> dict[str, str]:
     """What makes a run on CPUs slower than fp32 would be; nothing where the processor has the instructions."""
-    precision = declared("precision", config["precision"])
-    on_cpus = config["trainer"]["device"] == "cpu" and precision.autocast(on_gpus=False) == "bfloat16"
+    on_cpus = device == "cpu" and precision.autocast(on_gpus=False) == "bfloat16"
     return {"slower": f"usually than precision=fp32: {EMULATED}"} if on_cpus and bfloat16() is None else {}
 
 
-def weights(config: dict[str, Any], built: Built) -> dict[str, str]:
+def weights(built: Built, loaded: str | None) -> dict[str, str]:
     """Where the model's first weights are from, and which of a checkpoint's it has not; nothing for random ones."""
-    found = [built.pretrained, config["checkpoint"]["load"]]
+    found = [built.pretrained, loaded]
     text = "; then ".join(name for name in found if name is not None)
     if built.unfit is not None and any(built.unfit):
         text += f", not all of which fit: {built.unfit}"
     return {"weights": text} if text else {}
 
 
-def about(config: dict[str, Any]) -> dict[str, str]:
-    """What the user has said of the run, as far as he has; older configs have none of these keys."""
-    said = {"name": config.get("name"), "tags": ", ".join(config.get("tags") or []), "notes": config.get("notes")}
+def about(run: RunConfig) -> dict[str, str]:
+    """The user's description of the run, as far as there is one."""
+    said = {"name": run.name, "tags": ", ".join(run.tags), "notes": run.notes}
     return {key: printable(text) for key, text in said.items() if text}
 
 
@@ -122,11 +122,9 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def learning_rate(config: dict[str, Any]) -> str:
+def learning_rate(option: OptimizerOption, batch_size: int) -> str:
     """The learning rate, and how it was fitted to the batch."""
-    section, batch_size = config["optimizer"], config["data"]["batch_size"]
-    lr = scaled_lr(section, batch_size)
-    if section["lr_scaling"] == "none":
+    lr = scaled_lr(option, batch_size)
+    if option.lr_scaling == "none":
         return f"lr {lr:g}"
-    ratio = f"{batch_size}/{section['base_batch_size']}"
-    return f"lr {lr:g} = {section['lr']:g} scaled by {ratio}, {section['lr_scaling']}"
+    return f"lr {lr:g} = {option.lr:g} scaled by {batch_size}/{option.base_batch_size}, {option.lr_scaling}"

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.numa import near
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.failure import Failure
@@ -23,14 +24,17 @@ from manyheads.runner.run.rank_env import NAMES, Place, place
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.signals import SIGNALS
 
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.base.rank import Parallel
+
 COUNT_SECONDS = 0.5
-Run = Callable[[dict[str, Any], Any, RunFolder, Heartbeat], None]  # of a config, the strategy, the folder, the beats
+Work = Callable[[RunConfig, "Parallel", RunFolder, Heartbeat], None]
 
 
-def main(path: str, *, run: Run | None = None) -> NoReturn:
+def main(path: str, *, work: Work | None = None) -> NoReturn:
     """Be one rank, in a process of its own, as the environment says which. Ends the process.
 
-    ``run``: what it does; None to train.
+    ``work``: what it does; None to train.
     """
     folder = RunFolder(path)
     rank, local_rank, world_size = place()
@@ -43,7 +47,7 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
     code = 0
     try:
         _become_rank(folder, rank, world_size)
-        run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, run=run)
+        run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, work=work)
     except BaseException as error:
         heartbeat.fail(error)
         code = _log(error)
@@ -54,26 +58,25 @@ def main(path: str, *, run: Run | None = None) -> NoReturn:
 
 
 def run_rank(
-    folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool, run: Run | None = None
+    folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool, work: Work | None = None
 ) -> None:
-    """Train, or do what ``run`` does, as rank ``rank`` of ``world_size``.
+    """Train, or do ``work``, as rank ``rank`` of ``world_size``.
 
     ``apart``: in a process of its own, not the parent's.
     """
     heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
     heartbeat.enter()
     with _logging_to(folder.rank_log(rank), apart=apart):
-        from manyheads.runner.loop import build
-        from manyheads.runner.loop import session as attempt
+        from manyheads.runner.loop import build, session
 
-        config = folder.read_config()
+        run = RunConfig.read(folder)
         if apart:
-            _go_near(config, local_rank)
-        parallel = build.join(config, rank=rank, local_rank=local_rank, world_size=world_size)
+            _go_near(run, local_rank)
+        parallel = build.join(run, rank=rank, local_rank=local_rank, world_size=world_size)
         if apart and world_size > 1:
             _count_collectives(parallel.collectives, heartbeat)
         try:
-            (run or attempt.run)(config, parallel, folder, heartbeat)
+            (work or session.work)(run, parallel, folder, heartbeat)
         except BaseException:
             if not apart:  # a process of its own says first what happened, before others fail for want of it
                 parallel.leave()
@@ -94,14 +97,13 @@ def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None
     threading.Thread(target=tell, name="collectives", daemon=True).start()
 
 
-def _go_near(config: dict[str, Any], local_rank: int) -> None:
+def _go_near(run: RunConfig, local_rank: int) -> None:
     """Have this rank, and the loader processes that it will start, run on the cores that are near its device."""
-    launcher = config["launcher"]
-    if not launcher.get("numa", False) or not hasattr(os, "sched_setaffinity"):
+    if not run.launcher.numa or not hasattr(os, "sched_setaffinity"):
         return
-    gpus = hardware.gpu_indices() if config["trainer"]["device"] == "cuda" else []
+    gpus = hardware.gpu_indices() if run.on_gpus else []
     gpu = gpus[local_rank] if local_rank < len(gpus) else None
-    if cores := near(local_rank=local_rank, ranks=launcher["nproc_per_node"], gpu=gpu):
+    if cores := near(local_rank=local_rank, ranks=run.launcher.nproc_per_node, gpu=gpu):
         os.sched_setaffinity(0, cores)
 
 

@@ -1,5 +1,6 @@
 """What watches a run: tables, terminal, loggers and callbacks, from the run config."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from manyheads.runner.callbacks.base import Callback
@@ -8,19 +9,20 @@ from manyheads.runner.logger.base import LoggedRun, Logger
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Files, Recorder
 from manyheads.runner.logger.guarded import Guarded
+from manyheads.runner.logger.option import LoggerOption
 from manyheads.runner.logger.terminal.log import Both, log_display
 from manyheads.runner.logger.terminal.rank import Display, Terminal
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.utilization import Utilization
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.run.locate import instantiate_named
+from manyheads.runner.run.locate import Section, instantiate_named
 from manyheads.runner.run.run_folder import RunFolder
 
 
 def build_reporter(
-    config: dict[str, Any],
+    run: RunConfig,
     parallel: Parallel,
     scores: Scores,
     folder: RunFolder,
@@ -33,24 +35,26 @@ def build_reporter(
     recorder, display = Recorder(), Display()
     if parallel.records and not is_silent:
         display = Both(Terminal(), log_display(folder.log))
-        if not config["trainer"]["evaluate_only"]:
+        if not run.trainer.evaluate_only:
             position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
             train, val = scores.names("train"), scores.names("val")
-            loggers = build_loggers(config, LoggedRun(folder.path, config, step, [*train, *val]), display)
-            within = steps_of(config["trainer"]["evaluate_every"]) is not None
+            loggers = build_loggers(
+                run.logger, LoggedRun(folder.path, dict(run.written), step, [*train, *val]), display
+            )
+            within = steps_of(run.trainer.evaluate_every) is not None
             known = {"within_epochs": within, "has_mfu": utilization is not None}
             recorder = Files(folder, train=train, val=val, position=position, loggers=loggers, **known)
     if parallel.keeps_rows:
         recorder = Keeping(recorder)
-    epochs = config["trainer"]["epochs"]
+    epochs = run.trainer.epochs
     return Reporter(
         recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores, utilization=utilization
     )
 
 
-def build_loggers(config: dict[str, Any], run: LoggedRun, display: Display) -> list[Logger]:
+def build_loggers(options: Mapping[str, LoggerOption], run: LoggedRun, display: Display) -> list[Logger]:
     """The config's loggers, each behind a guard and started; trackers are no rank's business."""
-    own = {name: entry for name, entry in config["logger"].items() if not declared("logger", entry).publishes}
+    own = {name: option.section for name, option in options.items() if not option.publishes}
     made = instantiate_named("logger", own, Logger)
     guarded: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in made.items()]
     for logger in guarded:
@@ -58,7 +62,7 @@ def build_loggers(config: dict[str, Any], run: LoggedRun, display: Display) -> l
     return guarded
 
 
-def build_callbacks(config: dict[str, Any], parallel: Parallel) -> list[Callback]:
+def build_callbacks(sections: Mapping[str, Section], parallel: Parallel) -> list[Callback]:
     """The config's callbacks that this rank has."""
-    made = instantiate_named("callbacks", config["callbacks"], Callback)
+    made = instantiate_named("callbacks", sections, Callback)
     return [callback for callback in made.values() if parallel.records or callback.every_rank]

@@ -17,6 +17,7 @@ from manyheads.runner.loop.state import State
 from manyheads.runner.loop.summary import summary
 from manyheads.runner.loop.tested import tested
 from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes
 from manyheads.runner.random.rank.determinism import operations_named
@@ -31,8 +32,8 @@ NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
 class Session:
     """A trainer together with its run folder."""
 
-    def __init__(self, trainer: Trainer, config: dict[str, Any], *, checkpoints: Checkpoints, folder: RunFolder):
-        self.trainer, self.config, self.checkpoints, self.folder = trainer, config, checkpoints, folder
+    def __init__(self, trainer: Trainer, run: RunConfig, *, checkpoints: Checkpoints, folder: RunFolder):
+        self.trainer, self.run, self.checkpoints, self.folder = trainer, run, checkpoints, folder
         self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, State(trainer)
         self._is_described = False
         self._gradients = 0  # bytes
@@ -60,7 +61,7 @@ class Session:
     def _reported(self) -> Iterator[None]:
         """Meanwhile a failure is reported to the parent at once, which limits the time for all that follows it."""
         try:
-            with diagnosed(self.update, self.config):
+            with diagnosed(self.update, self.run):
                 yield
         except BaseException as error:
             self.trainer.heartbeat.fail(error)
@@ -97,7 +98,7 @@ class Session:
             callback.on_start(
                 RunContext(
                     self.folder.path,
-                    self.config,
+                    dict(self.run.written),
                     model,
                     parallel.rank,
                     parallel.world_size,
@@ -210,16 +211,16 @@ class Session:
 
 
 @operations_named()
-def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Run a rank: train, or only evaluate, as the config says. Raises ConfigurationError."""
-    checkpoints = Checkpoints.of(folder, config["checkpoint"])
-    evaluate_only = config["trainer"]["evaluate_only"]
-    state = None if evaluate_only else checkpoints.last(otherwise=config["checkpoint"]["resume"], ranks=parallel)
-    with memory_explained(config):
-        trainer = build(config, parallel, folder, heartbeat, state)
-    session = Session(trainer, config, checkpoints=checkpoints, folder=folder)
+def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Do a rank's work: train, or only evaluate, as the config says. Raises ConfigurationError."""
+    checkpoints = Checkpoints.of(folder, run.checkpoint)
+    evaluate_only = run.trainer.evaluate_only
+    state = None if evaluate_only else checkpoints.last(otherwise=run.checkpoint.resume, ranks=parallel)
+    with memory_explained(run):
+        trainer = build(run, parallel, folder, heartbeat, state)
+    session = Session(trainer, run, checkpoints=checkpoints, folder=folder)
     with closing(trainer):
         if evaluate_only:
             session.evaluate()
         else:
-            session.train(seed=config["seed"], state=state)
+            session.train(seed=run.seed, state=state)

@@ -1,12 +1,12 @@
 """How long a run trains, and when it evaluates."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from manyheads.runner.checkpoint.every import steps_of
 from manyheads.runner.loop.ending import NEVER, Ending
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.option.duration import seconds
+from manyheads.runner.option.sections import TrainerSection
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,21 @@ class Settings:
     ending: Ending = NEVER
 
     @classmethod
-    def of(cls, section: dict[str, Any], updates: int) -> "Settings":
+    def of(cls, section: TrainerSection, updates: int) -> "Settings":
         """From the config's trainer section. ``updates``: of a whole epoch, here and below."""
-        total = section["epochs"] * updates
-        total = min(total, section["max_steps"] or total)
-        steps = steps_of(section["evaluate_every"]) or 0
+        total = section.epochs * updates
+        total = min(total, section.max_steps or total)
+        steps = steps_of(section.evaluate_every) or 0
         return cls(
-            epochs=section["epochs"],
+            epochs=section.epochs,
             total_steps=total,
-            last_step=min(total, section["stop_after"] or total),
-            evaluate_every=0 if steps else section["evaluate_every"],
+            last_step=min(total, section.stop_after or total),
+            evaluate_every=0 if steps else int(section.evaluate_every),
             evaluate_steps=steps,
-            ending=Ending(seconds(section["max_time"]), section["patience"], section["min_delta"]),
-            grad_accumulation=section["grad_accumulation"],
-            log_every=section["log_every"],
-            warm_up=section["device"] == "cuda" or section["compile"] != "none",
+            ending=Ending(seconds(section.max_time), section.patience, section.min_delta),
+            grad_accumulation=section.grad_accumulation,
+            log_every=section.log_every,
+            warm_up=section.device == "cuda" or section.compile != "none",
         )
 
     def is_done(self, progress: Progress, updates: int) -> bool:

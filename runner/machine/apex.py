@@ -7,7 +7,6 @@
 import importlib.util
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.errors import Unavailable
@@ -41,10 +40,9 @@ def note() -> str:
     return "" if has_kernels() else "slower than it could be: Apex was built without its CUDA extensions"
 
 
-def refuse_cpu(config: dict[str, Any], group: str, part: str) -> None:
-    """Raises Unavailable where this group's option, which uses ``apex.<part>``, would run on a CPU."""
-    if config["trainer"]["device"] == "cpu":
-        chosen = f"{group}={config[group]['name']}"
+def refuse_cpu(device: str, chosen: str, part: str) -> None:
+    """Raises Unavailable where the option ``chosen``, which uses ``apex.<part>``, would run on a CPU."""
+    if device == "cpu":
         raise Unavailable(
             f"trainer.device=cpu: {chosen} works on GPUs only. Set trainer.device=cuda, or use {NATIVE[part]}."
         )

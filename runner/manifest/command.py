@@ -45,9 +45,9 @@ def write(
     with hardware.elsewhere(gpus=machines.gpus, cores=machines.cpus):
         name = name_of(folder.path, _typed_name(words))
         where = [f"launcher.nodes={machines.nodes}", f"launcher.rendezvous='{written.rendezvous(name)}'"]
-        config = run_config(["launcher=torchrun", *written.DEFAULTS, *words, *where], line, origin)
-    folder.write_config(config)
-    record(folder, config)
+        run = run_config(["launcher=torchrun", *written.DEFAULTS, *words, *where], line, origin)
+    folder.write_config(run.written)
+    record(folder, run)
     digest = hashlib.sha256(folder.config_content()).hexdigest()
     subject = Subject(name, folder.path, f"{digest} {folder.path}", machines, place, volume, image, python)
     path = folder.path / f"{engine}.yaml"

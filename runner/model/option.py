@@ -9,8 +9,11 @@ from manyheads.runner.option.rules import BOOLEAN, TEXT, either, whole
 class ModelOption(Option):
     """The declaration of a model about which nothing more is known."""
 
+    group = "model"
     steering: ClassVar = ("pretrained",)  # which may name weights to download
     rules: ClassVar = {"num_classes": whole(1), "pretrained": either(BOOLEAN, TEXT)}
+    num_classes: int | None = None
+    pretrained: str | bool | None = None
 
     @property
     def treats_samples_alone(self) -> bool:

@@ -9,6 +9,7 @@ from manyheads.runner.option.rules import choice, list_of, number, whole
 class OptimizerOption(Option):
     """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size."""
 
+    group = "optimizer"
     rules: ClassVar = {
         "lr": number(above=0),
         "lr_scaling": choice("none", "linear", "sqrt"),
@@ -19,3 +20,6 @@ class OptimizerOption(Option):
         "betas": list_of(number(at_least=0, below=1)),
         "eps": number(above=0),
     }
+    lr: float
+    lr_scaling: str
+    base_batch_size: int

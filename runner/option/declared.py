@@ -7,7 +7,7 @@ does not have to be registered anywhere.
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import OPTION, load, locate
+from manyheads.runner.run.locate import OPTION, Section, load, locate
 
 # The groups of options, in the order of the run config, and what each group's options declare at least.
 BASES = {
@@ -25,15 +25,16 @@ GROUPS = tuple(BASES)
 ENTRIES = {"logger": "manyheads.runner.logger.option.LoggerOption"}
 
 
-def declared(group: str, section: dict[str, Any]) -> Any:
-    """The declarations of a section, an object of the group's base class. Imports the class that the section names.
+def declared(group: str, section: Section, *, name: str | None = None) -> Any:
+    """A section with its declarations, an object of the group's base class. Imports the class that the section names.
 
-    Raises ConfigurationError if there is no such class, or if it does not belong to the group.
+    ``name``: of an entry, in groups of entries. Raises ConfigurationError if there is no such class, or if it does not
+    belong to the group.
     """
-    return declared_class(group, section)(section)
+    return declared_class(group, section)(section, key=None if name is None else f"{group}.{name}")
 
 
-def declared_class(group: str, section: dict[str, Any]) -> Any:
+def declared_class(group: str, section: Section) -> Any:
     """The class of ``declared``, derived from the group's base class. Raises ConfigurationError as ``declared``."""
     bases = BASES | ENTRIES
     base = load(bases[group])

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from manyheads.runner.option.declared import declared
 from manyheads.runner.parity.outcome import FAILED, Outcome, near
 
 NAMED = 3
@@ -37,7 +36,7 @@ def unused_note(baseline: dict[str, Any]) -> str:
 def _of_failure(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
     names = baseline["unused"]
     unused = f"{_names(names)} {_get(names)} no gradient" if names else ""
-    if text := declared("parallel", outcome.config.get("parallel", {})).cause_of(outcome.error, unused=unused):
+    if outcome.run and (text := outcome.run.parallel.cause_of(outcome.error, unused=unused)):
         yield text
 
 
@@ -121,8 +120,9 @@ def _of_loss(outcome: Outcome, baseline: float, own: float) -> str:
 
 
 def _of_parts(outcome: Outcome) -> str:
-    task = outcome.config.get("task", {})
-    name = str(task.get("_target_")).rpartition(".")[2] if task.get("name") == "custom" else task.get("name")
+    assert outcome.run is not None
+    task = outcome.run.task
+    name = task.target.rpartition(".")[2] if task.name == "custom" else task.name
     return (
         f"what the task {name} computes depends on how a batch is split. It may weight samples, skip some, or "
         "average over tokens: let the task's count(batch) return what it averages over, or divide by the number of "
@@ -131,11 +131,12 @@ def _of_parts(outcome: Outcome) -> str:
 
 
 def _of_settings(outcome: Outcome) -> Iterator[str]:
-    parallel = outcome.config.get("parallel", {})
-    for key, plain in declared("parallel", parallel).changes_gradients.items():
-        if parallel.get(key, plain) != plain:
+    assert outcome.run is not None
+    parallel = outcome.run.parallel
+    for key, plain in parallel.changes_gradients.items():
+        if (value := parallel.section.get(key, plain)) != plain:
             yield (
-                f"Outputs and loss agree, the gradients don't: parallel.{key}={parallel[key]} is meant to change "
+                f"Outputs and loss agree, the gradients don't: parallel.{key}={value} is meant to change "
                 f"them. parallel.{key}={plain} does not."
             )
 
@@ -150,7 +151,7 @@ def _of_unused(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
 
 
 def _unknown(outcome: Outcome) -> str:
-    if outcome.config.get("trainer", {}).get("compile", "none") != "none":
+    if outcome.run and outcome.run.trainer.compile != "none":
         return "A compiled model can't be inspected. Set trainer.compile=none to find the cause."
     step = min((entry["first"] for entry in outcome.beyond()), default=0)
     if step:

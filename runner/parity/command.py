@@ -11,14 +11,13 @@ from manyheads.launchers.signals import blocked_signals, handled_by, interrupt
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.origin import settle
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome, judged
 from manyheads.runner.parity.plan import WHICH, Planned, plan
 from manyheads.runner.parity.task import StepFiles, Task, write_task
 from manyheads.runner.parity.terminal import announce, show
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.run.files import fresh_folder
-from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -53,8 +52,8 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
     }
     task = Task(
         steps=int(steps),
-        tolerance=declared("precision", frozen[first]["precision"]).tolerance,
-        trace=all(config["trainer"]["compile"] == "none" for config in frozen.values()),
+        tolerance=frozen[first].precision.tolerance,
+        trace=all(run.trainer.compile == "none" for run in frozen.values()),
     )
     announce(list(frozen), frozen[first], task)
     baseline = RunFolder(path / first)
@@ -62,7 +61,7 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
         try:
             findings = _run_baseline(baseline, task)
             others = replace(task, baseline=str(baseline.path))
-            outcomes = [_outcome(one, path, others) for one in planned[1:]]
+            outcomes = [_outcome(one, path, frozen.get(one.strategy), others) for one in planned[1:]]
         finally:
             with blocked_signals():
                 shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
@@ -70,17 +69,16 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
     return outcomes
 
 
-def _outcome(planned: Planned, path: Path, task: Task) -> Outcome:
-    if planned.reason:
+def _outcome(planned: Planned, path: Path, run: RunConfig | None, task: Task) -> Outcome:
+    if run is None:
         return Outcome(planned.strategy, NOT_HERE, error=planned.reason)
     folder = RunFolder(path / planned.strategy)
-    config = folder.read_config()
     try:
         findings = _run(folder, task)
     except RunFailed as error:
-        known = {"ranks": ranks(config)}
-        return Outcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), config=config)
-    return judged(planned.strategy, findings, tolerance=task.tolerance, config=config)
+        known = {"ranks": run.launcher.ranks}
+        return Outcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), run=run)
+    return judged(planned.strategy, findings, tolerance=task.tolerance, run=run)
 
 
 def _run_baseline(baseline: RunFolder, task: Task) -> dict:
@@ -93,8 +91,6 @@ def _run_baseline(baseline: RunFolder, task: Task) -> dict:
 
 def _run(folder: RunFolder, task: Task) -> dict:
     """Let the ranks of a frozen run do the task, and return what they found."""
-    config = folder.read_config()
     write_task(folder, task)
-    prepare(config, apart=True)
-    launch(folder, apart=True, main=RANK)
+    launch(prepare(folder, apart=True), main=RANK)
     return (folder.read_result() or {})["parity"]

@@ -4,19 +4,24 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from manyheads.runner.option.run_config import RunConfig
+
 EQUAL, DIFFERENT, FAILED, NOT_HERE = "equal", "different", "failed", "not here"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``findings``: what its ranks found, see ``sides.Compared.findings``; ``error``: why it failed or isn't here."""
+    """``findings``: what its ranks found, see ``sides.Compared.findings``; ``error``: why it failed or isn't here.
+
+    ``run``: its config, if it was started.
+    """
 
     strategy: str
     state: str
     tolerance: float = 0.0
     findings: dict[str, Any] = field(default_factory=dict)
     error: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
+    run: RunConfig | None = None
 
     @property
     def differs(self) -> bool:
@@ -36,11 +41,11 @@ class Outcome:
         return sorted(found, key=lambda entry: -entry["largest"])
 
 
-def judged(strategy: str, findings: dict[str, Any], *, tolerance: float, config: dict[str, Any]) -> Outcome:
+def judged(strategy: str, findings: dict[str, Any], *, tolerance: float, run: RunConfig) -> Outcome:
     """Equal where no difference exceeds the tolerance, and all ranks made the same model and kept it the same."""
     beyond = any(not entry["largest"] <= tolerance for entry in findings["differences"])
     state = DIFFERENT if beyond or findings["initial"] or findings["apart"] else EQUAL
-    return Outcome(strategy, state, tolerance, findings, config=config)
+    return Outcome(strategy, state, tolerance, findings, run=run)
 
 
 def near(a: float, b: float) -> bool:

@@ -101,16 +101,16 @@ def _fitting(given: list[Override], strategy: str, path: list[str], *, alone: bo
 
 def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust | None, *, first: bool) -> Planned:
     try:
-        config = checked(composed, trust=trust, folders=folders)
+        run = checked(composed, trust=trust, folders=folders)
     except Unavailable as reason:
         if first:
             raise
         return Planned(strategy, composed, str(reason))
+    set_to = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
     for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "resumes a run")):
-        section, _, name = key.partition(".")
-        if config[section][name]:
+        if set_to[key]:
             raise ConfigurationError(
-                f"{key}={config[section][name]} {what}; parity takes its own steps. Leave it out, or set "
+                f"{key}={set_to[key]} {what}; parity takes its own steps. Leave it out, or set "
                 "checkpoint.load to start from its weights."
             )
     return Planned(strategy, composed)

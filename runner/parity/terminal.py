@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.causes import causes, unused_note
 from manyheads.runner.parity.outcome import FAILED, NOT_HERE, Outcome
 from manyheads.runner.parity.task import Task
@@ -21,13 +22,10 @@ NARROWEST = 76  # columns; a narrower terminal wraps lines, which is better than
 MOST_CHARACTERS = 300
 
 
-def announce(strategies: list[str], config: dict[str, Any], task: Task) -> None:
+def announce(strategies: list[str], run: RunConfig, task: Task) -> None:
     """What is going to be done; said first, since it may take a while."""
     steps = f"{task.steps} step{'s' if task.steps > 1 else ''}"
-    text = (
-        f"{steps} of {config['model']['name']} on {config['data']['name']} by {', '.join(strategies)}, in "
-        f"{config['precision']['name']}"
-    )
+    text = f"{steps} of {run.model.name} on {run.data.name} by {', '.join(strategies)}, in {run.precision.name}"
     Console(highlight=False).print(Text(text))
 
 

@@ -13,25 +13,25 @@ from contextlib import suppress
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyheads.runner.option.declared import declared
+if TYPE_CHECKING:
+    from manyheads.runner.data.base.option import DataOption
 
 BLOCK = 2**20
 
 
-def fingerprint(section: dict[str, Any]) -> dict[str, Any] | None:
-    """The fingerprint of the config's data files; None if none can be read, or with data.fingerprint=none.
+def fingerprint(option: "DataOption") -> dict[str, Any] | None:
+    """The fingerprint of the option's files; None if none can be read, or with data.fingerprint=none.
 
     ``sizes``: sha256 over the names, relative to the data's own folders, and sizes in bytes. ``contents``: sha256 over
     names and bytes with data.fingerprint=contents, else None.
     """
-    kind = section.get("fingerprint", "none")  # options that read no files lack the key
-    if kind == "none":
+    if option.fingerprint == "none":
         return None
-    sources = declared("data", section).sources()
+    sources = option.sources()
     with suppress(OSError):  # the run itself reports what it cannot read
-        return _taken(tuple(sorted(sources.items())), reads_contents=kind == "contents")
+        return _taken(tuple(sorted(sources.items())), reads_contents=option.fingerprint == "contents")
     return None
 
 

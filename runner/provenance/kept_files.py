@@ -6,7 +6,6 @@ The run's seal covers them, so that nothing else can replace them.
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.config.arguments import quoted
 from manyheads.runner.provenance.own_code import own_files
@@ -14,12 +13,12 @@ from manyheads.runner.run import called
 from manyheads.runner.run.data_files import read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.run.locate import files_named
+from manyheads.runner.run.locate import Section, files_named
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.source_file import SourceFile
 
 
-def keep_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, bytes]:
+def keep_files(folder: RunFolder, config: Section) -> dict[str, bytes]:
     """Copy the user's own files to the run's folder; return the copies' contents by name, for the run's seal.
 
     A missing file is left for the run to report.
@@ -55,7 +54,7 @@ def is_own_copy(folder: RunFolder, path: Path) -> bool:
         return False
 
 
-def changed_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, SourceFile]:
+def changed_files(folder: RunFolder, config: Section) -> dict[str, SourceFile]:
     """The files of a run's config that have changed since it started, by key."""
     try:
         digests = read_json(folder.provenance).get("own_code")
@@ -65,7 +64,7 @@ def changed_files(folder: RunFolder, config: dict[str, Any]) -> dict[str, Source
     return {key: file for key, file in files_named(config).items() if not _is_as_in(recorded, file.path)}
 
 
-def copies(folder: RunFolder, config: dict[str, Any], *, chosen: Iterable[str] = ()) -> dict[str, str]:
+def copies(folder: RunFolder, config: Section, *, chosen: Iterable[str] = ()) -> dict[str, str]:
     """The copies to use for files that have changed or no longer exist, by key; prints a line for each.
 
     chosen: keys and groups that are overridden. Somebody else's run has no such copies; its files are checked like

@@ -15,12 +15,12 @@ from manyheads.runner.provenance.code_state import GIT
 from manyheads.runner.run import seal
 from manyheads.runner.run.called import ROOT
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import files_named, own_folders, packages_named, targets
+from manyheads.runner.run.locate import Section, files_named, own_folders, packages_named, targets
 from manyheads.runner.run.source_file import source_file
 from manyheads.runner.trust.own import conf_of
 
 
-def own_code(config: dict[str, Any]) -> dict[str, str]:
+def own_code(config: Section) -> dict[str, str]:
     """sha256 of the code behind each named class that is neither this project's nor an installed library's.
 
     By top-level package, and by the path of each file of ``own_files``. Code that cannot be found is skipped here; the

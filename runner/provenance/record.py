@@ -17,6 +17,7 @@ from manyheads.runner.config.lookup import ABOUT, options, read_option
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.fingerprint import fingerprint
@@ -24,8 +25,7 @@ from manyheads.runner.provenance.kept_files import keep_files
 from manyheads.runner.provenance.own_code import own_code, own_origin
 from manyheads.runner.run import called, seal
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.run.layout import ranks
-from manyheads.runner.run.locate import OPTION, own_folders
+from manyheads.runner.run.locate import OPTION, Section, own_folders
 from manyheads.runner.run.run_folder import RunFolder
 
 FORMAT = 1  # of a run folder's content; increased when older programs would misread it
@@ -48,11 +48,12 @@ WITHOUT_EFFECT = frozenset(
 @cache
 def without_effect() -> frozenset[str]:
     """All keys that cannot change a run's results, with those that any of this project's options declares."""
-    known = ((group, read_option(group, name)) for group in GROUPS for name in options(group))
-    return WITHOUT_EFFECT.union(*(_declared_without_effect(group, section) for group, section in known))
+    known = ((group, declared_class(group, read_option(group, name))) for group in GROUPS for name in options(group))
+    found = (f"{group}.{key}" for group, option in known for key in option.every("without_effect"))
+    return WITHOUT_EFFECT.union(found)
 
 
-def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | None = None) -> None:
+def record(folder: RunFolder, run: RunConfig, *, composed_from: str | None = None) -> None:
     """Write provenance.json, code.diff if the code differs from its commit, and copies of the user's own files.
 
     composed_from: the saved config that the run's config was composed from.
@@ -60,14 +61,14 @@ def record(folder: RunFolder, config: dict[str, Any], *, composed_from: str | No
     diff = code_at_start()[1]
     if diff:
         write_whole(folder.code_diff, diff)
-    copies = keep_files(folder, config)
-    described = {"id": secrets.token_hex(8), **describe(config, composed_from=composed_from)}
+    copies = keep_files(folder, run.written)
+    described = {"id": secrets.token_hex(8), **describe(run, composed_from=composed_from)}
     recorded = {name: str(described[name]) for name in ("id", "commit", "directory")}
     seal.record(folder.path, {**recorded, folder.code_diff.name: diff, **copies})
     folder.write_json(folder.provenance, described)
 
 
-def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dict[str, Any]:
+def describe(run: RunConfig, *, composed_from: str | None = None) -> dict[str, Any]:
     """The content of provenance.json for a run of this config started here and now."""
     commit, diff = code_at_start()
     packages, here = installed_packages(), inventory()
@@ -76,12 +77,12 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         "command": shlex.join(map(without_secrets, called.as_typed())),
         "directory": own_folders()[-1],
         "composed_from": composed_from,
-        "continued_from": continued_from(config),
-        "signature": signature(config),
+        "continued_from": continued_from(run.checkpoint.resume),
+        "signature": signature(run.written),
         "commit": commit,
         "clean": commit is not None and not diff,
-        "own": own_origin(config),
-        "own_code": own_code(config),
+        "own": own_origin(run.written),
+        "own_code": own_code(run.written),
         "versions": {
             "python": here["versions"]["python"],
             "torch": packages.get("torch"),
@@ -95,20 +96,19 @@ def describe(config: dict[str, Any], *, composed_from: str | None = None) -> dic
         },
         "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
         "devices": here["devices"],
-        "cpu": {**here["cpu"], "threads_per_rank": config["launcher"]["threads_per_rank"]},
+        "cpu": {**here["cpu"], "threads_per_rank": run.launcher.threads_per_rank},
         "host": here["host"],
         "user": user(),
         "system": here["system"],
         "environment": recorded_environment(os.environ),
-        "ranks": ranks(config),
-        "launcher": config["launcher"]["name"],
-        "data": fingerprint(config["data"]),
+        "ranks": run.launcher.ranks,
+        "launcher": run.launcher.name,
+        "data": fingerprint(run.data),
     }
 
 
-def continued_from(config: dict[str, Any]) -> str | None:
+def continued_from(checkpoint: str | None) -> str | None:
     """The run, or else the checkpoint, that a run continues from; None if it starts from scratch."""
-    checkpoint = config["checkpoint"]["resume"]
     if checkpoint is None:
         return None
     folder = RunFolder(Path(checkpoint).parent.parent)
@@ -144,9 +144,13 @@ def without_secrets(text: str) -> str:
     return _IN_URL.sub(r"\1***@", text)
 
 
-def signature(config: dict[str, Any]) -> str:
-    """A digest of everything in a config that can change a run's results: equal signatures promise equal results."""
-    ignored = WITHOUT_EFFECT.union(*(_declared_without_effect(group, config[group]) for group in GROUPS))
+def signature(config: Section) -> str:
+    """A digest of everything in a written config that can change a run's results.
+
+    Equal signatures promise equal results. Imports the declarations that the options name.
+    """
+    declared = {group: declared_class(group, config[group]).every("without_effect") for group in GROUPS}
+    ignored = WITHOUT_EFFECT.union(f"{group}.{key}" for group, keys in declared.items() for key in keys)
     kept = {
         group: {k: v for k, v in section.items() if k != OPTION and f"{group}.{k}" not in ignored}
         if isinstance(section, dict)
@@ -155,10 +159,6 @@ def signature(config: dict[str, Any]) -> str:
         if group not in ignored
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _declared_without_effect(group: str, section: dict[str, Any]) -> set[str]:
-    return {f"{group}.{key}" for key in declared_class(group, section).every("without_effect")}
 
 
 def user() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from manyheads.runner.config.arguments import typed_values
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.schema import check_entry
+from manyheads.runner.logger.option import LoggerOption
 from manyheads.runner.option.declared import declared
 from manyheads.runner.publish.main import tracker_of
 from manyheads.runner.publish.place import settled, tell_unread
@@ -25,14 +26,14 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
     ``overrides``: keys of the trackers, as train takes them. Raises ConfigurationError before anything is sent.
     """
     typed = dict(map(_typed, overrides))
-    planned, entries = [], list[dict[str, Any]]()
+    planned, trackers = [], list[LoggerOption]()
     for folder in _runs(paths):
         with Folder(folder.path) as held:
             held.refuse_links()
-        sections = _sections(folder, to, typed)
-        planned += [(folder, name, tracker_of(sections, name)) for name in sections]
-        entries += sections.values()
-    tell_unread(entries)
+        found = _trackers_of(folder, to, typed)
+        planned += [(folder, name, tracker_of(name, option.section)) for name, option in found.items()]
+        trackers += found.values()
+    tell_unread(trackers)
     failed = False
     for folder, name, tracker in planned:
         with one_publisher(folder, name), settled():
@@ -67,8 +68,8 @@ def _runs(paths: Sequence[str]) -> Iterator[RunFolder]:
         yield from (job for job in jobs if job.path.is_relative_to(ledger.sweep) and job.provenance.exists())
 
 
-def _sections(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str], Any]) -> dict[str, dict[str, Any]]:
-    """The entries of the trackers to publish to: what the run's config says if it is one's own, and what was typed."""
+def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str], Any]) -> dict[str, LoggerOption]:
+    """The trackers to publish to, by name: what the run's config says if it is one's own, and what was typed."""
     config = folder.read_config()
     own = {
         name: entry
@@ -85,9 +86,9 @@ def _sections(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str],
         entry = dict(own.get(name) or read_option("logger", name)[name])
         entry |= {key: value for (tracker, key), value in typed.items() if tracker == name}
         check_entry("logger", name, entry)
-        if reason := declared("logger", entry).unavailable():
+        found[name] = declared("logger", entry, name=name)
+        if reason := found[name].unavailable():
             raise Unavailable(f"--to {name}: {reason}.")
-        found[name] = entry
     if unused := [f"logger.{name}.{key}" for name, key in typed if name not in found]:
         raise ConfigurationError(f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(found)}.")
     return found

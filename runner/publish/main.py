@@ -12,7 +12,7 @@ from manyheads.runner.publish.place import settled
 from manyheads.runner.publish.publisher import Publisher
 from manyheads.runner.publish.secrets import masked
 from manyheads.runner.publish.state import note_failure, one_publisher
-from manyheads.runner.run.locate import instantiate_named
+from manyheads.runner.run.locate import Section, instantiate_named
 from manyheads.runner.run.run_folder import RunFolder
 
 MAIN = "manyheads.runner.publish.main"
@@ -29,7 +29,7 @@ def main(path: str, name: str) -> int:
     folder = RunFolder(path)
     with one_publisher(folder, name):
         try:
-            publisher = Publisher(folder, name, tracker_of(folder.read_config()["logger"], name))
+            publisher = Publisher(folder, name, tracker_of(name, folder.read_config()["logger"][name]))
         except Exception as error:
             note_failure(folder, name, error)
             return 1
@@ -37,9 +37,9 @@ def main(path: str, name: str) -> int:
             return follow(publisher)
 
 
-def tracker_of(section: dict, name: str) -> Tracker:
+def tracker_of(name: str, section: Section) -> Tracker:
     """The tracker that an entry of the config describes. Raises ConfigurationError."""
-    tracker: Tracker = instantiate_named("logger", {name: section[name]}, Tracker)[name]
+    tracker: Tracker = instantiate_named("logger", {name: section}, Tracker)[name]
     return tracker
 
 

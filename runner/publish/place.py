@@ -7,13 +7,15 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from manyheads.runner.option.declared import declared
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.seal import is_own_place
 from manyheads.runner.trust.own import own_project
+
+if TYPE_CHECKING:
+    from manyheads.runner.logger.option import LoggerOption
 
 _FOLDER = re.compile(r"(TRACKIO|WANDB)_(\w+_)?DIR")  # variables with folders, which may be relative
 
@@ -35,11 +37,11 @@ def settled() -> Iterator[None]:
         yield
 
 
-def tell_unread(entries: Iterable[dict[str, Any]]) -> None:
+def tell_unread(trackers: "Iterable[LoggerOption]") -> None:
     """Name, on stderr, the settings that these trackers' clients would find here, but are not given."""
     if is_own():
         return
-    for name in dict.fromkeys(name for entry in entries for name in declared("logger", entry).settings):
+    for name in dict.fromkeys(name for tracker in trackers for name in tracker.settings):
         if os.path.lexists(name):
             unread = f"{printable(name)} is not read, since you have not marked this folder as your own."
             print(f"{unread} If it is yours, run once: {called.command('trust', '.')}", file=sys.stderr)

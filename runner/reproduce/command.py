@@ -1,7 +1,6 @@
 """``python -m runner reproduce``: read the past run, say what differs, repeat it, say whether it is the same."""
 
 from contextlib import nullcontext, suppress
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -11,6 +10,7 @@ from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import copies, overrides_of
@@ -68,7 +68,7 @@ def last_step(past: Past, steps: str | None) -> int | None:
         return None
     if not (steps.isdecimal() and int(steps) > 0):
         raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
-    if past.config["trainer"].get("evaluate_only"):
+    if past.config["trainer"]["evaluate_only"]:
         raise ConfigurationError(f"--steps {steps}: {past.folder} took none; it only evaluated. Leave it out.")
     logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]
     if not logged or logged[0] >= past.result["steps"]:
@@ -78,19 +78,17 @@ def last_step(past: Past, steps: str | None) -> int | None:
     return logged[0]
 
 
-def _differences(
-    past: Past, overrides: list[str], config: dict[str, Any] | None, trust: Trust | None
-) -> list[Difference]:
-    """What differs before anything runs. config: what would run here; None: the recorded code runs as it was."""
-    if config is None:
+def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust: Trust | None) -> list[Difference]:
+    """What differs before anything runs. run: what would run here; None: the recorded code runs as it was."""
+    if run is None:
         refuse_untrusted(past.config, trust)  # its data option is asked for its files
-    diffs = None if config is None else (past.folder.code_changes(), code_at_start()[1])
-    now = describe(past.config if config is None else config)
+    diffs = None if run is None else (past.folder.code_changes(), code_at_start()[1])
+    now = describe(RunConfig.of(past.config) if run is None else run)
     now = unless_submitted(now, past.provenance)
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 
-def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust | None) -> dict[str, Any]:
+def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust | None) -> RunConfig:
     """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
     config, folders = saved.composed(past.config, [*line.overrides, *replaced], chosen=line.chosen)
     return checked(config, trust=trust, folders=folders)

@@ -32,7 +32,7 @@ def verdict(
     windows: Callable[[], list[Window]],
 ) -> Verdict:
     """``weights``, ``windows``: make these comparisons, which take a while, where they are needed."""
-    if past.config["trainer"].get("evaluate_only"):
+    if past.config["trainer"]["evaluate_only"]:
         return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
     whole = now.result["steps"] == past.result["steps"]
     if whole and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:

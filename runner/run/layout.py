@@ -2,8 +2,8 @@
 
 import re
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -11,28 +11,18 @@ _LISTED = re.compile(r"(?:\[([^\s\]]+)\]|([^\s:]+)):(\d+)")  # as in -H of horov
 _LINE = re.compile(r"()(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
 
 
-def ranks(config: dict[str, Any]) -> int:
-    """The number of ranks of a run config on all its machines; of those it may have, where that is not fixed."""
-    return config["launcher"]["nproc_per_node"] * max(
-        1, len(machines(config)), (nodes(config["launcher"]) or (1, 1))[1]
-    )
+def count_nodes(given: int | str | None, hosts: Mapping[str, int]) -> tuple[int, int] | None:
+    """The fewest and the most machines that a run may have; None: this machine alone.
 
-
-def nodes(launcher: dict[str, Any]) -> tuple[int, int] | None:
-    """The fewest and the most machines that a run may have; None: this machine alone."""
-    if (given := launcher.get("nodes")) is not None:
+    ``given``: ``launcher.nodes``; ``hosts``: from ``read_hosts``.
+    """
+    if given is not None:
         fewest, _, most = str(given).partition(":")
         return int(fewest), int(most or fewest)
-    hosts = read_hosts(launcher.get("hosts"), launcher.get("hostfile"))
     return (len(hosts), len(hosts)) if set(map(str.lower, hosts)) - names_of_this_machine() else None
 
 
-def machines(config: dict[str, Any]) -> dict[str, int]:
-    """Ranks on each host; empty: this machine alone. Raises ConfigurationError."""
-    return read_hosts(config["launcher"].get("hosts"), config["launcher"].get("hostfile"))
-
-
-def read_hosts(hosts: list[str] | None, hostfile: str | None) -> dict[str, int]:
+def read_hosts(hosts: Sequence[str] | None, hostfile: str | None) -> dict[str, int]:
     """Ranks on each host, in order; empty: this machine alone. Raises ConfigurationError."""
     if hosts is not None and hostfile is not None:
         raise ConfigurationError(f"launcher.hostfile={hostfile}: launcher.hosts is set too. Set one of them to null.")
@@ -54,7 +44,7 @@ def names_of_this_machine() -> set[str]:
     return {"localhost", "127.0.0.1", name, name.partition(".")[0]}
 
 
-def _parse(key: str, entries: list[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:
+def _parse(key: str, entries: Sequence[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:
     found = [form.fullmatch(entry.strip()) for entry in entries]
     slots = {match[1] or match[2]: int(match[3]) for match in found if match}
     if len(slots) < len(entries) or not slots or len(set(slots.values())) > 1 or 0 in slots.values():

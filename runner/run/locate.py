@@ -5,7 +5,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pkgutil import iter_modules
 from typing import Any
@@ -16,12 +16,13 @@ from manyheads.runner.run.source_file import SourceFile, source_file
 
 TARGET = "_target_"  # the key that names a class
 OPTION = "_option_"  # the key that names the class of what an option declares
+Section = Mapping[str, Any]  # of a run config: mostly a class, by its ``_target_``, and the arguments for it
 STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where the run that goes on was started
 
 
 def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every ``_target_`` and ``_option_`` that is set in a config, with its dotted key, wherever it is."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
         inner = f"{key}.{name}".lstrip(".")
         if name in (TARGET, OPTION) and item is not None and item != "???":
@@ -29,12 +30,12 @@ def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield from targets(item, inner)
 
 
-def packages_named(config: dict[str, Any]) -> set[str]:
+def packages_named(config: Section) -> set[str]:
     """The top-level packages of all classes that a config names, but for those in files."""
     return {name.partition(".")[0] for _, name in targets(config) if isinstance(name, str) and not source_file(name)}
 
 
-def files_named(config: dict[str, Any]) -> dict[str, SourceFile]:
+def files_named(config: Section) -> dict[str, SourceFile]:
     """By key the files of the user's own that a config names."""
     return {key: file for key, name in targets(config) if (file := source_file(name)) is not None}
 
@@ -44,7 +45,7 @@ def own_folders() -> list[str]:
     return list(dict.fromkeys([os.getcwd(), *filter(None, [os.environ.get(STARTED_IN)])]))
 
 
-def find_in_own_folders(config: dict[str, Any]) -> None:
+def find_in_own_folders(config: Section) -> None:
     """Let the classes that a run config names be found in ``own_folders``, behind everything that is installed.
 
     Only where one of their packages is there and nowhere else: nothing else can be imported from a folder that somebody
@@ -128,13 +129,13 @@ def signature(kind: Any) -> inspect.Signature:
         return inspect.signature(lambda *_, **__: None)
 
 
-def instantiate(group: str, section: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+def instantiate(group: str, section: Section, *arguments: Any, **options: Any) -> Any:
     """The object that a section of the run config describes, and the objects below it."""
     own = arguments_of(group, section)
     return call(group, section["_target_"], locate(group, section["_target_"]), *arguments, **own, **options)
 
 
-def instantiate_named(group: str, section: dict[str, dict[str, Any]], kind: type) -> dict[str, Any]:
+def instantiate_named(group: str, section: Mapping[str, Section], kind: type) -> dict[str, Any]:
     """The objects that a section of named ones describes, each of which must be a ``kind``."""
     found = {name: _made(f"{group}.{name}", own) for name, own in section.items()}
     for name, made in found.items():
@@ -146,7 +147,7 @@ def instantiate_named(group: str, section: dict[str, dict[str, Any]], kind: type
     return found
 
 
-def arguments_of(group: str, section: dict[str, Any], *, without: Collection[str] = ("name",)) -> dict[str, Any]:
+def arguments_of(group: str, section: Section, *, without: Collection[str] = ("name",)) -> dict[str, Any]:
     """A section's own keys, ``without`` those of every option; what has a ``_target_`` among them is made."""
     own = {key: value for key, value in section.items() if key not in (TARGET, OPTION, *without)}
     return {key: _made(f"{group}.{key}", value) for key, value in own.items()}
@@ -156,7 +157,7 @@ def _made(key: str, value: Any) -> Any:
     """A key's value with an object in the place of each mapping that has a ``_target_``."""
     if isinstance(value, list):
         return [_made(f"{key}.{index}", item) for index, item in enumerate(value)]
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         return value
     if isinstance(target := value.get(TARGET), str):
         return call(key, target, locate(key, target), **arguments_of(key, value, without=()))

@@ -3,18 +3,20 @@
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from manyheads.runner.option.run_config import RunConfig
 
 
 def finish(
     folder: RunFolder,
-    config: dict[str, Any],
+    run: "RunConfig",
     wall_seconds: float,
     reason: BaseException | None = None,
     added: Mapping[str, Any] | None = None,
@@ -36,11 +38,11 @@ def finish(
         "epochs": known.get("epochs", 0),
         "steps": known.get("steps", 0),
         "samples_seen": known.get("samples_seen", 0),
-        "world_size": known.get("world_size", ranks(config)),
-        "device": known.get("device", config["trainer"]["device"]),
-        "parallel": config["parallel"]["name"],
-        "precision": config["precision"]["name"],
-        "launcher": config["launcher"]["name"],
+        "world_size": known.get("world_size", run.launcher.ranks),
+        "device": known.get("device", run.trainer.device),
+        "parallel": run.parallel.name,
+        "precision": run.precision.name,
+        "launcher": run.launcher.name,
         "train_seconds": known.get("train_seconds"),
         "wall_seconds": round(wall_seconds, 3),
         "samples_per_second": known.get("samples_per_second"),

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,7 @@ class RunFolder:
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank_{rank}.log"
 
-    def write_config(self, config: dict) -> None:
+    def write_config(self, config: Mapping[str, Any]) -> None:
         """Write and seal run.yaml."""
         self.path.mkdir(parents=True, exist_ok=True)
         content = yaml.dump({"format": FORMAT, **config}, Dumper=DUMPER, sort_keys=False, allow_unicode=True).encode()

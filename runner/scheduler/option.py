@@ -1,15 +1,17 @@
 """What a schedule of the learning rate declares."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.option.base import Option
 from manyheads.runner.option.rules import choice, list_of, number, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 
 
 class SchedulerOption(Option):
     """Declarations for the keys of all schedules."""
 
+    group = "scheduler"
     rules: ClassVar = {
         "warmup_epochs": number(at_least=0),
         "warmup_steps": whole(0),
@@ -33,10 +35,10 @@ class SchedulerOption(Option):
 class PlateauOption(SchedulerOption):
     """Declarations of scheduler=plateau, which needs evaluations."""
 
-    def complete(self, config: dict[str, Any]) -> None:
+    def check_run(self, run: RunConfig) -> None:
         """Raises ConfigurationError if there are no evaluations."""
-        monitor = config["checkpoint"]["monitor"]
-        if config["trainer"]["evaluate_every"] == 0 and not monitor.startswith("train_"):
+        monitor = run.checkpoint.monitor
+        if run.trainer.evaluate_every == 0 and not monitor.startswith("train_"):
             raise ConfigurationError(
                 f"scheduler=plateau: checkpoint.monitor={monitor} is never measured with trainer.evaluate_every=0. Set "
                 "that to 1, or checkpoint.monitor to train_loss."

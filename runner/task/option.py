@@ -1,9 +1,11 @@
 """What a task declares; most need nothing but their YAML."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.option.base import Option
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import TARGET
 from manyheads.runner.run.nearest import nearest
 
 
@@ -16,39 +18,40 @@ class TaskOption(Option):
     over samples.
     """
 
+    group = "task"
     has_own_class = True
     measures: ClassVar[tuple[str, ...] | None] = None
     loss: ClassVar[str | None] = "torch.nn.CrossEntropyLoss"
     mixes: ClassVar[bool] = False
 
-    def complete(self, config: dict[str, Any]) -> None:
-        if config["loss"]["_target_"] == "auto":
-            config["loss"]["_target_"] = self.loss or "auto"
-        elif self.loss is None:
+    def resolved(self, run: RunConfig) -> RunConfig:
+        return run.changed(loss={TARGET: self.loss}) if self.loss and run.loss[TARGET] == "auto" else run
+
+    def check_run(self, run: RunConfig) -> None:
+        trainer, loss, monitor = run.trainer, run.loss[TARGET], run.checkpoint.monitor
+        if self.loss is None and loss != "auto":
             raise ConfigurationError(
-                f"loss._target_={config['loss']['_target_']}: with task={self.section['name']} the model computes its "
-                "own loss. Set it to auto."
+                f"loss._target_={loss}: with task={self.name} the model computes its own loss. Set it to auto."
             )
-        if self.loss is None and config["trainer"]["label_smoothing"]:
+        if self.loss is None and trainer.label_smoothing:
             raise ConfigurationError(
-                f"trainer.label_smoothing={config['trainer']['label_smoothing']}: with task={self.section['name']} the "
-                "model computes its own loss. Set it to 0."
+                f"trainer.label_smoothing={trainer.label_smoothing}: with task={self.name} the model computes its own "
+                "loss. Set it to 0."
             )
-        trainer = config["trainer"]
-        if not self.mixes and (key := next((k for k in ("mixup_alpha", "cutmix_alpha") if trainer[k]), None)):
+        mixing = {"mixup_alpha": trainer.mixup_alpha, "cutmix_alpha": trainer.cutmix_alpha}
+        if not self.mixes and (key := next((key for key, alpha in mixing.items() if alpha), None)):
             raise ConfigurationError(
-                f"trainer.{key}={trainer[key]}: samples of task={self.section['name']} cannot be mixed. Set it to 0; "
+                f"trainer.{key}={mixing[key]}: samples of task={self.name} cannot be mixed. Set it to 0; "
                 "task=classification and task=multilabel can."
             )
-        if not self.mixes and trainer["tta"] != "none":
+        if not self.mixes and trainer.tta != "none":
             raise ConfigurationError(
-                f"trainer.tta={trainer['tta']}: outputs of task={self.section['name']} cannot be averaged over views "
-                "of an image. Set it to none; task=classification and task=multilabel can."
+                f"trainer.tta={trainer.tta}: outputs of task={self.name} cannot be averaged over views of an image. "
+                "Set it to none; task=classification and task=multilabel can."
             )
-        monitor = config["checkpoint"]["monitor"]
         if self.measures is None or monitor == "auto":
             return
-        columns = [f"val_{name}" for name in (*self.measures, *config["metrics"])]
+        columns = [f"val_{name}" for name in (*self.measures, *run.metrics)]
         if monitor not in columns:
             raise ConfigurationError(
                 f"checkpoint.monitor={monitor} is not measured.{nearest(monitor, columns)} Allowed: auto, "

@@ -15,10 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.run.locate import instantiate
 from tests.benchmarks.loop import OURS, Prebuilt, by_hand, model, ours
 from tests.benchmarks.measure import Comparison, compare
-from tests.in_process import config
+from tests.in_process import typed
 
 RANKS = 2
 PLAIN, TUTORIAL = "plain DDP loop, no metrics", "tutorial loop: barrier, 3 all-reduces, 3 .item()"
@@ -54,7 +53,7 @@ def measure(rounds: int = 5) -> Comparison:
 def _rank(rank: int, folder: str, rounds: int) -> None:
     torch.set_num_threads(hardware.cores_for_each(RANKS))
     place = {"rank": rank, "local_rank": rank, "world_size": RANKS, "device_type": "cpu"}
-    parallel: Parallel = instantiate("parallel", config("parallel=ddp")["parallel"], **place)
+    parallel: Parallel = typed("parallel=ddp").parallel.instantiate(**place)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     data = Prebuilt()
     candidates: dict[str, Callable[[], float]] = {

@@ -24,10 +24,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.run.locate import instantiate
 from tests.benchmarks.loop import OURS, Prebuilt, ours
 from tests.benchmarks.measure import Comparison, compare
-from tests.in_process import config
+from tests.in_process import typed
 
 RANKS, WIDTH, BLOCKS, STEPS, MICRO_BATCHES = 2, 128, 6, 60, 4
 
@@ -125,11 +124,11 @@ def of(strategy: str) -> Callable[[], Comparison]:
 def _rank(rank: int, folder: str, strategy: str, rounds: int) -> None:
     torch.set_num_threads(hardware.cores_for_each(RANKS))
     os.environ["MANYHEADS_INIT_METHOD"] = f"file://{folder}/meet"
-    frozen = config(
+    frozen = typed(
         f"parallel={strategy}", f"launcher.nproc_per_node={RANKS}", "trainer.device=cpu", "data.batch_size=32"
     )
     place = {"rank": rank, "local_rank": rank, "world_size": RANKS, "device_type": "cpu"}
-    parallel: Parallel = instantiate("parallel", frozen["parallel"], **place)
+    parallel: Parallel = frozen.parallel.instantiate(**place)
     parallel.join()
     micro = MICRO_BATCHES if strategy == "pipeline" else 1
     data = Prebuilt(steps=STEPS, width=WIDTH, accumulation=micro)

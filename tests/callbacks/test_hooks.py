@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
@@ -41,7 +41,7 @@ def test_on_every_rank_it_sees_all_samples_and_a_metric_counts_each_once(tmp_pat
     folder.path.mkdir()
     ranks = ("parallel=ddp", "launcher.nproc_per_node=2", "precision=fp64")
     folder.write_config(small(*QUICK, *metric, *ranks, DIARY, "+callbacks.diary.every_rank=true"))
-    launch(folder)
+    launch(prepare(folder))
     result = folder.read_result()
     ids = [each[3] for rank in (0, 1) for each in diary(folder.path, rank) if each[0] == "evaluation"]
     assert sorted(chain.from_iterable(ids)) == [*range(11)]
@@ -57,7 +57,7 @@ def test_predictions_are_collected_once_for_each_sample_on_one_rank_and_on_three
     folder = RunFolder(tmp_path / "3")
     folder.path.mkdir()
     folder.write_config(small(*QUICK, *more, "parallel=ddp", "launcher.nproc_per_node=3"))
-    launch(folder)
+    launch(prepare(folder))
     found = {}
     for ranks in (1, 3):
         parts = [json.loads((tmp_path / f"{ranks}" / f"predictions-{rank}.json").read_text()) for rank in range(ranks)]

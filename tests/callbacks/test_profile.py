@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import attempt, small, train
@@ -63,5 +63,5 @@ def test_no_update_cannot_be_traced(tmp_path, key):
 def test_each_rank_has_a_trace(tmp_path, parallel):
     folder = RunFolder(tmp_path)
     folder.write_config(small(*TRACED, f"parallel={parallel}", "launcher.nproc_per_node=2"))
-    launch(folder)
+    launch(prepare(folder))
     assert [updates(folder, rank) for rank in (0, 1)] == [2, 2]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.callbacks.confusion_matrix.rank import drawn
 from manyheads.runner.callbacks.rank.samples import in_windows
 from manyheads.runner.run.errors import ConfigurationError
@@ -78,7 +78,7 @@ def test_ranks_write_the_same_tables(alone, tmp_path):
     folder = RunFolder(tmp_path)
     ranks = ("parallel=ddp", "launcher.nproc_per_node=2")
     folder.write_config(small(*ALL, *ranks, "precision=fp64", "trainer.epochs=1"))
-    launch(folder)
+    launch(prepare(folder))
     for name in ("predictions.csv", "worst_samples.csv", "confusion_matrix.csv"):
         for ours, theirs in zip(table(folder, name), table(alone.folder, name), strict=True):
             assert {key: float(value) for key, value in ours.items()} == pytest.approx(

@@ -3,8 +3,7 @@ import re
 import pytest
 
 from manyheads.runner.commands.doctor import LISTED, describe_machine, examine, explain, list_models, note
-from manyheads.runner.config.complete import unavailable
-from manyheads.runner.config.lookup import options
+from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.driver import Board

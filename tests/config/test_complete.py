@@ -1,12 +1,13 @@
 import pytest
 
-from manyheads.runner.config.complete import batch_per_rank, complete, unavailable
-from manyheads.runner.config.lookup import options
+from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.config.schema import check
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import ranks
 from tests.composing import composed
+from tests.in_process import completed_for_here as complete
+from tests.in_process import ranks
 
 
 def config(*overrides):
@@ -84,7 +85,7 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         complete(config("parallel=ddp", *overrides))
     for fitting in nearest.split(" or "):
         done = complete(config("parallel=ddp", *overrides, f"data.batch_size={fitting}"))
-        assert batch_per_rank(done) * count * accumulation == int(fitting)
+        assert RunConfig.of(done).batch_per_rank * count * accumulation == int(fitting)
 
 
 @pytest.mark.parametrize(

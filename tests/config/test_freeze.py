@@ -12,8 +12,8 @@ from tests.in_process import composed
 def test_once_and_never_again(tmp_path):
     folder = RunFolder(tmp_path / "run")
     frozen = freeze(folder, composed("seed=3"))
-    assert folder.read_config() == frozen == checked(composed("seed=3"))
-    assert frozen["launcher"]["nproc_per_node"] == 1
+    assert folder.read_config() == frozen.written == checked(composed("seed=3")).written
+    assert frozen.launcher.nproc_per_node == 1
     before = folder.config.read_bytes()
     with pytest.raises(ConfigurationError, match="already holds a run"):
         freeze(folder, composed("seed=4"))
@@ -40,7 +40,7 @@ def test_what_is_refused_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize(("own", "timeout", "expected"), [("null", None, None), ("null", 3, 3), ("2", 3, 2)])
 def test_a_sweeps_time_limit_is_for_those_without_one(own, timeout, expected):
-    assert checked(composed(f"launcher.timeout={own}"), timeout=timeout)["launcher"]["timeout"] == expected
+    assert checked(composed(f"launcher.timeout={own}"), timeout=timeout).launcher.timeout == expected
 
 
 def test_what_is_not_there_comes_before_what_does_not_fit():

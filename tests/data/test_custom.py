@@ -4,7 +4,7 @@ import pytest
 
 from manyheads.runner.data.rank.build import build_data
 from manyheads.runner.run.errors import ConfigurationError
-from tests.in_process import config
+from tests.in_process import typed
 
 PACKAGE = """
 class Photos:
@@ -29,7 +29,7 @@ def target(tmp_path, monkeypatch) -> str:
 
 
 def build(target: str, *overrides: str):
-    return build_data(config("data=custom", f"data._target_={target}", *overrides)["data"])
+    return build_data(typed("data=custom", f"data._target_={target}", *overrides).data)
 
 
 def test_the_class_gets_split_root_and_further_keys(target, tmp_path):

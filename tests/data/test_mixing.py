@@ -128,7 +128,7 @@ def test_accumulation_gives_the_same_weights_and_a_killed_run_resumes_to_the_sam
     ],
 )
 def test_what_cannot_be_mixed_is_refused(tmp_path, overrides, text):
-    from manyheads.runner.config.complete import complete
+    from tests.in_process import completed_for_here as complete
 
     with pytest.raises(ConfigurationError, match=re.escape(text)):
         attempt(tmp_path, complete(small("trainer.mixup_alpha=0.2", *overrides)))

@@ -11,16 +11,17 @@ from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.build import build_data
 from manyheads.runner.data.rank.sampler import Request
 from manyheads.runner.data.rank.splits import build_split
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 from tests.data.conftest import save_photos
-from tests.in_process import config, rows, small, train
+from tests.in_process import config, rows, small, train, typed
 
 FLIP = "torchvision.transforms.v2.RandomHorizontalFlip"
 NOISE = "torchvision.transforms.v2.ColorJitter"
 
 
 def splits(*overrides: str):
-    section = config(*overrides)["data"]
+    section = typed(*overrides).data
     data = build_data(section)
     return {split: build_split(data, split, section) for split in ("train", "val", "test")}
 
@@ -39,7 +40,7 @@ def items(dataset):
 )
 def test_a_drawn_split_shares_no_sample_and_its_own_one_tests(data):
     whole = splits(*data, "data.val_fraction=0.2")
-    section = config(*data)["data"]
+    section = typed(*data).data
     own = {split: build_split(build_data(section), split, section) for split in ("train", "val")}
     assert items(whole["train"]) | items(whole["val"]) == items(own["train"])
     assert not items(whole["train"]) & items(whole["val"])
@@ -48,11 +49,11 @@ def test_a_drawn_split_shares_no_sample_and_its_own_one_tests(data):
 
 
 def test_folds_are_a_partition_that_the_run_s_seed_does_not_change():
-    parts = [Partition.of({"folds": 5, "fold": fold, "split_seed": 3}) for fold in range(5)]
+    parts = [Partition.of(None, folds=5, fold=fold, seed=3) for fold in range(5)]
     chosen = [part.indices(33, train=False).tolist() for part in parts]
     assert sorted(itertools.chain(*chosen)) == list(range(33))
     assert all(sorted([*v, *p.indices(33, train=True)]) == list(range(33)) for v, p in zip(chosen, parts, strict=True))
-    other = Partition.of({"folds": 5, "fold": 0, "split_seed": 4})
+    other = Partition.of(None, folds=5, fold=0, seed=4)
     assert other.indices(33, train=False).tolist() != chosen[0]
 
 
@@ -110,7 +111,7 @@ def test_the_best_weights_are_tested_once_at_the_end(tmp_path):
 
 def transformed(*, indices: list[int], epoch: int = 1):
     entry = f"[{{_target_: {FLIP}}},{{_target_: {NOISE}, brightness: 0.5}}]"
-    section = small(f"data.transform={entry}")["data"]
+    section = RunConfig.of(small(f"data.transform={entry}")).data
     samples = build_split(build_data(section), "train", section)
     batches = Batches(samples, seed=1, on_corrupt="error", replace_corrupt=True)
     return batches.fetch(Request(epoch, np.array(indices), len(indices), 1.0)).content[0]
@@ -136,10 +137,10 @@ def test_any_number_of_loader_processes_gives_the_same(tmp_path):
 
 
 def test_masks_are_moved_with_their_images():
-    section = config("data=shapes", "data.train_samples=4", f"data.transform=[{{_target_: {FLIP}, p: 1}}]")["data"]
+    section = typed("data=shapes", "data.train_samples=4", f"data.transform=[{{_target_: {FLIP}, p: 1}}]").data
     data = build_data(section)
     image, mask = build_split(data, "train", section)[1]
-    own, own_mask = build_split(data, "train", section | {"transform": []})[1]
+    own, own_mask = build_split(data, "train", type(section)({**section.section, "transform": []}))[1]
     assert torch.equal(image, own.flip(-1))
     assert torch.equal(mask, own_mask.flip(-1))
     assert type(mask) is torch.Tensor

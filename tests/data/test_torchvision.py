@@ -10,11 +10,12 @@ import pytest
 import torch
 from torchvision import datasets
 
+from manyheads.runner.data.base.option import DataOption
 from manyheads.runner.data.rank.build import build_data, build_dataset
 from manyheads.runner.data.torchvision.option import KNOWN
 from manyheads.runner.data.torchvision.rank import read
 from manyheads.runner.run.errors import ConfigurationError
-from tests.in_process import config, small, train
+from tests.in_process import small, train, typed
 
 COUNTS = {True: 20, False: 10}
 
@@ -75,8 +76,8 @@ def name_and_root(request, tmp_path, monkeypatch) -> tuple[str, Path]:
     return request.param, root
 
 
-def section(name: str, root: Path, *overrides: str) -> dict:
-    return config(f"data={name}", f"data.root={root}", "data.download=false", *overrides)["data"]
+def section(name: str, root: Path, *overrides: str) -> DataOption:
+    return typed(f"data={name}", f"data.root={root}", "data.download=false", *overrides).data
 
 
 def test_images_and_classes_are_those_of_the_files(name_and_root):
@@ -126,7 +127,7 @@ def test_a_failing_download_is_said_with_path_and_remedy(name, tmp_path, monkeyp
         monkeypatch.setenv(variable, "http://127.0.0.1:9")  # where nobody listens
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    data = build_data(config(f"data={name}", f"data.root={tmp_path}")["data"])
+    data = build_data(typed(f"data={name}", f"data.root={tmp_path}").data)
     with pytest.raises(
         ConfigurationError, match=rf"data={name}: {tmp_path}/\S+ .*could not be downloaded .*data=digits"
     ):

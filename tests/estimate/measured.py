@@ -10,9 +10,10 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.loop import main as worker
 from manyheads.runner.loop.session import Session
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small
@@ -33,15 +34,15 @@ def measure(path: Path, ranks: int, cases: dict[str, dict[str, Any]]) -> None:
     folder = RunFolder(path)
     folder.write_config(small("parallel=ddp", f"launcher.nproc_per_node={ranks}", f"data.batch_size={ranks}"))
     (path / CASES).write_text(json.dumps(cases))
-    launch(folder, main="tests.estimate.measured")
+    launch(prepare(folder), main="tests.estimate.measured")
 
 
 def main(path: str) -> NoReturn:
     """Be one of these ranks. Ends the process."""
-    worker.main(path, run=run)
+    worker.main(path, work=work)
 
 
-def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> None:
+def work(_: RunConfig, parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> None:
     for name, session in trained(parallel, folder, heartbeat):
         (folder.path / name / f"measured.{session.parallel.rank}.json").write_text(json.dumps(measured(session)))
 

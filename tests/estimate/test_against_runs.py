@@ -12,6 +12,7 @@ from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.estimate.findings import RankHolds
 from manyheads.runner.estimate.rank.rehearsal import rehearse
 from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from tests.estimate.measured import measure, measured
 from tests.in_process import small, train
@@ -97,7 +98,7 @@ def _is_ours(item: Any) -> bool:
 
 @cache
 def rehearsed(case: Case) -> dict[int, RankHolds]:
-    config = case.config()
+    config = RunConfig.of(case.config())
     first = rehearse(config, 0)
     others = {rank: rehearse(config, rank, follows=follows).holds for rank, follows in first.unlike.items() if rank}
     return {0: first.holds, **others}
@@ -179,7 +180,7 @@ def test_a_run_in_one_process_holds_as_much(tmp_path: Path, model: str, how: str
         config = small(f"parallel={strategy}", *ALONE[model], *SHORT, *HOW[how])
         session = train(tmp_path / strategy, config)
         held = json.loads(session.folder.result.read_text())["held_bytes"]
-        holds = rehearse(config, 0).holds
+        holds = rehearse(RunConfig.of(config), 0).holds
         assert held == {kind: [getattr(holds, kind)] for kind in ("parameters", "optimizer", "gradients")}
         assert holds.activations == pytest.approx(measured(session)["activations"], rel=TOLERANCE)
         assert holds.most is not None
@@ -196,4 +197,4 @@ OPTIMIZERS = [
 def test_each_optimizer_s_state_is_found_by_its_own_step(tmp_path: Path, name: str) -> None:
     config = small(f"optimizer={name}", "optimizer.lr=0.001", *SHORT)
     session = train(tmp_path, config)
-    assert rehearse(config, 0).holds.optimizer == session._held()["optimizer"][0]
+    assert rehearse(RunConfig.of(config), 0).holds.optimizer == session._held()["optimizer"][0]

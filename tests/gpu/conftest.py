@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.runner.config.complete import unavailable
+from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute

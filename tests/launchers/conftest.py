@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.runner.config.complete import unavailable
-from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.config.lookup import CONF, options, read_option, unavailable
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.run_folder import RunFolder
 from tests import in_process

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.lookup import options
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, in_process
@@ -56,7 +56,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
 def run(path: Path, *overrides: str) -> Result:
     folder = RunFolder(path)
     folder.write_config(apex_library.small(*COMMON, *overrides))
-    result = launch(folder)
+    result = launch(prepare(folder))
     losses = [float(row["loss"]) for row in in_process.rows(folder.steps)]
     return losses, torch.load(folder.last_checkpoint, weights_only=True)["model"], result
 
@@ -108,4 +108,4 @@ def test_resuming_gives_the_same_bits(tmp_path, strategy, launcher, ranks):
     folder = RunFolder(tmp_path / "parts")
     folder.write_config(apex_library.small(*COMMON, *shared))
     folder.result.unlink()
-    assert launch(folder)["weights_sha256"] == whole[2]["weights_sha256"]
+    assert launch(prepare(folder))["weights_sha256"] == whole[2]["weights_sha256"]

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.launch import launch
-from manyheads.runner.config.complete import unavailable
-from manyheads.runner.config.lookup import options, read_option
+from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.config.lookup import options, read_option, unavailable
 from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.option.declared import declared
 from tests import in_process
@@ -20,7 +19,7 @@ STRATEGIES = [name for name in options("parallel") if name == "horovod" or unava
 @pytest.mark.parametrize("strategy", tailed(STRATEGIES, always=["ddp", "pipeline"]))
 def test_every_strategy_says_it_alike(tmp_path: Path, strategy: str) -> None:
     folder = freeze(tmp_path, f"parallel={strategy}", "trainer.epochs=2", "model.width=8", "trainer.device=cpu")
-    launch(folder)
+    launch(prepare(folder))
     time = folder.read_result()["time"]
     for row in in_process.rows(folder.epochs):
         assert sum(float(row[f"{part}_seconds"]) for part in TRAINING) == pytest.approx(float(row["train_seconds"]))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from tests.launchers.conftest import LAUNCHERS, freeze, rows, starts_horovod
 from tests.tail import tailed
 
@@ -48,7 +48,7 @@ def run(folder: Path, precision: str, way: str) -> tuple[list[float], dict[str, 
     if (precision, way) not in _done:
         overrides = WAYS.get(way, ("parallel=single",))
         run_folder = freeze(folder, *STEPS, *PRECISIONS[precision][0], *overrides)
-        result = launch(run_folder)
+        result = launch(prepare(run_folder))
         weights = torch.load(run_folder.last_checkpoint, weights_only=True)["model"]
         losses = [float(row["loss"]) for row in rows(run_folder.steps)]
         _done[precision, way] = losses, weights, result["weights_sha256"]
@@ -115,7 +115,7 @@ def test_kept_last_batch_counts_every_sample_alike(tmp_path: Path, ranks: int) -
     )
     alone = freeze(tmp_path / "alone", *common)
     shared = freeze(tmp_path / "shared", *common, "parallel=ddp", f"launcher.nproc_per_node={ranks}")
-    first, second = launch(alone), launch(shared)
+    first, second = launch(prepare(alone)), launch(prepare(shared))
     assert second["samples_seen"] == 1438
     assert second["metrics"]["val_loss"] == pytest.approx(first["metrics"]["val_loss"], rel=1e-9)  # after that batch
     expected = [float(row["loss"]) for row in rows(alone.steps)]
@@ -138,7 +138,7 @@ def test_ranks_without_samples_keep_step(tmp_path: Path, ranks: int) -> None:
     )
     alone = freeze(tmp_path / "alone", *common)
     shared = freeze(tmp_path / "shared", *common, "parallel=ddp", f"launcher.nproc_per_node={ranks}")
-    first, second = launch(alone), launch(shared)
+    first, second = launch(prepare(alone)), launch(prepare(shared))
     assert second["metrics"]["val_samples"] == 1
     assert second["metrics"]["val_loss"] == pytest.approx(first["metrics"]["val_loss"], rel=1e-9)
     assert second["metrics"]["train_loss"] == pytest.approx(first["metrics"]["train_loss"], rel=1e-9)
@@ -150,4 +150,4 @@ def test_evaluation_counts_every_sample_once(tmp_path: Path, ranks: int) -> None
     folder = freeze(
         tmp_path, "trainer.max_steps=3", "data.batch_size=48", "parallel=ddp", f"launcher.nproc_per_node={ranks}"
     )
-    assert launch(folder)["metrics"]["val_samples"] == 359
+    assert launch(prepare(folder))["metrics"]["val_samples"] == 359

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
@@ -50,7 +50,7 @@ def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, rank: int, h
     overrides = (*by(launcher), f"+model.how={how}", f"+model.rank={rank}", "+model.step=20", f"+model.once={failed}")
     folder = freeze(tmp_path / "run", *FAULTY, *overrides)
     with pytest.raises(RunFailed) as caught:
-        launch(folder)
+        launch(prepare(folder))
     assert time.time() - failed.stat().st_mtime < 10
     result = json.loads(folder.result.read_text())
     assert result["status"] == "failed"
@@ -74,7 +74,7 @@ def test_every_strategy_names_the_first_failing_rank(tmp_path: Path, strategy: s
     faulty = (f"+model.how={how}", "+model.rank=1", "+model.step=5", f"+model.once={failed}")
     folder = freeze(tmp_path / "run", *FAULTY, f"parallel={strategy}", *faulty)
     with pytest.raises(RunFailed) as caught:
-        launch(folder)
+        launch(prepare(folder))
     assert time.time() - failed.stat().st_mtime < 10
     failure = caught.value.failure
     assert (failure.rank, failure.type, failure.exit_code) == (1, kind, code)
@@ -89,7 +89,7 @@ def test_every_strategy_names_a_rank_that_stands_still(tmp_path: Path, strategy:
     stall = "launcher.stall_timeout=16"  # longer than ranks take to start beside other tests
     folder = freeze(tmp_path, *FAULTY, f"parallel={strategy}", *faulty, stall)
     with pytest.raises(RunFailed, match=r"Stopped by a signal \(SIGSTOP\): rank 1\."):
-        launch(folder)
+        launch(prepare(folder))
     assert folder.read_result()["error"]["type"] == "Stalled"
     assert survivors(folder) == []
 
@@ -155,7 +155,7 @@ def test_loader_processes_without_shared_memory(tmp_path: Path, strategy: str) -
 def test_rank_that_leaves_early_is_a_failure(tmp_path: Path) -> None:
     folder = freeze(tmp_path, *FAULTY, "parallel=ddp", "+model.how=leave", "+model.rank=1", "+model.step=20")
     with pytest.raises(RunFailed) as caught:
-        launch(folder)
+        launch(prepare(folder))
     assert caught.value.failure.rank == 1
     assert survivors(folder) == []
 
@@ -187,7 +187,7 @@ def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
     )
     folder = freeze(tmp_path, *FAULTY, *overrides)
     with pytest.raises(RunFailed, match=r"launcher\.stall_timeout"):
-        launch(folder)
+        launch(prepare(folder))
     assert folder.read_result()["error"]["type"] == "Stalled"
     assert "faulty.py" in folder.rank_log(1).read_text()
     assert survivors(folder) == []
@@ -213,14 +213,14 @@ def test_inline_run_that_gets_nowhere_fails(tmp_path: Path, parent) -> None:
 def test_inline_failure_is_told_alike(tmp_path: Path) -> None:
     folder = freeze(tmp_path, *FAULTY, "+model.how=raise", "+model.step=5")
     with pytest.raises(RunFailed, match="rank 0 failed first"):
-        launch(folder)
+        launch(prepare(folder))
     assert folder.read_result()["error"]["type"] == "ArithmeticError"
 
 
 def test_inline_exit_with_a_message_ends_with_1(tmp_path: Path) -> None:
     folder = freeze(tmp_path, *FAULTY, "+model.how=sys.exit with a message", "+model.step=5")
     with pytest.raises(RunFailed, match=r"rank 0 failed first \(exit code 1\): SystemExit: no more data"):
-        launch(folder)
+        launch(prepare(folder))
     assert folder.read_result()["error"]["exit_code"] == 1
 
 
@@ -229,7 +229,7 @@ def test_inline_exit_with_a_message_ends_with_1(tmp_path: Path) -> None:
 def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> None:
     folder = freeze(tmp_path, "model=torchvision", "model.name=resnet5", *by(launcher))
     with pytest.raises(ConfigurationError, match=r"resnet50"):
-        launch(folder)
+        launch(prepare(folder))
     assert folder.read_result()["error"]["type"] == "ConfigurationError"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from tests.launchers.conftest import freeze, rows
 
 pytestmark = pytest.mark.processes
@@ -28,8 +28,8 @@ def test_settings_reach_horovod(tmp_path: Path) -> None:
     )
     folder = freeze(tmp_path / "run", *QUICK, "parallel=horovod", *settings)
     alone = freeze(tmp_path / "alone", *QUICK)
-    result = launch(folder)
-    launch(alone)
+    result = launch(prepare(folder))
+    launch(prepare(alone))
     assert result["world_size"] == 2
     assert [float(row["loss"]) for row in rows(folder.steps)] == pytest.approx(
         [float(row["loss"]) for row in rows(alone.steps)], rel=1e-9
@@ -47,5 +47,5 @@ def test_mpirun_reads_a_hostfile(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("# this machine\nlocalhost slots=3\n")
     options = ("launcher=mpirun", f"launcher.hostfile={tmp_path / 'hosts'}", "launcher.arguments=--display-map")
     folder = freeze(tmp_path / "run", *QUICK, "parallel=ddp", *options)
-    assert launch(folder)["world_size"] == 3
+    assert launch(prepare(folder))["world_size"] == 3
     assert "JOB MAP" in (folder.logs / "mpirun.log").read_text()

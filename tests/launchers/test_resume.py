@@ -7,7 +7,7 @@ import psutil
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
@@ -59,7 +59,7 @@ def undisturbed(folder: Path, ranks: int | str, *more: str) -> RunFolder:
     key = (ranks, " ".join(more))
     if key not in _undisturbed:
         _undisturbed[key] = freeze(folder, *COMMON, *RANKS[ranks], "+model.how=nothing", *(more or WHOLE))
-        launch(_undisturbed[key])
+        launch(prepare(_undisturbed[key]))
     return _undisturbed[key]
 
 
@@ -76,8 +76,8 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
     fault = (f"+model.how={how}", f"+model.step={step}", f"+model.once={tmp_path / 'failed'}", "+model.rank=0")
     folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault, *WHOLE)
     with pytest.raises(RunFailed, match="SIGKILL"):
-        launch(folder)
-    result = launch(folder)
+        launch(prepare(folder))
+    result = launch(prepare(folder))
     assert result["status"] == "completed"
     assert result["weights_sha256"] == expected.read_result()["weights_sha256"]
     assert rows(folder.steps) == rows(expected.steps)
@@ -92,7 +92,7 @@ def test_killed_while_ranks_write_their_parts(tmp_path: Path, kept: Path, ranks:
     fault = (f"+model.how={how}", "+model.step=24", f"+model.once={tmp_path / 'failed'}", f"+model.rank={rank}")
     folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault, "trainer.max_steps=35")
     with pytest.raises(RunFailed, match="SIGKILL"):
-        launch(folder)
+        launch(prepare(folder))
     assert list(folder.checkpoints.glob(".*.aside"))
     assert_resumes_from_the_one_before(folder, expected)
 
@@ -113,7 +113,7 @@ def test_the_parent_is_killed_while_ranks_write_their_parts(tmp_path: Path, kept
 
 def assert_resumes_from_the_one_before(folder: RunFolder, expected: RunFolder) -> None:
     assert folder.last_checkpoint.name == "step_00000013"
-    assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
+    assert launch(prepare(folder))["weights_sha256"] == expected.read_result()["weights_sha256"]
     assert rows(folder.steps) == rows(expected.steps)
     assert not list(folder.path.rglob(".*.aside"))
 
@@ -135,8 +135,8 @@ def test_with_other_state_to_keep(tmp_path: Path, kept: Path, more: tuple[str, .
     fault = ("+model.how=kill", "+model.step=30", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
     folder = freeze(tmp_path / "run", *COMMON, *RANKS[3], *fault, *more)
     with pytest.raises(RunFailed, match="SIGKILL"):
-        launch(folder)
-    assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
+        launch(prepare(folder))
+    assert launch(prepare(folder))["weights_sha256"] == expected.read_result()["weights_sha256"]
 
 
 @pytest.mark.processes
@@ -148,8 +148,8 @@ def test_horovod_keeps_the_scale_and_what_it_has_accumulated(tmp_path: Path, kep
     fault = ("+model.how=kill", "+model.step=30", f"+model.once={tmp_path / 'failed'}", "+model.rank=1")
     folder = freeze(tmp_path / "run", *COMMON, *RANKS[ranks], *fault, *more)
     with pytest.raises(RunFailed, match="SIGKILL"):
-        launch(folder)
-    assert launch(folder)["weights_sha256"] == expected.read_result()["weights_sha256"]
+        launch(prepare(folder))
+    assert launch(prepare(folder))["weights_sha256"] == expected.read_result()["weights_sha256"]
 
 
 @pytest.mark.processes
@@ -158,7 +158,7 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path, last: str
     """Killed twice, and each time gone on with elsewhere: the curve is that of an undisturbed run on one rank."""
     common = (*COMMON, "precision=fp64", "trainer.max_steps=60", "trainer.log_every=1")
     alone = freeze(tmp_path / "alone", *common, *RANKS[1], "+model.how=nothing")
-    launch(alone)
+    launch(prepare(alone))
     source, folders = None, []
     for ranks, step in ((2, 24), (1, 20), (last, 0)):  # with a checkpoint at 13 and 29
         fault = ("+model.how=kill", f"+model.step={step}", "+model.rank=0")
@@ -166,9 +166,9 @@ def test_goes_on_with_another_strategy_and_other_ranks(tmp_path: Path, last: str
         folders.append(freeze(tmp_path / str(ranks), *common, *RANKS[ranks], *fault, *resumed))
         if step:
             with pytest.raises(RunFailed, match="SIGKILL"):
-                launch(folders[-1])
+                launch(prepare(folders[-1]))
         else:
-            launch(folders[-1])
+            launch(prepare(folders[-1]))
         source = folders[-1].last_checkpoint
     expected = {row["step"]: float(row["loss"]) for row in rows(alone.steps)}
     found = [{row["step"]: float(row["loss"]) for row in rows(folder.steps)} for folder in folders]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from tests.launchers.conftest import LAUNCHERS, by, freeze, rows, strategies, survivors
 from tests.tail import tail, tailed
 
@@ -108,12 +108,12 @@ def test_signal_to_a_rank_stops_all(tmp_path: Path, parent) -> None:
 def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
     overrides = ("parallel=ddp", "trainer.epochs=15", "trainer.log_every=4", "data.batch_size=48", "model.width=8")
     undisturbed = freeze(tmp_path / "whole", *overrides)
-    launch(undisturbed)
+    launch(prepare(undisturbed))
     running = parent(tmp_path / "cut", *overrides, f"hydra.run.dir={tmp_path / 'cut'}")
     running.wait_for_step(8)
     running.process.send_signal(signal.SIGTERM)
     assert running.end()[0] == 143
-    launch(running.folder)
+    launch(prepare(running.folder))
     assert running.folder.read_result()["weights_sha256"] == undisturbed.read_result()["weights_sha256"]
     assert rows(running.folder.steps) == rows(undisturbed.steps)
     assert rows(running.folder.epochs) == rows(undisturbed.epochs)

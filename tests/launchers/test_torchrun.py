@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.errors import RunFailed
 from tests.launchers.conftest import descendants, freeze, is_rank, survivors
 
@@ -43,7 +43,7 @@ def test_killed_agent_takes_its_ranks_along(tmp_path: Path, parent) -> None:
 def test_the_agent_says_which_rank_failed(tmp_path: Path, capfd, how: str, code: int) -> None:
     folder = freeze(tmp_path, *FAULTY, *DDP, f"+model.how={how}")
     with pytest.raises(RunFailed) as caught:
-        launch(folder)
+        launch(prepare(folder))
     assert (caught.value.failure.rank, caught.value.failure.exit_code) == (1, code)
     log = (folder.logs / "torchrun.log").read_text()
     assert f"exitcode  : {code} " in log
@@ -72,6 +72,6 @@ def test_nothing_of_the_agent_stays(tmp_path: Path, monkeypatch) -> None:
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setattr("tempfile.tempdir", None)
-    launch(freeze(tmp_path / "run", *DDP, "trainer.max_steps=2"))
+    launch(prepare(freeze(tmp_path / "run", *DDP, "trainer.max_steps=2")))
     left = {path.name for path in scratch.iterdir()} - {f"torchinductor_{getpass.getuser()}"}  # torch's cache
     assert left == set()

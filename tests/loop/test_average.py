@@ -8,9 +8,9 @@ from torch import nn
 
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
-from manyheads.runner.config.complete import complete
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, composed, rows, small, train, weights
+from tests.in_process import completed_for_here as complete
 from tests.loop.test_session import killed_after, tables
 
 RICH = ("model=custom", "model._target_=tests.zoo.Rich", "optimizer=adamw", "optimizer.lr=0.01")

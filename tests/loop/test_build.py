@@ -5,9 +5,10 @@ import torch
 
 from manyheads.runner.loop.build import set_process
 from manyheads.runner.loop.settings import Settings
+from manyheads.runner.model.option import ModelOption
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, instantiate, locate
-from tests.in_process import attempt, config, opened, small, train, weights
+from manyheads.runner.run.locate import call, locate
+from tests.in_process import attempt, config, opened, small, train, typed, weights
 
 
 def test_locate_finds_classes_and_says_what_is_missing():
@@ -34,12 +35,12 @@ def test_call_tells_arguments_that_do_not_fit_from_faults_inside():
 
 def test_instantiate_leaves_out_the_section_s_own_keys():
     section = {"_target_": "fractions.Fraction", "name": "half", "denominator": 2}
-    assert instantiate("x", section, 1) == 0.5
+    assert ModelOption(section).instantiate(1) == 0.5
 
 
 @pytest.mark.parametrize(("max_steps", "total"), [(None, 30), (7, 7), (31, 30)])
 def test_the_number_of_updates(max_steps, total):
-    section = config()["trainer"] | {"epochs": 3, "max_steps": max_steps}
+    section = typed().changed(trainer={"epochs": 3, "max_steps": max_steps}).trainer
     assert Settings.of(section, updates=10).total_steps == total
 
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from manyheads.runner.loop import build, session
 from manyheads.runner.loop.diagnosis import memory_explained, shapes
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -136,7 +137,7 @@ def test_too_little_memory_says_what_takes_less(tmp_path):
 
 
 def test_a_share_that_cannot_be_halved_is_not_said_to_be():
-    config = small("data.batch_size=5", "data.train_samples=5")
+    config = RunConfig.of(small("data.batch_size=5", "data.train_samples=5"))
     with pytest.raises(torch.OutOfMemoryError, match=r"Set a smaller data\.batch_size"), memory_explained(config):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 

@@ -5,13 +5,14 @@ from torchvision.models import resnet18, vit_b_16
 
 from manyheads.runner.loop import header
 from manyheads.runner.loop.header import about, convolves, emulated, left_on_the_table
-from tests.in_process import config
+from manyheads.runner.option.run_config import RunConfig
+from tests.in_process import config, typed
 
 
 def test_what_the_user_says_of_a_run_is_shown_where_he_says_it():
-    said = {"name": "first", "tags": ["baseline", "small"], "notes": "as in the paper\x1b[2J"}
+    said = RunConfig.of({**config(), "name": "first", "tags": ["baseline", "small"], "notes": "as in the paper\x1b[2J"})
     assert about(said) == {"name": "first", "tags": "baseline, small", "notes": "as in the paper\\x1b[2J"}
-    assert about({"name": None, "tags": [], "notes": None}) == about({"seed": 1}) == {}
+    assert about(typed()) == {}
 
 
 @pytest.mark.parametrize(
@@ -23,9 +24,9 @@ def test_what_the_user_says_of_a_run_is_shown_where_he_says_it():
     ],
 )
 def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
-    run = config(*overrides)
+    run = typed(*overrides)
     assert left_on_the_table(run, convolves=False) == {}
-    run["trainer"]["device"] = "cuda"
+    run = run.changed(trainer={"device": "cuda"})
     assert left_on_the_table(run, convolves=True).get("faster", "").startswith(says or "")
     assert bool(left_on_the_table(run, convolves=False)) is bool(says)
 
@@ -42,7 +43,7 @@ def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
 )
 def test_on_a_cpu_it_says_it_where_it_was_measured(monkeypatch, overrides, instructions, convolves, says):
     monkeypatch.setattr(header, "bfloat16", lambda: instructions)
-    assert left_on_the_table(config("trainer.device=cpu", *overrides), convolves=convolves).get("faster") == says
+    assert left_on_the_table(typed("trainer.device=cpu", *overrides), convolves=convolves).get("faster") == says
 
 
 def test_what_is_mostly_convolutions():
@@ -64,6 +65,6 @@ def test_what_is_mostly_convolutions():
 )
 def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, instructions, says):
     monkeypatch.setattr(header, "bfloat16", lambda: instructions)
-    run = config("trainer.device=cpu", *overrides)
-    assert emulated(run).get("slower", "").startswith(says)
-    assert bool(emulated(run)) is bool(says)
+    run = typed("trainer.device=cpu", *overrides)
+    assert emulated(run.precision, run.trainer.device).get("slower", "").startswith(says)
+    assert bool(emulated(run.precision, run.trainer.device)) is bool(says)

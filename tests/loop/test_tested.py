@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small
 from tests.torch_versions import from_torch
@@ -18,7 +18,7 @@ def test_it_is_the_same_for_ranks_that_share_a_model(tmp_path):
         folder = RunFolder(tmp_path / name)
         folder.path.mkdir()
         folder.write_config(small(*SETTINGS, *more))
-        launch(folder)
+        launch(prepare(folder))
         result = folder.read_result()
         found.append((result["test"]["test_loss"], result["metrics"]["val_loss"]))
     assert found[1] == pytest.approx(found[0], rel=1e-9)

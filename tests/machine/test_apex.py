@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.commands.doctor import note
-from manyheads.runner.config.complete import unavailable as unavailable_option
+from manyheads.runner.config.lookup import unavailable as unavailable_option
 from manyheads.runner.machine import apex as apex_installation
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.apex import NATIVE, PARTS, has_kernels, unavailable

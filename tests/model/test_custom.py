@@ -9,7 +9,7 @@ from manyheads.runner.data.synthetic.option import Synthetic
 from manyheads.runner.model.rank.build import build_model
 from manyheads.runner.model.small_cnn.rank import SmallCNN
 from manyheads.runner.run.errors import ConfigurationError
-from tests.in_process import config, small, train
+from tests.in_process import small, train, typed
 
 DATA = Synthetic(image_size=8, num_classes=3, train_samples=8, val_samples=8)
 PACKAGE = '''
@@ -48,7 +48,7 @@ def package(tmp_path, monkeypatch) -> str:
 
 
 def build(*overrides: str) -> nn.Module:
-    return build_model(config("data=synthetic", *overrides), DATA)
+    return build_model(typed("data=synthetic", *overrides).model, DATA).model
 
 
 def test_a_class_of_one_s_own_gets_its_keys_and_the_data_s_classes(package):
@@ -145,8 +145,14 @@ def test_a_run_s_checkpoint_is_a_file_of_weights_too(tmp_path):
 
 def test_a_model_that_wants_the_number_of_classes_says_so_where_the_data_has_none():
     with pytest.raises(ConfigurationError, match=r"data\.num_classes is not set, and the data set has no num_classes"):
-        build_model(config("data=custom", "data._target_=my_package.Mine"), Data())
+        build_model(typed().model, without_classes("data=custom", "data._target_=fractions.Fraction"))
     with pytest.raises(
-        ConfigurationError, match=r"data=digits has no classes, and model=small_cnn needs its number of outputs"
+        ConfigurationError, match=r"data=digits has no classes, and the model needs its number of outputs"
     ):
-        build_model(config(), Data())
+        build_model(typed().model, without_classes())
+
+
+def without_classes(*overrides: str) -> Data:
+    data = Data()
+    data.without_classes = typed(*overrides).data.without_classes
+    return data

@@ -7,9 +7,10 @@ from torchvision import models
 
 from manyheads.runner.data.synthetic.option import Synthetic
 from manyheads.runner.loop.header import weights
-from manyheads.runner.model.rank.build import Built, bare_model, build_model, built_model
+from manyheads.runner.model.rank.build import Built, bare_model, build_model
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
-from tests.in_process import config, small, train
+from tests.in_process import small, train, typed
 from tests.model.test_torchvision import OnMeta, no_network  # noqa: F401
 
 DATA = Synthetic(image_size=32, num_classes=3, train_samples=8, val_samples=8)
@@ -35,37 +36,41 @@ def given(tmp_path, monkeypatch):
     return state
 
 
-def of(*overrides: str) -> dict:
-    return config("data=synthetic", *overrides)
+def of(*overrides: str) -> RunConfig:
+    return typed("data=synthetic", *overrides)
+
+
+def made(run: RunConfig) -> Built:
+    return build_model(run.model, DATA, load_from=run.checkpoint.load, strict=run.checkpoint.strict)
 
 
 @pytest.mark.parametrize("value", ["true", "DEFAULT", "IMAGENET1K_V1"])
 def test_torchvision_s_recommended_weights_are_named(given, value):
     section = of("model=mobilenet_v3_small", f"model.pretrained={value}")
-    built = built_model(section, DATA)
+    built = made(section)
     assert torch.equal(built.model.features[0][0].weight, given["features.0.0.weight"])
     assert built.model.classifier[3].out_features == 3
     assert built.pretrained == "MobileNet_V3_Small_Weights.IMAGENET1K_V1"
-    assert weights(section, built) == {"weights": "MobileNet_V3_Small_Weights.IMAGENET1K_V1"}
+    assert weights(built, section.checkpoint.load) == {"weights": "MobileNet_V3_Small_Weights.IMAGENET1K_V1"}
 
 
 def test_false_is_none_of_them():
     section = of("model.pretrained=false")
-    assert weights(section, built_model(section, DATA)) == {}
+    assert weights(made(section), None) == {}
 
 
 def test_a_class_that_takes_pretrained_is_given_it():
     custom = ("model=custom", "model._target_=tests.model.test_fine_tuning.Zoo", "+model.drop=0.5")
-    assert build_model(of(*custom, "model.pretrained=true"), DATA).given == (True, {"drop": 0.5})
-    assert build_model(of(*custom, "model.pretrained=in1k"), DATA).given == ("in1k", {"drop": 0.5})
-    assert build_model(of(*custom), DATA).given == (False, {"drop": 0.5})
-    assert bare_model(of(*custom, "model.pretrained=true"), DATA).given == (False, {"drop": 0.5})
+    assert made(of(*custom, "model.pretrained=true")).model.given == (True, {"drop": 0.5})
+    assert made(of(*custom, "model.pretrained=in1k")).model.given == ("in1k", {"drop": 0.5})
+    assert made(of(*custom)).model.given == (False, {"drop": 0.5})
+    assert bare_model(of(*custom, "model.pretrained=true").model, DATA).given == (False, {"drop": 0.5})
 
 
 @pytest.mark.parametrize("value", ["true", "no_such_file.pt"])
 def test_a_class_without_weights_of_its_own(value):
     with pytest.raises(ConfigurationError, match="does not accept the names of weights. Set it to a .pt file, or null"):
-        build_model(of(f"model.pretrained={value}"), DATA)
+        made(of(f"model.pretrained={value}"))
 
 
 @pytest.mark.usefixtures("no_network")
@@ -74,7 +79,7 @@ def test_weights_that_come_from_a_checkpoint_are_not_fetched_before():
     """But the model is the one for them: this one normalizes its images in another way."""
     for value, expected in (("true", True), ("null", False), ("gone.pt", False)):
         with OnMeta(torch.device("meta")):
-            model = bare_model(of("model=torchvision", "model.name=googlenet", f"model.pretrained={value}"), DATA)
+            model = bare_model(of("model=torchvision", "model.name=googlenet", f"model.pretrained={value}").model, DATA)
         assert model.transform_input == expected
 
 
@@ -86,7 +91,7 @@ def narrow(tmp_path):
 
 def test_all_of_a_checkpoint_must_fit_unless_one_says_otherwise(narrow):
     with pytest.raises(ConfigurationError) as caught:
-        build_model(small(f"checkpoint.load={narrow}"), DATA)
+        made(RunConfig.of(small(f"checkpoint.load={narrow}")))
     assert "2 of its names or shapes don't fit (with another shape: classifier.weight, classifier.bias)" in (
         message := str(caught.value)
     )
@@ -94,28 +99,29 @@ def test_all_of_a_checkpoint_must_fit_unless_one_says_otherwise(narrow):
 
 
 def test_what_fits_is_loaded_and_what_does_not_is_named(narrow, tmp_path, capfd):
-    section = small(f"checkpoint.load={narrow}", "checkpoint.strict=false", "trainer.max_steps=1")
-    built, saved = built_model(section, DATA), torch.load(narrow)["model"]
+    config = small(f"checkpoint.load={narrow}", "checkpoint.strict=false", "trainer.max_steps=1")
+    built, saved = made(RunConfig.of(config)), torch.load(narrow)["model"]
     assert torch.equal(built.model.features[0].weight, saved["features.0.weight"])
     assert built.model.classifier.out_features == 3
     assert built.unfit == ([], [], ["classifier.weight", "classifier.bias"])
-    train(tmp_path / "run", section)
+    train(tmp_path / "run", config)
     out = " ".join(capfd.readouterr().out.split())
     assert "not all of which fit: with another shape: classifier.weight, classifier.bias" in out
 
 
 def test_missing_and_left_over_names(tmp_path):
-    state = build_model(small(), DATA).state_dict()
+    state = made(RunConfig.of(small())).model.state_dict()
     state["head.weight"] = state.pop("classifier.weight")
     torch.save(state, tmp_path / "a.pt")
-    section = small(f"checkpoint.load={tmp_path / 'a.pt'}", "checkpoint.strict=false")
-    built = built_model(section, DATA)
+    section = RunConfig.of(small(f"checkpoint.load={tmp_path / 'a.pt'}", "checkpoint.strict=false"))
+    built = made(section)
     assert built.unfit == (["classifier.weight"], ["head.weight"], [])
-    assert "missing from it: classifier.weight; not in the model: head.weight" in weights(section, built)["weights"]
+    shown = weights(built, section.checkpoint.load)["weights"]
+    assert "missing from it: classifier.weight; not in the model: head.weight" in shown
     torch.save({"other": torch.zeros(1)}, tmp_path / "a.pt")
     with pytest.raises(ConfigurationError, match="none of its weights fit"):
-        built_model(section, DATA)
+        made(section)
 
 
 def test_all_of_it_fits():
-    assert weights(small(), Built(nn.Identity())) == {}
+    assert weights(Built(nn.Identity()), None) == {}

@@ -42,7 +42,7 @@ FAULTS = (
         name="initial weights are not drawn from the seed",
         promise="the same bits, under every launcher and each time",
         file="runner/loop/build.py",
-        original='seed_everything(config["seed"])  # the same initial weights on every rank',
+        original="seed_everything(run.seed)  # the same initial weights on every rank",
         replacement='seed_everything(__import__("time").time_ns())',
         tests=(f"{LAUNCHED}::test_repeating_gives_the_same_bits",),
     ),
@@ -169,9 +169,9 @@ FAULTS = (
     Fault(
         name="without a GPU a run for one uses the CPU",
         promise="nothing falls back silently",
-        file="runner/config/complete.py",
+        file="runner/config/machine.py",
         original='raise Unavailable(f"trainer.device=cuda: {NO_GPU}. Set trainer.device=cpu or auto.")',
-        replacement='trainer["device"] = "cpu"',
+        replacement='return run.changed(trainer={"device": "cpu"})',
         tests=("tests/config/test_complete.py",),
     ),
 )

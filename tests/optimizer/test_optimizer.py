@@ -7,8 +7,7 @@ from torch import nn
 from manyheads.runner.optimizer.rank.build import build_optimizer, scaled_lr
 from manyheads.runner.precision.amp import rank as amp
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import locate
-from tests.in_process import config, rows, small, train
+from tests.in_process import rows, small, train, typed
 from tests.tail import each_once
 
 PLAIN = ("data=synthetic",)  # the digits bring a learning rate of their own
@@ -16,8 +15,7 @@ UNFUSED = "optimizer.fused=false"
 
 
 def build(model: nn.Module, *overrides: str, batch_size: int = 64):
-    section = config(*overrides)["optimizer"]
-    return build_optimizer(locate("optimizer", section["_target_"]), section, model, batch_size=batch_size)
+    return build_optimizer(typed(*overrides).optimizer, model, batch_size=batch_size)
 
 
 @pytest.mark.parametrize(
@@ -25,8 +23,8 @@ def build(model: nn.Module, *overrides: str, batch_size: int = 64):
     [("none", 1024, 0.1), ("linear", 1024, 0.4), ("linear", 64, 0.025), ("sqrt", 1024, 0.2), ("sqrt", 64, 0.05)],
 )
 def test_the_learning_rate_follows_the_batch_as_chosen(policy, batch, expected):
-    section = config("optimizer.lr=0.1", f"optimizer.lr_scaling={policy}")["optimizer"]
-    assert scaled_lr(section, batch) == pytest.approx(expected)
+    option = typed("optimizer.lr=0.1", f"optimizer.lr_scaling={policy}").optimizer
+    assert scaled_lr(option, batch) == pytest.approx(expected)
     optimizer = build(nn.Linear(1, 1), "optimizer.lr=0.1", f"optimizer.lr_scaling={policy}", batch_size=batch)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(expected)
 

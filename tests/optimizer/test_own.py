@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from manyheads.runner.config.complete import complete
 from manyheads.runner.optimizer.lamb.rank import LAMB
 from manyheads.runner.optimizer.lion.rank import Lion
 from manyheads.runner.optimizer.muon.rank import Muon, orthogonal
 from manyheads.runner.run.errors import ConfigurationError
+from tests.in_process import completed_for_here as complete
 from tests.in_process import small, train, weights
 from tests.loop.test_trainer import assert_same, synthetic
 from tests.torch_versions import from_torch

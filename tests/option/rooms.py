@@ -43,8 +43,8 @@ def _named(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield "", node.value
             elif (found := DOTTED.fullmatch(node.value)) and found[2] in OWN_KEYS[found[1]]:
                 yield found[1], found[2]
-        elif (taken := _taken(node)) and (section := _taken(taken[0])) and taken[1] in OWN_KEYS.get(section[1], ()):
-            yield section[1], taken[1]
+        elif (taken := _taken(node)) and taken[1] in OWN_KEYS.get(group := _group(taken[0]), ()):
+            yield group, taken[1]
         elif isinstance(node, ast.ImportFrom):
             yield from (("import", name) for name, room in ROOMS.items() if _imports(node, room))
 
@@ -56,6 +56,13 @@ def _taken(node: ast.AST) -> tuple[ast.AST, str] | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
         return node.func.value, str(getattr(node.args[0], "value", ""))
     return None
+
+
+def _group(node: ast.AST) -> str:
+    """For config["group"] and run.group.section: the group. What run.group has of its own, a base class declares."""
+    if isinstance(node, ast.Attribute) and node.attr == "section" and isinstance(node.value, ast.Attribute):
+        return node.value.attr
+    return (_taken(node) or (node, ""))[1]
 
 
 def _imports(node: ast.ImportFrom, room: str) -> bool:

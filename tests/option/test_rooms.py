@@ -27,7 +27,7 @@ ALLOWED = {
     "launchers/torchft/__init__.py": {"import.replicated", "import.spawn", "parallel.ranks_per_replica"},
     "launchers/torchft/lighthouse.py": {"import.replicated"},
     "launchers/torchft/part.py": {"import.replicated", "import.spawn"},
-    "runner/parallel/replicated/option.py": {"ddp", "fsdp", "torchft"},
+    "runner/parallel/replicated/option.py": {"ddp", "fsdp", "torchft", "launcher.hang_timeout"},
     "runner/parallel/replicated/rank/__init__.py": {"ddp"},
     "runner/parallel/replicated/rank/membership.py": {"torchft"},
     # to be mended
@@ -39,7 +39,7 @@ ALLOWED = {
             for name in (program, f"import.{program}")
         ),
     },
-    "runner/loop/diagnosis.py": {"data.image_size"},
+    "runner/estimate/rank/rehearsal.py": {"precision.dtype"},
     "runner/optimizer/apex/option.py": {"precision.opt_level"},
     "runner/parallel/rank/units.py": {"parallel.units"},
     "runner/report/comparison.py": {"data.root"},

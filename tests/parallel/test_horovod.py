@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute
 from tests.in_process import rows, small, train
@@ -72,7 +72,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], P
         if "parallel=ddp" in overrides:
             folder = RunFolder(path)
             folder.write_config(small(*overrides))
-            launch(folder)
+            launch(prepare(folder))
         else:
             train(path, small(*overrides))
         return path

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
@@ -24,7 +24,7 @@ def started(path: Path, *overrides: str) -> RunFolder:
     folder = RunFolder(path)
     path.mkdir()
     folder.write_config(small(*RUN, *SPLIT, *overrides))
-    launch(folder)
+    launch(prepare(folder))
     return folder
 
 
@@ -65,7 +65,7 @@ def test_it_is_resumed_to_the_bit_and_one_process_resumes_from_it(runs, tmp_path
     started(tmp_path / "resumed", "trainer.stop_after=6")
     config = RunFolder(tmp_path / "resumed").config
     config.write_text(config.read_text().replace("stop_after: 6", "stop_after: null"))
-    assert launch(RunFolder(tmp_path / "resumed"))["weights_sha256"] == split.read_result()["weights_sha256"]
+    assert launch(prepare(RunFolder(tmp_path / "resumed")))["weights_sha256"] == split.read_result()["weights_sha256"]
     begun = started(tmp_path / "begun", "trainer.stop_after=6")
     elsewhere = train(tmp_path / "single", small(*RUN, f"checkpoint.resume={begun.last_checkpoint}"))
     assert elsewhere.trainer.progress.step == 12

@@ -5,10 +5,9 @@ import torch
 from torch import nn
 
 from manyheads.runner.config.lookup import options, read_option
-from manyheads.runner.option.declared import declared_class
+from manyheads.runner.option.declared import declared, declared_class
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import instantiate
 from tests.in_process import config, opened, small, train, weights
 
 WRAPS_THE_OPTIMIZER = ("horovod", "zero1")
@@ -22,7 +21,7 @@ def strategy(name: str, *, rank: int = 0, ranks: int = 1, **changes) -> Parallel
     place = {"rank": rank, "local_rank": rank, "world_size": ranks, "device_type": "cpu"}
     section = read_option("parallel", name)
     sizes = dict.fromkeys(getattr(declared_class("parallel", section), "dimensions", ()), 1)  # as the frozen config has
-    return instantiate("parallel", section | sizes | changes, **place)
+    return declared("parallel", section | sizes | changes).instantiate(**place)
 
 
 @pytest.mark.usefixtures("library")

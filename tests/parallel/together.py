@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.loop import main as worker
 from manyheads.runner.loop.session import Session
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_env import Place
 from manyheads.runner.run.run_folder import RunFolder
@@ -31,15 +32,15 @@ def train_together(path: Path, ranks: int, cases: dict[str, Callable[[], tuple[s
         configs[name]["checkpoint"]["resume"] = resumed[0] if resumed else None
     folder.write_config(small("parallel=ddp", f"launcher.nproc_per_node={ranks}", f"data.batch_size={ranks}"))
     (path / CASES).write_text(json.dumps(configs))
-    launch(folder, main="tests.parallel.together")
+    launch(prepare(folder), main="tests.parallel.together")
 
 
 def main(path: str) -> NoReturn:
     """Be one of these ranks. Ends the process."""
-    worker.main(path, run=run)
+    worker.main(path, work=work)
 
 
-def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> None:
+def work(_: RunConfig, parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> None:
     for _ in trained(parallel, folder, heartbeat):
         pass
 

@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy
 from manyheads.runner.optimizer.rank.build import build_optimizer
 from manyheads.runner.parameters.rank.groups import find_groups
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import locate
-from tests.in_process import config, small, train, weights
+from tests.in_process import config, small, train, typed, weights
 from tests.loop.test_trainer import assert_same, synthetic
 from tests.parallel.models import ViT
 from tests.zoo import Rich
@@ -23,16 +22,15 @@ RICH = ("model=custom", "model._target_=tests.zoo.Rich")
 
 def settings(model: nn.Module, *overrides: str) -> dict[str, tuple[float, float]]:
     """By name the learning rate and the weight decay of each parameter that the optimizer has."""
-    section = config(*PLAIN, *overrides)
-    groups = find_groups(model, section["parameters"], lr=section["optimizer"]["lr"])
-    kind = locate("optimizer", section["optimizer"]["_target_"])
-    optimizer = build_optimizer(kind, section["optimizer"], model, batch_size=64, groups=groups)
+    run = typed(*PLAIN, *overrides)
+    groups = find_groups(model, run.parameters, lr=run.optimizer.lr)
+    optimizer = build_optimizer(run.optimizer, model, batch_size=64, groups=groups)
     names = {parameter: name for name, parameter in model.named_parameters()}
     return {names[p]: (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]}
 
 
 def test_without_any_there_is_one_group_in_the_model_s_order():
-    found = find_groups(Rich(num_classes=3), config(*PLAIN)["parameters"], lr=0.01)
+    found = find_groups(Rich(num_classes=3), typed(*PLAIN).parameters, lr=0.01)
     assert [(group.settings, group.names) for group in found] == [
         ({}, [name for name, _ in Rich(num_classes=3).named_parameters()])
     ]

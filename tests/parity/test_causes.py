@@ -3,8 +3,10 @@
 import pytest
 
 from manyheads.runner.config.lookup import read_option
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.causes import causes, unused_note
 from manyheads.runner.parity.outcome import FAILED, Outcome, judged
+from tests.in_process import config
 
 TOLERANCE = 1e-9
 HOROVOD, DDP = read_option("parallel", "horovod"), read_option("parallel", "ddp")
@@ -27,11 +29,16 @@ def differs(*kinds: str, step: int = 0, name: str = "head.weight") -> list[dict]
     return [{"kind": kind, "name": name, "largest": 0.5, "step": step, "first": step} for kind in kinds]
 
 
+def run_of(sections: dict) -> RunConfig:
+    return RunConfig.of({**config(), **sections})
+
+
 def outcome(*, config: dict | None = None, **findings) -> Outcome:
-    return judged("ddp", {**NOTHING, **findings}, tolerance=TOLERANCE, config=config or {})
+    return judged("ddp", {**NOTHING, **findings}, tolerance=TOLERANCE, run=run_of(config or {}))
 
 
 ALL = differs("loss", "gradient", "weight")
+COMPILED = {"trainer": {**config()["trainer"], "compile": "default"}}
 INITIAL = {"rank": 1, "parameter": [], "buffer": []}
 
 
@@ -62,7 +69,11 @@ INITIAL = {"rank": 1, "parameter": [], "buffer": []}
         ({"differences": differs("loss", step=4), "outputs_agree": None}, ["step 5 is the first"]),
         ({"differences": differs("weight")}, ["how the optimizer applies them"]),
         (
-            {"differences": ALL, "outputs_agree": None, "config": {"trainer": {"compile": "default"}}},
+            {
+                "differences": ALL,
+                "outputs_agree": None,
+                "config": {"trainer": {**config()["trainer"], "compile": "default"}},
+            },
             ["trainer.compile=none"],
         ),
     ],
@@ -98,14 +109,14 @@ def test_a_baseline_that_is_not_finite_proves_nothing():
 def test_the_failure_of_ddp_names_what_is_unused(unused, words):
     error = "rank 0 failed first: RuntimeError: Expected to have finished reduction in the prior iteration before"
     (sentence,) = causes(
-        Outcome("ddp", FAILED, TOLERANCE, error=error, config={"parallel": DDP}), {**USED, "unused": unused}
+        Outcome("ddp", FAILED, TOLERANCE, error=error, run=run_of({"parallel": DDP})), {**USED, "unused": unused}
     )
     assert words in sentence
     assert "parallel.find_unused_parameters=true" in sentence
 
 
 def test_another_failure_speaks_for_itself():
-    assert causes(Outcome("ddp", FAILED, TOLERANCE, error="out of memory", config={"parallel": DDP}), USED) == []
+    assert causes(Outcome("ddp", FAILED, TOLERANCE, error="out of memory", run=run_of({"parallel": DDP})), USED) == []
 
 
 def test_unused_parameters_are_worth_a_note_where_nothing_differs():

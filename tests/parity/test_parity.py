@@ -11,8 +11,7 @@ import psutil
 import pytest
 
 from manyheads.runner.config.command_line import exit_code
-from manyheads.runner.config.complete import unavailable
-from manyheads.runner.config.lookup import options
+from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.parity.command import parity
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, Done, execute

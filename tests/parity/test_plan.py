@@ -12,7 +12,7 @@ from tests.in_process import SMALL
 
 def planned(*overrides: str) -> dict[str, dict]:
     """The config of each strategy that is here."""
-    return {one.strategy: checked(one.config) for one in plan([*SMALL, *overrides]) if not one.reason}
+    return {one.strategy: dict(checked(one.config).written) for one in plan([*SMALL, *overrides]) if not one.reason}
 
 
 def test_without_a_choice_all_options_are_compared_with_the_baseline_first():

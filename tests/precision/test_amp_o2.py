@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.precision.master_weights.rank import MasterWeights
 from tests.in_process import attempt, config, opened, rows, small, train, weights
@@ -284,7 +284,7 @@ def test_several_ranks_train_together(tmp_path: Path, dtype: str, many: int) -> 
     losses = {}
     for ranks in (1, many):
         folder = freeze(tmp_path / str(ranks), *shared, "parallel=ddp", f"launcher.nproc_per_node={ranks}")
-        launch(folder)
+        launch(prepare(folder))
         losses[ranks] = [float(row["loss"]) for row in rows(folder.steps)]
         model = torch.load(folder.last_checkpoint, weights_only=True)["model"]
         assert {value.dtype for value in model.values()} == {torch.float32}

@@ -19,7 +19,7 @@ def fresh():
 def of(root, kind="sizes", target=FOLDER):
     _taken.cache_clear()
     section = {"_target_": target, "root": str(root), "fingerprint": kind}
-    return fingerprint(section | ({"_option_": f"{FOLDER}Option"} if target == FOLDER else {}))
+    return fingerprint(declared("data", section | ({"_option_": f"{FOLDER}Option"} if target == FOLDER else {})))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_every_option_says_what_it_reads(option, tmp_path):
     section = {**read_option("data", option), "root": str(tmp_path)}
     section["_target_"] = section["_target_"].replace("???", "my_package.Photos")
     assert isinstance(declared("data", section), DataOption)
-    found = fingerprint(section)
+    found = fingerprint(declared("data", section))
     assert (found is not None) == (option in ("diabetes", "digits", "stdlib_text"))
     if found:
         assert found["files"] == 1 or option != "digits"

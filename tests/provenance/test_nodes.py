@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.nodes import note_nodes, unless_submitted
 from manyheads.runner.provenance.record import describe, record
 from manyheads.runner.reproduce.differences import differences
 from manyheads.runner.run.run_folder import RunFolder
-from tests.in_process import config
+from tests.in_process import config, typed
 
 
 def machine(host: str, gpus: int = 2) -> dict:
@@ -26,7 +27,7 @@ def machine(host: str, gpus: int = 2) -> dict:
 def folder(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.write_config(config())
-    record(folder, folder.read_config())
+    record(folder, RunConfig.read(folder))
     return folder
 
 
@@ -67,8 +68,8 @@ def test_a_run_that_nobody_recorded_is_left_so(tmp_path):
 
 
 def test_reproduced_from_where_it_was_submitted_no_machine_differs(folder):
-    note_nodes(folder, [{**machine("n1.site"), "versions": describe(config())["versions"] | {"driver": "999"}}])
+    note_nodes(folder, [{**machine("n1.site"), "versions": describe(typed())["versions"] | {"driver": "999"}}])
     recorded = read(folder)
-    assert differences(recorded, unless_submitted(describe(config()), recorded), chosen=[], diffs=None) == []
-    elsewhere = unless_submitted({**describe(config()), "host": "third"}, recorded)
+    assert differences(recorded, unless_submitted(describe(typed()), recorded), chosen=[], diffs=None) == []
+    elsewhere = unless_submitted({**describe(typed()), "host": "third"}, recorded)
     assert "CPU" in [row.what for row in differences(recorded, elsewhere, chosen=[], diffs=None)]

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.config.complete import complete
 from manyheads.runner.config.lookup import ABOUT, known_keys
 from manyheads.runner.config.schema import check
 from manyheads.runner.machine import apex as apex_installation
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance import record as provenance
 from manyheads.runner.provenance.record import FORMAT, describe, signature, without_effect
 from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
 from tests.composing import composed
+from tests.in_process import completed_for_here as complete
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_optional_libraries_are_named_and_null_when_absent(config, tmp_path, mon
     monkeypatch.setattr(horovod_installation, "version", lambda: horovod)
     monkeypatch.setattr(apex_installation, "description", lambda: apex)
     folder = RunFolder(tmp_path)
-    provenance.record(folder, config)
+    provenance.record(folder, RunConfig.of(config))
     versions = json.loads(folder.provenance.read_text())["versions"]
     assert (versions["horovod"], versions["apex"]) == (horovod, apex)
 
@@ -80,7 +81,7 @@ def test_optional_libraries_are_named_and_null_when_absent(config, tmp_path, mon
 @pytest.mark.parametrize(("hosts", "ranks"), [(None, 2), (["a:2", "b:2", "c:2"], 6)])
 def test_ranks_are_counted_on_all_machines(config, tmp_path, hosts, ranks):
     folder, launcher = RunFolder(tmp_path), {**config["launcher"], "hosts": hosts}
-    provenance.record(folder, {**config, "launcher": launcher})
+    provenance.record(folder, RunConfig.of({**config, "launcher": launcher}))
     assert json.loads(folder.provenance.read_text())["ranks"] == ranks
 
 
@@ -105,28 +106,28 @@ def test_of_a_real_run(finished_run):
 
 def test_it_says_what_describe_says(config, tmp_path):
     folder = RunFolder(tmp_path)
-    provenance.record(folder, config)
+    provenance.record(folder, RunConfig.of(config))
     content = json.loads(folder.provenance.read_text())
     assert content.pop("id")
-    assert content == describe(config)
+    assert content == describe(RunConfig.of(config))
 
 
 def test_a_run_composed_from_a_saved_config_points_back(config):
-    assert describe(config, composed_from="/a/run.yaml")["composed_from"] == "/a/run.yaml"
+    assert describe(RunConfig.of(config), composed_from="/a/run.yaml")["composed_from"] == "/a/run.yaml"
 
 
 def test_libraries_that_came_with_torch_have_versions(config, monkeypatch):
     packages = {"nvidia-cudnn-cu13": "9.1", "nvidia-nccl-cu12": "2.2", "torch": "2.6"}
     monkeypatch.setattr(provenance, "installed_packages", lambda: packages)
-    versions = describe(config)["versions"]
+    versions = describe(RunConfig.of(config))["versions"]
     assert (versions["cudnn"], versions["nccl"], versions["torch"]) == ("9.1", "2.2", "2.6")
 
 
 def test_variables_that_can_change_numbers_are_kept(config, monkeypatch):
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
     monkeypatch.setenv("UNRELATED", "1")
-    assert describe(config)["environment"]["NVIDIA_TF32_OVERRIDE"] == "1"
-    assert "UNRELATED" not in describe(config)["environment"]
+    assert describe(RunConfig.of(config))["environment"]["NVIDIA_TF32_OVERRIDE"] == "1"
+    assert "UNRELATED" not in describe(RunConfig.of(config))["environment"]
 
 
 def test_installed_packages_are_those_that_are_imported(tmp_path, monkeypatch):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.loop import log_windows
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
@@ -21,7 +22,7 @@ def planned(path: Path, place: Path, *overrides: str) -> RunFolder:
     folder = RunFolder(path)
     config = small(*TRACKED, f"+logger.kept.place={place}", "logger=csv", *overrides)
     folder.write_config(config)
-    record(folder, config)
+    record(folder, RunConfig.of(config))
     return folder
 
 
@@ -31,7 +32,7 @@ def resume_to_the_end(folder: RunFolder) -> None:
     config["trainer"]["stop_after"] = None
     folder.write_config(config)
     folder._checked = None
-    launch(folder)
+    launch(prepare(folder))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def _finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         run = attempt(folder.path, folder.read_config())
         with closing(run.trainer):
             run.train(seed=1, state=None)
-    finish(folder, folder.read_config(), 1.0)
+    finish(folder, RunConfig.read(folder), 1.0)
     return folder
 
 

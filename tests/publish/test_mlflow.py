@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers import publishers as parents
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.app import main
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.record import record
 from manyheads.runner.publish.publisher import Publisher
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -105,7 +106,7 @@ def assert_whole(server: Server, folder: RunFolder, experiment: str, *, status: 
 def test_a_run_resumed_and_published_again_is_one_run(tmp_path, server, capsys, monkeypatch):
     more = ("logger.mlflow.experiment=one", "logger.mlflow.checkpoint=last")
     folder = planned(tmp_path / "run", server.uri, *more, "trainer.stop_after=13")
-    launch(folder)
+    launch(prepare(folder))
     resume_to_the_end(folder)
     for _ in range(2):
         monkeypatch.setattr(sys, "argv", ["manyheads", "publish", str(folder.path)])
@@ -122,8 +123,10 @@ def test_a_sweep_is_a_run_with_runs_below_it(tmp_path, server):
     ledger.create({}, *(Entry(job, str(job), [f"seed={job}"], state="completed") for job in (0, 1)))
     for job in (0, 1):
         launch(
-            planned(
-                sweep / str(job), server.uri, "logger.mlflow.experiment=swept", f"seed={job}", "trainer.max_steps=4"
+            prepare(
+                planned(
+                    sweep / str(job), server.uri, "logger.mlflow.experiment=swept", f"seed={job}", "trainer.max_steps=4"
+                )
             )
         )
     found = runs(server, "swept")
@@ -137,7 +140,7 @@ def test_a_sweep_is_a_run_with_runs_below_it(tmp_path, server):
 def test_a_failed_run_has_failed(tmp_path, server):
     folder = planned(tmp_path / "run", server.uri, "logger.mlflow.experiment=bad", "optimizer.lr=1e30")
     with pytest.raises(Exception, match="the loss became"):
-        launch(folder)
+        launch(prepare(folder))
     (run,) = runs(server, "bad")
     assert run.info.status == "FAILED"
     assert "the loss became" in run.data.tags["manyheads.error"]
@@ -149,12 +152,12 @@ def test_a_server_in_trouble_costs_no_training_and_gets_all_of_it_later(tmp_path
     own.start()
     folder = planned(tmp_path / "run", own.uri, "trainer.log_every=1")
     try:
-        with parents.publishers(folder, folder.read_config(), {}, []):
+        with parents.publishers(folder, RunConfig.read(folder).logger, {}, []):
             wait_for(lambda: (folder.path / "trackers" / "mlflow.json").exists(), seconds=60)
             own.signal(signal.SIGKILL if trouble == "killed" else signal.SIGSTOP)
             config = folder.read_config()
             folder.write_config({**config, "logger": {}})
-            result = launch(folder)
+            result = launch(prepare(folder))
             folder.write_config(config)
             began = time.monotonic()
         assert result["status"] == "completed"
@@ -171,5 +174,5 @@ def publish_all(folder: RunFolder, server: Server) -> None:
     from manyheads.runner.publish.main import tracker_of
 
     for _ in range(2):
-        Publisher(folder, "mlflow", tracker_of(folder.read_config()["logger"], "mlflow")).finish()
+        Publisher(folder, "mlflow", tracker_of("mlflow", folder.read_config()["logger"]["mlflow"])).finish()
     assert_whole(server, folder, "manyheads")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.logger.mlflow.store import Store, absolute
+from manyheads.runner.option.declared import declared
 from manyheads.runner.publish.place import settled, tell_unread
 from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
@@ -55,12 +56,12 @@ def test_in_a_project_of_the_users_own_it_stays(sent):
 
 
 def test_what_is_not_read_is_named_once(sent, capsys):
-    tell_unread([WANDB, WANDB])
+    tell_unread([declared("logger", WANDB)] * 2)
     err = capsys.readouterr().err
     assert err.count("wandb/settings is not read") == 1
     assert "trust ." in err
     seal.trust(own_project(sent), None)
-    tell_unread([WANDB])
+    tell_unread([declared("logger", WANDB)])
     assert capsys.readouterr().err == ""
 
 

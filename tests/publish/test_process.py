@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from manyheads.launchers import publishers as parents
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.publish.main import MAIN
 from manyheads.runner.publish.state import State, state_file
 from manyheads.runner.run.run_folder import RunFolder
@@ -41,7 +42,7 @@ def processes(folder: RunFolder) -> list[psutil.Process]:
 )
 def test_a_run_is_one_run_also_when_it_is_resumed(tmp_path, place, capfd, ranks):
     folder = planned(tmp_path / "run", place, *QUICK, *ranks, "trainer.stop_after=9", "checkpoint.every=4")
-    launch(folder)
+    launch(prepare(folder))
     resume_to_the_end(folder)
     assert len(runs(place)) == 1
     assert [step for step, _ in curve(place, "train/loss")] == [4, 8, 9, 12, 16, 20]
@@ -59,14 +60,14 @@ def test_a_tracker_that_is_down_costs_nothing_but_a_line(tmp_path, place, capfd,
     without.write_config({**without.read_config(), "logger": {}})
     folder = planned(tmp_path / "run", place, *QUICK)
     (place / trouble).touch()
-    result = launch(folder)
+    result = launch(prepare(folder))
     said = capfd.readouterr().err
     assert result["status"] == "completed"
     assert said.count("warning: logger.kept: this run was only partly published") == 1
     assert f"publish {folder} --to kept" in said
     assert not processes(folder)
     (place / trouble).unlink()
-    launch(without)
+    launch(prepare(without))
     assert without.read_result()["weights_sha256"] == result["weights_sha256"]
 
 
@@ -75,7 +76,7 @@ def test_it_comes_back_in_the_middle_of_a_run(tmp_path, place, capfd):
     """The tracker is away until the run has begun; nothing is missing in the end, and nothing is said."""
     (place / "away").touch()
     folder = planned(tmp_path / "run", place, *QUICK)
-    with parents.publishers(folder, folder.read_config(), {}, []):
+    with parents.publishers(folder, RunConfig.read(folder).logger, {}, []):
         wait_for(lambda: State.read(state_file(folder, "kept")).error is not None, seconds=60)
         (place / "away").unlink()
         launch_alone(folder)
@@ -87,14 +88,14 @@ def launch_alone(folder: RunFolder) -> None:
     """The run, without publishers of its own."""
     config = folder.read_config()
     folder.write_config({**config, "logger": {}})
-    launch(folder)
+    launch(prepare(folder))
     folder.write_config(config)
 
 
 @pytest.mark.processes
 def test_a_wrong_tracker_is_told_and_the_run_completes(tmp_path, place, capfd):
     folder = planned(tmp_path / "run", place, *QUICK, "+logger.kept.no_such_key=1")
-    assert launch(folder)["status"] == "completed"
+    assert launch(prepare(folder))["status"] == "completed"
     said = capfd.readouterr().err
     assert "logger.kept" in said
     assert "rejects its arguments" in said
@@ -106,7 +107,7 @@ def test_when_the_parent_is_killed_the_tracker_hears_the_truth(tmp_path, place):
     folder = planned(tmp_path / "run", place, *QUICK)
     child = os.fork()
     if not child:
-        with parents.publishers(folder, folder.read_config(), {}, []):
+        with parents.publishers(folder, RunConfig.read(folder).logger, {}, []):
             time.sleep(600)
     wait_for(lambda: processes(folder) != [], seconds=60)
     os.kill(child, signal.SIGKILL)
@@ -120,6 +121,6 @@ def test_when_the_parent_is_killed_the_tracker_hears_the_truth(tmp_path, place):
 def test_a_run_that_was_killed_as_soon_as_it_was_frozen_is_recorded_and_published_when_it_is_resumed(tmp_path, place):
     folder = planned(tmp_path / "run", place, *QUICK)
     folder.provenance.unlink()
-    assert launch(folder)["status"] == "completed"
+    assert launch(prepare(folder))["status"] == "completed"
     assert folder.provenance.exists()
     assert len(runs(place)) == 1

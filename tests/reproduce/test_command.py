@@ -210,7 +210,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(tree, "add", ".")
     git(tree, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
     optimizers = tree / "runner" / "optimizer" / "rank" / "build.py"
-    optimizers.write_text(optimizers.read_text().replace('section["lr"] *', '0.9 * section["lr"] *'))
+    optimizers.write_text(optimizers.read_text().replace("option.lr *", "0.9 * option.lr *"))
     done = in_tree(tree, "run.py", *SMALL, "trainer.epochs=1", "hydra.run.dir=past")
     assert done.code == 0, done.err
     optimizers.write_text(optimizers.read_text().replace("0.9 *", "1.1 *"))

@@ -4,12 +4,12 @@ import pytest
 
 from manyheads.runner.provenance.record import describe
 from manyheads.runner.reproduce.differences import differences, overridden, show
-from tests.in_process import config
+from tests.in_process import config, typed
 
 
 @pytest.fixture(scope="module")
 def recorded():
-    return describe(config())
+    return describe(typed())
 
 
 def changed(content, *keys, to):

@@ -4,8 +4,8 @@ import pytest
 
 from manyheads.launchers.option import LauncherOption
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import nodes, ranks, read_hosts
-from tests.in_process import config
+from manyheads.runner.run.layout import count_nodes, read_hosts
+from tests.in_process import config, ranks
 
 ALLOWED = r"each machine once, with the same number of ranks on every machine\.$"
 
@@ -131,9 +131,9 @@ def test_both_are_refused(hostfile):
     ],
 )
 def test_how_many_machines(launcher, expected):
-    launcher = {"rendezvous": None, **launcher}
-    assert nodes(launcher) == expected
-    assert ranks({"launcher": {"nproc_per_node": 2, **launcher}}) == 2 * (expected or (1, 1))[1]
+    option = LauncherOption({"nproc_per_node": 2, "rendezvous": None, **launcher})
+    assert count_nodes(option.nodes, option.machines) == expected
+    assert option.ranks == 2 * (expected or (1, 1))[1]
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ def test_how_many_machines(launcher, expected):
 )
 def test_numbers_of_machines_that_mean_nothing(launcher, reason):
     with pytest.raises(ConfigurationError, match=reason):
-        LauncherOption({"rendezvous": None, **launcher}).complete({})
+        LauncherOption({"rendezvous": None, **launcher}).check_keys()
 
 
 def test_an_engine_knows_where_its_machines_are():
-    assert nodes({"nodes": 3}) == (3, 3)
+    assert count_nodes(3, {}) == (3, 3)
 
 
 def test_hosts_of_any_launcher_are_frozen():

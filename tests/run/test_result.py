@@ -7,16 +7,12 @@ from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFail
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.result import as_failure, finish, last_known
 from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import typed
 
 KEYS = ["status", "error", "epochs", "steps", "samples_seen", "world_size", "device", "parallel", "precision"]
 KEYS += ["launcher", "train_seconds", "wall_seconds", "samples_per_second", "peak_memory_mb", "metrics", "objective"]
 KEYS += ["best", "weights_sha256", "files"]
-CONFIG = {
-    "trainer": {"device": "cpu"},
-    "parallel": {"name": "ddp"},
-    "precision": {"name": "fp32"},
-    "launcher": {"name": "spawn", "nproc_per_node": 2},
-}
+CONFIG = typed("parallel=ddp", "trainer.device=cpu", "launcher.nproc_per_node=2")
 KNOWN = {
     "status": "completed",
     "signal": None,
@@ -35,7 +31,7 @@ ERROR = {"rank": 1, "exit_code": -9, "type": "ProcessDied", "message": "killed",
 @pytest.fixture
 def folder(tmp_path):
     folder = RunFolder(tmp_path)
-    folder.write_config(CONFIG)
+    folder.write_config(CONFIG.written)
     return folder
 
 

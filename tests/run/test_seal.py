@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance import record as provenance
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
@@ -186,7 +187,7 @@ def test_what_a_run_was_started_from_is_sealed_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "code_at_start", lambda: ("a" * 40, b"diff --git"))
     folder = RunFolder(tmp_path)
     folder.write_config(small())
-    provenance.record(folder, small())
+    provenance.record(folder, RunConfig.of(small()))
     assert folder.owns(commit="a" * 40, directory=str(Path.cwd()), **{"code.diff": folder.code_changes()})
     assert folder.code_changes() == b"diff --git"
     (tmp_path / "code.diff").write_bytes(b"other")

@@ -5,13 +5,13 @@ import torch
 from torch import nn
 from torch.optim import SGD, lr_scheduler
 
-from manyheads.runner.config.complete import complete
 from manyheads.runner.config.lookup import options
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.scheduler.rank import Schedule
 from manyheads.runner.scheduler.rank.build import build_schedule
-from tests.in_process import config, rows, small, train
+from tests.in_process import completed_for_here as complete
+from tests.in_process import config, rows, small, train, typed
 
 PER_EPOCH, EPOCHS = 7, 90
 TOTAL = PER_EPOCH * EPOCHS
@@ -25,7 +25,7 @@ def optimizer(*rates: float) -> SGD:
 def schedule(name: str, *overrides: str, over: SGD | None = None) -> Schedule:
     if name == "custom" and not any("_target_" in override for override in overrides):
         overrides = (*overrides, f"scheduler._target_={TORCH}.ExponentialLR", "+scheduler.gamma=0.99")
-    section = config(f"scheduler={name}", *overrides)["scheduler"]
+    section = typed(f"scheduler={name}", *overrides).scheduler
     return build_schedule(section, over or optimizer(), updates_per_epoch=PER_EPOCH, total_updates=TOTAL)
 
 
@@ -78,7 +78,7 @@ def test_polynomial_is_torch_s_polynomial_lr():
 
 def test_one_cycle_is_torch_s_one_cycle_lr():
     expected = of_torch(lambda o: lr_scheduler.OneCycleLR(o, 0.1, total_steps=TOTAL + 1, cycle_momentum=False))
-    ours = rates(build_schedule(config("scheduler=one_cycle", NO_WARMUP)["scheduler"], optimizer(), **of(TOTAL + 1)))
+    ours = rates(build_schedule(typed("scheduler=one_cycle", NO_WARMUP).scheduler, optimizer(), **of(TOTAL + 1)))
     assert ours == pytest.approx(expected, rel=1e-9)
 
 
@@ -220,7 +220,7 @@ def test_it_goes_on_after_the_optimizer_has_loaded_a_state():
 
 
 def test_a_run_of_nothing_but_warm_up():
-    section = config("scheduler=cosine", "scheduler.warmup_epochs=5")["scheduler"]
+    section = typed("scheduler=cosine", "scheduler.warmup_epochs=5").scheduler
     short = build_schedule(section, optimizer(), updates_per_epoch=2, total_updates=4)
     assert rates(short, range(4)) == pytest.approx([0.01, 0.02, 0.03, 0.04])
     assert torch.isfinite(torch.tensor(rates(short, range(20)))).all()

@@ -9,6 +9,7 @@ import torch
 
 from manyheads.runner.loop import main as worker
 from manyheads.runner.loop.build import build
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small
 
@@ -80,7 +81,7 @@ def configs(*strategy: str, tasks: dict[str, tuple[str, ...]] = TASKS) -> dict[s
 
 def look(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Any) -> dict[str, Any]:
     """Losses and gradients of one epoch, whose last batch is incomplete, and what is measured after it."""
-    trainer = build(config, parallel, folder, heartbeat, is_silent=True)
+    trainer = build(RunConfig.of(config), parallel, folder, heartbeat, is_silent=True)
     losses, gradients = [], []
     with closing(trainer):
         update, model = trainer.update, parallel.unwrap(trainer.update.model)
@@ -99,7 +100,7 @@ def look(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: An
     return {"losses": losses, "gradients": gradients, "measured": measured}
 
 
-def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Any) -> None:
+def work(_: RunConfig, parallel: Any, folder: RunFolder, heartbeat: Any) -> None:
     every = json.loads((folder.path / "configs.json").read_text())
     found = {name: look(each, parallel, folder, heartbeat) for name, each in every.items()}
     if parallel.rank == 0:
@@ -108,4 +109,4 @@ def run(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Any
 
 
 def main(path: str) -> NoReturn:
-    worker.main(path, run=run)
+    worker.main(path, work=work)

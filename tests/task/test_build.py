@@ -3,17 +3,22 @@
 import pytest
 from torch import nn
 
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.rank.build import build_loss
-from tests.in_process import config
+from tests.in_process import typed
+
+
+def loss_of(run: RunConfig) -> nn.Module:
+    return build_loss(run.loss, run.trainer.label_smoothing)
 
 
 def test_the_loss_is_a_key():
-    assert isinstance(build_loss(config()), nn.CrossEntropyLoss)
-    loss = build_loss(config("loss._target_=torch.nn.MultiMarginLoss", "+loss.margin=0.5"))
+    assert isinstance(loss_of(typed()), nn.CrossEntropyLoss)
+    loss = loss_of(typed("loss._target_=torch.nn.MultiMarginLoss", "+loss.margin=0.5"))
     assert isinstance(loss, nn.MultiMarginLoss)
     assert loss.margin == 0.5
-    assert build_loss(config("trainer.label_smoothing=0.1")).label_smoothing == 0.1
+    assert loss_of(typed("trainer.label_smoothing=0.1")).label_smoothing == 0.1
 
 
 @pytest.mark.parametrize(
@@ -27,4 +32,4 @@ def test_the_loss_is_a_key():
 )
 def test_a_loss_that_does_not_fit_is_said(overrides, message):
     with pytest.raises(ConfigurationError, match=message):
-        build_loss(config(*overrides))
+        loss_of(typed(*overrides))

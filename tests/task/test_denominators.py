@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.loop import build
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.random.rank.rng import permutation
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.task.own_loss.option import OwnLossOption
 from tests.in_process import ALONE, small
 from tests.tail import tail
 from tests.task.denominators import OF_TRANSFORMERS, TASKS, config_of, configs, look
@@ -28,7 +28,8 @@ def on_one_rank(path, every):
     Heartbeat.create(folder.heartbeat, ranks=1)
     heartbeat = Heartbeat(folder.heartbeat, rank=0)
     return {
-        name: look(config, build.join(config, **ALONE._asdict()), folder, heartbeat) for name, config in every.items()
+        name: look(config, build.join(RunConfig.of(config), **ALONE._asdict()), folder, heartbeat)
+        for name, config in every.items()
     }
 
 
@@ -48,7 +49,7 @@ def together(tmp_path_factory):
             every = configs("parallel=ddp", f"launcher.nproc_per_node={ranks}")
             (folder.path / "configs.json").write_text(json.dumps(every))
             folder.write_config(next(iter(every.values())))
-            launch(folder, apart=True, main="tests.task.denominators")
+            launch(prepare(folder, apart=True), main="tests.task.denominators")
             made[ranks] = torch.load(folder.path / "found.pt")
         return made[ranks]
 
@@ -97,7 +98,7 @@ def test_a_language_model_s_mean_is_that_of_all_tokens(alone):
     """By hand; all others are held against this way of counting."""
     config = config_of(*TASKS["language_model"])
     build.seed_everything(config["seed"])
-    model = build.built_model(config, Padded, dtype=torch.float64).model
+    model = build.build_model(RunConfig.of(config).model, Padded, dtype=torch.float64).model
     tokens, labels = first_batch(Padded(split="train"))
     loss = cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), reduction="none")
     assert alone["language_model, 1 micro-batches"]["losses"][0] == pytest.approx(
@@ -108,7 +109,7 @@ def test_a_language_model_s_mean_is_that_of_all_tokens(alone):
 def test_a_segmentation_s_mean_is_that_of_all_pixels(alone):
     config = config_of(*TASKS["segmentation"])
     build.seed_everything(config["seed"])
-    model = build.built_model(config, Masks, dtype=torch.float64).model
+    model = build.build_model(RunConfig.of(config).model, Masks, dtype=torch.float64).model
     images, masks = first_batch(Masks(split="train"))
     outputs = model(images.double())
     aux = torch.nn.functional.interpolate(outputs["aux"], size=(6, 6), mode="bilinear")
@@ -116,10 +117,14 @@ def test_a_segmentation_s_mean_is_that_of_all_pixels(alone):
     assert alone["segmentation, 1 micro-batches"]["losses"][0] == pytest.approx(float(loss.detach()), rel=1e-12)
 
 
+def check_of_task(config):
+    run = RunConfig.of(config)
+    run.task.check_run(run)
+
+
 def test_a_mean_of_each_gpu_s_own_is_refused():
-    section = config_of(*OF_TRANSFORMERS)["task"]
     config = {**config_of(*OF_TRANSFORMERS), "parallel": small("parallel=dp")["parallel"]}
     on_gpus = {**config, "trainer": {**config["trainer"], "device": "cuda"}}
     with pytest.raises(ConfigurationError, match=r"parallel=dp has a replica on each GPU.*Set parallel=ddp"):
-        OwnLossOption(section).complete(on_gpus)
-    OwnLossOption(section).complete(config)
+        check_of_task(on_gpus)
+    check_of_task(config)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.random.rank.rng import permutation
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -67,7 +67,7 @@ def test_ranks_of_unlike_counts_give_the_same_updates(alone, tmp_path, strategy,
     folder = RunFolder(tmp_path)
     ranks = (f"parallel={strategy}", "launcher.nproc_per_node=2", "trainer.grad_accumulation=2")
     folder.write_config(small(*OWN, task, *ranks))
-    result, other = launch(folder), alone.read_result()
+    result, other = launch(prepare(folder)), alone.read_result()
     assert losses(folder) == pytest.approx(losses(alone), rel=1e-9)
     assert result["metrics"]["val_perplexity"] == pytest.approx(other["metrics"]["val_perplexity"], rel=1e-9)
 

@@ -100,13 +100,12 @@ def reached(monkeypatch):
     """Run configs that would have gone to ranks."""
     found: list[dict[str, Any]] = []
 
-    def launch(folder, **_):
+    def prepare(folder, **_):
         found.append(folder.read_config())
-        return {"objective": None}
 
     for module in (launching, resuming, resume_command):
-        monkeypatch.setattr(module, "launch", launch)
-    monkeypatch.setattr(launching, "prepare", lambda *_, **__: None)
+        monkeypatch.setattr(module, "prepare", prepare)
+        monkeypatch.setattr(module, "launch", lambda *_, **__: {"objective": None})
     monkeypatch.setattr(launching, "record", lambda *_, **__: None)  # it asks git
     monkeypatch.setattr(resuming, "conclude", lambda *_, **__: None)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

@@ -13,6 +13,7 @@ from tests.walks.source import ROOT, Function, Layers, Source, module_of
 
 COPIES = {"dict", "copy.deepcopy", "deepcopy", "OmegaConf.to_container", "OmegaConf.create", "cast", "copy"}
 CONFIGS = {"dict[str, Any]", "Config", "DictConfig", "RunConfig"}  # between which a pass translates
+SAME = {"written", "section"}  # attributes of a run config, and of an option, that are the same in another form
 SECTIONS = {"trainer", "data", "model", "parallel"}  # of an object that has these fields it is the run config
 OTHERS_HAVE = {name for kind in (dict, list, str, set, bytes, pathlib.Path, subprocess.Popen) for name in dir(kind)}
 
@@ -126,6 +127,8 @@ class Reading(ast.NodeVisitor):
         if isinstance(node, ast.Call) and not _is_get(node):
             return self._depth_of_result(node)
         above, key = self._above(node)
+        if key in SAME:
+            return above
         return above + 1 if above == 0 and key not in SCALARS else None
 
     def _above(self, node: ast.AST) -> tuple[int | None, str]:
@@ -235,9 +238,13 @@ def _is_get(node: ast.Call) -> bool:
 
 
 def scalars(root: Path) -> set[str]:
-    """The keys of the run config that are values, not sections."""
+    """The keys of the run config that are values, not sections, and what it computes from several."""
     config = yaml.safe_load((root / "conf/config.yaml").read_text())
-    return {key for key, value in config.items() if not isinstance(value, dict)} - {"defaults"}
+    module = ast.parse((root / "runner/option/run_config.py").read_text())
+    (typed,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == "RunConfig")
+    functions = (node for node in typed.body if isinstance(node, ast.FunctionDef) and node.returns)
+    computed = {node.name for node in functions if ast.unparse(node.returns or node) in ("bool", "int")}
+    return {key for key, value in config.items() if not isinstance(value, dict)} - {"defaults"} | computed
 
 
 SCALARS = scalars(ROOT)

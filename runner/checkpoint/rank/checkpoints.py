@@ -16,6 +16,7 @@ from manyheads.runner.checkpoint.sharded.rank.read import Ranks
 from manyheads.runner.checkpoint.sharded.rank.share import each_of
 from manyheads.runner.checkpoint.sharded.rank.write import Save, whole_size, written_beside, written_by_all
 from manyheads.runner.machine.memory import memory_bytes
+from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.files import also_named, remove, remove_leftovers, whole_file
 from manyheads.runner.run.run_folder import RunFolder
@@ -49,14 +50,14 @@ class Checkpoints:
         self._flight: Flight | None = None
 
     @classmethod
-    def of(cls, folder: RunFolder, section: dict[str, Any]) -> "Checkpoints":
+    def of(cls, folder: RunFolder, section: CheckpointSection) -> "Checkpoints":
         """The checkpoints that a run config's section asks for."""
         return cls(
             folder,
-            every=section["every"],
-            keep=Retention(section["keep"], section["keep_every"], section["keep_hours"]),
-            format=section["format"],
-            asynchronous=section["asynchronous"],
+            every=section.every,
+            keep=Retention(section.keep, section.keep_every, section.keep_hours),
+            format=section.format,
+            asynchronous=section.asynchronous,
         )
 
     def due_after_step(self, step: int) -> bool:

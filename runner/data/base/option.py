@@ -13,8 +13,8 @@ from manyheads.runner.data.base.partition import Partition
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.base import Option
 from manyheads.runner.option.rules import AUTO, BOOLEAN, TEXT, Rule, choice, either, number, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import locate
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
@@ -139,11 +139,12 @@ class Dataset(Protocol):
 
 
 class DataOption(Option):
-    """What a data option declares. It is asked last, so ``complete`` may look for files, using an absolute ``root``.
+    """What a data option declares. It is asked last, so ``check_keys`` may look for files, using an absolute ``root``.
 
     ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
     """
 
+    group = "data"
     derived = ("num_workers",)
     without_effect = ("root", "num_workers", "fingerprint")
     most_workers: ClassVar[int] = 16
@@ -169,33 +170,76 @@ class DataOption(Option):
         "transform": OBJECTS,
         "val_transform": OBJECTS,
     }
+    batch_size: int
+    num_workers: int  # "auto" until it is resolved
+    drop_last: bool
+    root: str | None = None
+    image_size: int | None = None
+    shift: int | None = None
+    num_classes: int | None = None
+    on_device: bool = False
+    on_corrupt: str = "error"  # images in memory never are
+    fingerprint: str = "none"  # of options that read no files
+    val_fraction: float | None = None
+    folds: int | None = None
+    fold: int | None = None
+    split_seed: int = 0
+    transform: Sequence[Any] = ()
+    val_transform: Sequence[Any] = ()
 
-    def complete(self, config: dict[str, Any]) -> None:
-        if (target := self.section["_target_"]).startswith("manyheads."):
-            locate("data", target)  # which imports no torch: a class that does not exist is refused at once
-        Partition.of(self.section)
-        if self.section.get("on_device"):
-            self._refuse_host()
+    @property
+    def draws(self) -> bool:
+        """Whether its validation samples can be drawn; data that splits itself, such as text, has other keys for it."""
+        return "folds" in self.section
+
+    @property
+    def partition(self) -> Partition | None:
+        """How validation samples are drawn from those for training; None for the option's own splits.
+
+        Raises ConfigurationError for keys that contradict each other.
+        """
+        if not self.draws:
+            return None
+        return Partition.of(self.val_fraction, folds=self.folds, fold=self.fold, seed=self.split_seed)
+
+    @property
+    def without_classes(self) -> str:
+        """The error for data without classes whose number a model needs."""
+        if "num_classes" in self.section:
+            return "data.num_classes is not set, and the data set has no num_classes. Set it."
+        return (
+            f"data={self.name} has no classes, and the model needs its number of outputs. Set model.num_classes (1 for "
+            "a single value), or choose another model, such as model=mlp."
+        )
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        resolved: dict[str, Any] = {"root": os.path.abspath(os.path.expanduser(self.root))} if self.root else {}
         if self.section["num_workers"] == "auto":  # a core is left for the rank itself, where there are several
-            cores = hardware.cores_for_each(config["launcher"]["nproc_per_node"])
-            self.section["num_workers"] = min(self.most_workers, max(cores - 1, min(cores, 2)))
-        if (shift := self.section.get("shift")) is not None and shift >= self.section["image_size"]:
+            cores = hardware.cores_for_each(run.launcher.nproc_per_node)
+            most = 0 if self.on_device else self.most_workers
+            resolved["num_workers"] = min(most, max(cores - 1, min(cores, 2)))
+        return run.changed(data=resolved)
+
+    def check_keys(self) -> None:
+        if self.target.startswith("manyheads."):
+            _ = self.kind  # which imports no torch: a class that does not exist is refused at once
+        _ = self.partition
+        if self.on_device:
+            self._refuse_host()
+        if self.shift is not None and self.image_size is not None and self.shift >= self.image_size:
             raise ConfigurationError(
-                f"data.shift={shift} would move images of data.image_size={self.section['image_size']} out of sight. "
-                "Lower it, or set it to null, an eighth of a side."
+                f"data.shift={self.shift} would move images of data.image_size={self.image_size} out of sight. Lower "
+                "it, or set it to null, an eighth of a side."
             )
-        if self.section.get("root"):
-            self.section["root"] = os.path.abspath(os.path.expanduser(self.section["root"]))
 
     def _refuse_host(self) -> None:
         """Raises ConfigurationError for what makes batches in the host's memory."""
-        if self.section["num_workers"] not in (0, "auto"):
+        if self.num_workers != 0:
             raise ConfigurationError(
-                f"data.num_workers={self.section['num_workers']}: with data.on_device=true no loader process has the "
-                "images. Set it to 0."
+                f"data.num_workers={self.num_workers}: with data.on_device=true no loader process has the images. Set "
+                "it to 0."
             )
-        self.section["num_workers"] = 0
-        if given := next((key for key in ("transform", "val_transform") if self.section.get(key)), None):
+        if given := next((key for key in ("transform", "val_transform") if getattr(self, key)), None):
             raise ConfigurationError(
                 f"data.{given} is of samples one at a time, in the host's memory. Set it to [], or set "
                 "data.on_device=false."
@@ -203,7 +247,7 @@ class DataOption(Option):
 
     def sources(self) -> dict[str, Path]:
         """Files and folders that the samples are read from, by the names used in the fingerprint."""
-        return {"root": Path(self.section["root"])} if self.section.get("root") else {}
+        return {"root": Path(self.root)} if self.root else {}
 
 
 Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Dataset
@@ -213,9 +257,11 @@ class Data:
     """Base class of data options: samples for training, for validation, and possibly for a test.
 
     ``num_classes``: None if samples have no classes; ``mean`` and ``std``: per channel, for images in 0..1.
+    ``without_classes``: the error for a model that needs their number.
     """
 
     num_classes: Any = None
+    without_classes: str = "the data has no classes, and the model needs its number of outputs. Set model.num_classes."
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
 

@@ -22,10 +22,11 @@ class Partition:
     seed: int
 
     @staticmethod
-    def of(section: dict[str, Any]) -> "Partition | None":
-        """The partition that a data section asks for; None for the option's own splits. Raises ConfigurationError."""
-        fraction, folds, fold = (section.get(key) for key in ("val_fraction", "folds", "fold"))
-        if "folds" not in section or (fraction is None and folds is None and fold is None):
+    def of(
+        fraction: float | None, *, folds: int | None = None, fold: int | None = None, seed: int = 0
+    ) -> "Partition | None":
+        """The partition that these keys ask for; None for the option's own splits. Raises ConfigurationError."""
+        if fraction is None and folds is None and fold is None:
             return None
         if fraction is not None and (folds is not None or fold is not None):
             raise ConfigurationError(
@@ -37,7 +38,7 @@ class Partition:
                 f"data.fold={fold} data.folds={folds}: set both, fold from 0 to folds - 1, such as "
                 "data.folds=5 data.fold=0,1,2,3,4 in a sweep (-m)."
             )
-        return Partition(fraction, folds, fold, section.get("split_seed") or 0)
+        return Partition(fraction, folds, fold, seed)
 
     def indices(self, size: int, *, train: bool) -> "np.ndarray":
         """Indices, in order, of the samples of ``size`` to train on, or to validate on. Raises ConfigurationError."""

@@ -5,7 +5,6 @@ Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.data.base.option import Data, DataOption, Table
 from manyheads.runner.data.base.scikit_learn import data_file
@@ -16,8 +15,8 @@ FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
 class DiabetesOption(DataOption):
     """The files that scikit-learn brings along."""
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
+    def check_keys(self) -> None:
+        super().check_keys()
         paths()
 
     def sources(self) -> dict[str, Path]:

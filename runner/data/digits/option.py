@@ -5,7 +5,7 @@ Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_
 
 import gzip
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
 from manyheads.runner.data.base.scikit_learn import data_file
@@ -19,8 +19,8 @@ class DigitsOption(DataOption):
 
     most_workers = 0
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
+    def check_keys(self) -> None:
+        super().check_keys()
         path()
 
     def sources(self) -> dict[str, Path]:

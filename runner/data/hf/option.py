@@ -18,15 +18,17 @@ class HuggingFaceDataOption(DataOption):
 
     steering = ("hub", "revision", "download")
     rules: ClassVar = {"hub": TEXT, "subset": TEXT, "revision": TEXT}
+    hub: str | None
+    subset: str | None
 
     def unavailable(self) -> str | None:
         if importlib.util.find_spec("datasets"):
             return None
         return "the package datasets is not installed: pip install 'manyheads[hf]'"
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        root, hub = self.section["root"], self.section["hub"]
+    def check_keys(self) -> None:
+        super().check_keys()
+        root, hub = self.root, self.hub
         if (root is None) == (hub is None):
             raise ConfigurationError(
                 f"data.root={root} and data.hub={hub}: data=hf needs exactly one of them. Set data.root to a local "
@@ -37,9 +39,9 @@ class HuggingFaceDataOption(DataOption):
                 f"data.hub={hub}: a folder of this name exists here, and would be read instead. Start from another "
                 f"folder, or set data.root={hub}."
             )
-        if root is not None and self.section["subset"] is not None:
+        if root is not None and self.subset is not None:
             raise ConfigurationError(
-                f"data.subset={self.section['subset']}: only data sets on the hub have subsets, since metadata in a "
+                f"data.subset={self.subset}: only data sets on the hub have subsets, since metadata in a "
                 "local folder are not read. Set data.root to the folder with the files of this subset."
             )
         if root is not None and not Path(root).is_dir():

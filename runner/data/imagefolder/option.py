@@ -5,13 +5,12 @@ Source: https://github.com/pytorch/examples/tree/main/imagenet.
 
 import os
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.data.base.links import refuse_leaving
 from manyheads.runner.data.base.option import Data, DataOption, ImageFiles
-from manyheads.runner.data.base.partition import Partition
 from manyheads.runner.data.imagefolder.index import listed
 from manyheads.runner.data.imagefolder.listing import EXTENSIONS, Paths
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 
 SPLITS = {True: "train", False: "val"}
@@ -20,17 +19,23 @@ SPLITS = {True: "train", False: "val"}
 class ImageFolderOption(DataOption):
     """Both splits, with images in the same classes."""
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        if (resize := self.section.get("val_resize")) is not None and resize < self.section["image_size"]:
+    root: str
+    image_size: int
+    val_resize: int | None
+
+    def check_keys(self) -> None:
+        super().check_keys()
+        if (resize := self.val_resize) is not None and resize < self.image_size:
             raise ConfigurationError(
-                f"data.val_resize={resize} is less than data.image_size={self.section['image_size']}, the size of "
+                f"data.val_resize={resize} is less than data.image_size={self.image_size}, the size of "
                 "the center crop. Raise it, or set it to null."
             )
-        root = Path(self.section["root"])
+
+    def check_run(self, run: RunConfig) -> None:
+        root = Path(self.root)
         train = class_names(root / "train")
-        is_drawn = Partition.of(self.section) is not None
-        tests = config["trainer"]["test"]
+        is_drawn = self.partition is not None
+        tests = run.trainer.test
         splits = ["train", *(["val"] if tests or not is_drawn else []), *(["test"] if tests and not is_drawn else [])]
         for split in splits[1:]:
             if differing := sorted({*train} ^ {*class_names(root / split)}):
@@ -48,7 +53,7 @@ class ImageFolderOption(DataOption):
                 )
 
     def sources(self) -> dict[str, Path]:
-        return {split: Path(self.section["root"]) / split for split in SPLITS.values()}
+        return {split: Path(self.root) / split for split in SPLITS.values()}
 
 
 class ImageFolder(Data):

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any, NamedTuple
 
-from manyheads.runner.data.base.option import Data, Dataset
+from manyheads.runner.data.base.option import Data, DataOption, Dataset
 from manyheads.runner.data.base.partition import KEYS
 from manyheads.runner.data.custom.option import Custom
 from manyheads.runner.data.rank.batches import Batches
@@ -12,9 +12,10 @@ from manyheads.runner.data.rank.mixing import Mixing, build_mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
+from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import arguments_of, call, locate
+from manyheads.runner.run.locate import call
 from manyheads.runner.task.base.rank import Task
 
 # Every option's keys, not its class's.
@@ -29,20 +30,21 @@ class Loaders(NamedTuple):
     test: Loader | None = None
 
 
-def build_data(section: dict[str, Any]) -> Data:
-    """Build the data option; the user's own class is wrapped in ``Custom``."""
-    kind = locate("data", section["_target_"])
-    drawn = KEYS if "folds" in section else ()  # data that splits itself, such as text, takes its own keys
-    options = arguments_of("data", section, without=(*LOADING, *drawn, *TRANSFORMS, "name"))
-    name = section["name"]
+def build_data(option: DataOption) -> Data:
+    """Build the option's data; the user's own class is wrapped in ``Custom``."""
+    kind = option.kind
+    drawn = KEYS if option.draws else ()  # data that splits itself, such as text, takes its own keys
+    options = option.arguments(*LOADING, *drawn, *TRANSFORMS)
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
-            return call("data", section["_target_"], Custom, kind, **options)
+            data: Data = call("data", option.target, Custom, kind, **options)
         except FileNotFoundError as error:
-            raise ConfigurationError(_missing(section["_target_"], error)) from error
-    if "name" in inspect.signature(kind).parameters:
-        options["name"] = name
-    return call("data", section["_target_"], kind, **options)
+            raise ConfigurationError(_missing(option.target, error)) from error
+    else:
+        named = {"name": option.name} if "name" in inspect.signature(kind).parameters else {}
+        data = call("data", option.target, kind, **options, **named)
+    data.without_classes = option.without_classes
+    return data
 
 
 def build_dataset(data: Data, *, train: bool) -> Dataset:
@@ -50,42 +52,49 @@ def build_dataset(data: Data, *, train: bool) -> Dataset:
     return as_dataset(data.split(train=train))
 
 
-def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Parallel, entrance: Entrance) -> Loaders:
+def build_loaders(
+    option: DataOption,
+    trainer: TrainerSection,
+    data: Data,
+    task: Task,
+    parallel: Parallel,
+    entrance: Entrance,
+    *,
+    seed: int,
+) -> Loaders:
     """Build the loaders of this rank's training and evaluation batches. Raises ConfigurationError."""
-    section, seed = config["data"], config["seed"]
-    train, *evaluated = (build_split(data, split, section) for split in ("train", "val"))
-    if config["trainer"]["test"] and not config["trainer"]["evaluate_only"]:
-        evaluated.append(build_split(data, "test", section))
-    if section.get("on_device"):
+    train, *evaluated = (build_split(data, split, option) for split in ("train", "val"))
+    if trainer.test and not trainer.evaluate_only:
+        evaluated.append(build_split(data, "test", option))
+    if option.on_device:
         for each in (train, *evaluated):
             each.to(parallel.device)  # type: ignore[attr-defined]
     share: dict[str, Any] = {
-        "batch_size": section["batch_size"],
+        "batch_size": option.batch_size,
         "rank": parallel.data_rank,
         "world_size": parallel.data_size,
     }
-    resizing = build_resizing(config, train)
+    resizing = build_resizing(trainer, train, name=option.name)
     order = TrainingSampler(
         len(train),
-        accumulation=config["trainer"]["grad_accumulation"],
+        accumulation=trainer.grad_accumulation,
         seed=seed,
-        drop_last=section["drop_last"],
-        limit=config["trainer"]["limit_train"],
-        overfit=config["trainer"]["overfit"],
-        mixing=_mixing(config, task),
-        repeats=config["trainer"]["aug_repeats"],
+        drop_last=option.drop_last,
+        limit=trainer.limit_train,
+        overfit=trainer.overfit,
+        mixing=_mixing(trainer, task, seed=seed),
+        repeats=trainer.aug_repeats,
         resizing=resizing,
         **share,
     )
     if not order.updates:
         raise ConfigurationError(
-            f"data.batch_size={section['batch_size']} is more than the {len(train)} training samples, and "
+            f"data.batch_size={option.batch_size} is more than the {len(train)} training samples, and "
             "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false."
         )
-    # Images in memory are never corrupt, so their options do not have this key.
-    loading: dict[str, Any] = {"seed": seed, "on_corrupt": section.get("on_corrupt", "error")}
-    place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": section["num_workers"]}
-    share |= {"fill": parallel.evaluates_together, "limit": config["trainer"]["limit_val"]}
+    loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
+    place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": option.num_workers}
+    share |= {"fill": parallel.evaluates_together, "limit": trainer.limit_val}
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
     in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]
@@ -97,8 +106,8 @@ def build_loaders(config: dict[str, Any], data: Data, task: Task, parallel: Para
     return Loaders(Loader(batches, order, **place), *evaluation)
 
 
-def _mixing(config: dict[str, Any], task: Task) -> Mixing | None:
-    mixing = build_mixing(config)
+def _mixing(trainer: TrainerSection, task: Task, *, seed: int) -> Mixing | None:
+    mixing = build_mixing(trainer, seed=seed)
     if mixing is not None and not task.counts_samples:
         raise ConfigurationError(
             "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.run.errors import ConfigurationError
 
 _SALT = 0x6D6978  # separates these draws from the order of an epoch
@@ -110,10 +111,8 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
     return rows, columns, 1 - pasted / (height * width)
 
 
-def build_mixing(config: dict[str, Any]) -> Mixing | None:
+def build_mixing(trainer: TrainerSection, *, seed: int) -> Mixing | None:
     """Build what the config's section ``trainer`` asks for; None if it mixes nothing."""
-    trainer = config["trainer"]
-    if not (trainer["mixup_alpha"] or trainer["cutmix_alpha"]):
+    if not (trainer.mixup_alpha or trainer.cutmix_alpha):
         return None
-    keys = ("mixup_alpha", "cutmix_alpha", "mix_prob", "mix_switch_prob")
-    return Mixing(**{key: trainer[key] for key in keys}, seed=config["seed"])
+    return Mixing(trainer.mixup_alpha, trainer.cutmix_alpha, trainer.mix_prob, trainer.mix_switch_prob, seed)

@@ -1,9 +1,9 @@
 """Progressive resizing: images are small in early epochs, which makes these cheaper, and grow to their full size."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from manyheads.runner.data.base.option import Dataset
+from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -34,13 +34,13 @@ class Resizing:
         return min(self.last, max(self.first, round(grown / self.step) * self.step))
 
 
-def build_resizing(config: dict[str, Any], dataset: Dataset) -> Resizing | None:
+def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str) -> Resizing | None:
     """Build what the config's section ``trainer`` asks for; None if images keep their size.
 
-    ``dataset``: the training samples. Raises ConfigurationError if their size cannot be changed, or is smaller already.
+    ``dataset``: the training samples; ``name``: of the data. Raises ConfigurationError if the samples' size cannot be
+    changed, or is smaller already.
     """
-    trainer, name = config["trainer"], config["data"]["name"]
-    first = trainer["resize_from"]
+    first = trainer.resize_from
     if first is None:
         return None
     if not callable(getattr(dataset, "resize", None)):
@@ -54,5 +54,4 @@ def build_resizing(config: dict[str, Any], dataset: Dataset) -> Resizing | None:
             f"trainer.resize_from={first} is more than the {last} pixels of training images. Lower it, or set it to "
             "null."
         )
-    keys = {key: trainer[f"resize_{key}"] for key in ("start", "end", "step")}
-    return Resizing(first, last, epochs=trainer["epochs"], **keys)
+    return Resizing(first, last, trainer.resize_start, trainer.resize_end, trainer.resize_step, trainer.epochs)

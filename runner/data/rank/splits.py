@@ -9,6 +9,7 @@ import torch
 
 from manyheads.runner.data.base.option import (
     Data,
+    DataOption,
     Dataset,
     ImageArrays,
     ImageFiles,
@@ -29,18 +30,19 @@ from manyheads.runner.run.locate import arguments_of
 TRANSFORMS = ("transform", "val_transform")
 
 
-def build_split(data: Data, split: str, section: dict[str, Any]) -> Dataset:
-    """Build the data set of "train", "val" or "test", drawn and transformed as the data section says.
+def build_split(data: Data, split: str, option: DataOption) -> Dataset:
+    """Build the data set of "train", "val" or "test", drawn and transformed as the option says.
 
     Raises ConfigurationError.
     """
-    dataset = as_dataset(_samples(data, split, Partition.of(section), section["name"]))
+    dataset = as_dataset(_samples(data, split, option.partition, option.name))
     name = "transform" if split == "train" else "val_transform"
-    if not section.get(name):
+    transforms = getattr(option, name)
+    if not transforms:
         return dataset
     from manyheads.runner.data.rank.transformed import Transformed  # imports torchvision, which is slow
 
-    return Transformed(dataset, arguments_of("data", {name: section[name]})[name])
+    return Transformed(dataset, arguments_of("data", {name: transforms})[name])
 
 
 def as_dataset(samples: Samples) -> Dataset:

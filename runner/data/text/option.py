@@ -21,19 +21,23 @@ class TextOption(DataOption):
         "val_fraction": number(above=0, below=1),
         "test_fraction": number(at_least=0, below=1),
     }
+    root: str
+    pattern: str = ""  # of texts that are found in another way
+    val_fraction: float
+    test_fraction: float
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        if self.section["val_fraction"] + self.section["test_fraction"] >= 1:
+    def check_keys(self) -> None:
+        super().check_keys()
+        if self.val_fraction + self.test_fraction >= 1:
             raise ConfigurationError(
-                f"data.val_fraction={self.section['val_fraction']} and data.test_fraction="
-                f"{self.section['test_fraction']} leave nothing to train on. Lower one of them."
+                f"data.val_fraction={self.val_fraction} and data.test_fraction={self.test_fraction} leave nothing to "
+                "train on. Lower one of them."
             )
         self.files()
 
     def files(self) -> Files:
         """What the text is read from. Raises ConfigurationError."""
-        return below(Path(self.section["root"]), self.section["pattern"])
+        return below(Path(self.root), self.pattern)
 
     def sources(self) -> dict[str, Path]:
         with suppress(ConfigurationError):  # complete says what is missing

@@ -4,7 +4,7 @@ Source: https://pytorch.org/vision/stable/datasets.html.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from manyheads.runner.data.base.option import Augmentation, Data, DataOption, TorchvisionFiles
 from manyheads.runner.run.errors import ConfigurationError
@@ -37,17 +37,19 @@ class TorchvisionDataOption(DataOption):
 
     steering = ("download",)
     most_workers = 2
+    root: str
+    download: bool
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        name, root = self.section["name"], Path(self.section["root"])
+    def check_keys(self) -> None:
+        super().check_keys()
+        name, root = self.name, Path(self.root)
         if name not in KNOWN:
             raise ConfigurationError(f"data.name={name}: allowed are {', '.join(KNOWN)}.")
-        if not self.section["download"] and not evidence(name, root).exists():
+        if not self.download and not evidence(name, root).exists():
             raise missing(name, root, "data.download=false forbids it")
 
     def sources(self) -> dict[str, Path]:
-        folder = evidence(self.section["name"], Path(self.section["root"])).parent
+        folder = evidence(self.name, Path(self.root)).parent
         return {folder.name: folder}
 
 

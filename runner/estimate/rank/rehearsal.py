@@ -6,7 +6,6 @@ counted.
 
 import gc
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -25,15 +24,12 @@ from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.build import enter, set_process
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build import bare_model
-from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors
 from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import ranks
-from manyheads.runner.run.locate import instantiate
 
-Config = dict[str, Any]
 FAKE = "torch._subclasses.fake_tensor"  # it logs each error of a model, which is reported in a sentence anyway
 UPDATES = 2  # the first one creates what later ones use, such as the optimizer's state
 
@@ -51,68 +47,65 @@ class Rehearsed:
     samples: int
 
 
-def rehearse(config: Config, rank: int, *, follows: bool = True) -> Rehearsed:
+def rehearse(run: RunConfig, rank: int, *, follows: bool = True) -> Rehearsed:
     """Count the memory and communication of a rank. Raises ConfigurationError as the run would.
 
-    ``config``: of a run; ``follows``: run updates; otherwise only the memory held between updates is counted.
+    ``run``: the run's config; ``follows``: run updates; otherwise only the memory held between updates is counted.
     """
-    config = _without_files(config)
-    set_process(config)
-    seed_everything(config["seed"])
-    parallel = _alone(config, rank)
+    run = _without_files(run)
+    set_process(run)
+    seed_everything(run.seed)
+    parallel = _alone(run, rank)
     try:
-        found = _rehearsed(config, parallel, follows=follows)
+        found = _rehearsed(run, parallel, follows=follows)
     finally:
         parallel.leave()
         gc.collect()  # fake tensors refer to each other
     if not found.holds.stops:
         return found
-    held = rehearse(config, rank, follows=False)  # with a new model: an update has stopped halfway in the other
+    held = rehearse(run, rank, follows=False)  # with a new model: an update has stopped halfway in the other
     return replace(held, holds=replace(held.holds, stops=found.holds.stops))
 
 
-def _alone(config: Config, rank: int) -> Parallel:
+def _alone(run: RunConfig, rank: int) -> Parallel:
     """The strategy of this rank, without any others."""
-    section = declared("parallel", config["parallel"]).stand_in() or config["parallel"]
-    if "timeout" in section:
-        section = {**section, "backend": "fake"}
-    place = {"rank": rank, "local_rank": rank, "world_size": ranks(config), "device_type": "cpu"}
-    parallel: Parallel = instantiate("parallel", section, **place)
+    option = run.parallel.stand_in()
+    if "timeout" in option.section:
+        option = type(option)({**option.section, "backend": "fake"})
+    place = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
+    parallel: Parallel = option.instantiate(**place)
     parallel.join()
     parallel.gather = lambda value: [value] * parallel.world_size  # type: ignore[method-assign]  # no other ranks
     return parallel
 
 
-def _without_files(config: Config) -> Config:
+def _without_files(run: RunConfig) -> RunConfig:
     """The config without weight files, and with settings that fake tensors support, of the same size."""
-    precision, trainer = config["precision"], config["trainer"]
-    if precision.get("dtype") == "float16":  # its scaler needs values; all sizes stay the same
-        precision = {**precision, "dtype": "bfloat16"}
-    return {
-        **config,
-        "precision": precision,
-        "model": {**config["model"], "pretrained": None},
-        "trainer": {**trainer, "on_nan": "error", "compile": "none", "compile_units": []},
-        "data": {**config["data"], "num_workers": 0},
-    }
+    scales = run.precision.section.get("dtype") == "float16"  # by values; with the other half all sizes are the same
+    return run.changed(
+        precision={"dtype": "bfloat16"} if scales else {},
+        model={"pretrained": None},
+        trainer={"on_nan": "error", "compile": "none", "compile_units": []},
+        data={"num_workers": 0},
+    )
 
 
-def _rehearsed(config: Config, parallel: Parallel, *, follows: bool) -> Rehearsed:
-    data = build_data(config["data"])
-    precision = instantiate("precision", config["precision"], parallel)
+def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearsed:
+    data = build_data(run.data)
+    precision = run.precision.instantiate(parallel)
     try:
         with hollow_parameters():
-            model = bare_model(config, data, dtype=precision.dtype)
+            model = bare_model(run.model, data, dtype=precision.dtype)
         _refuse_nothing(model)
-        task, loaders = enter(config, parallel, data, precision.dtype)
+        task, loaders = enter(run, parallel, data, precision.dtype)
         batch = loaders.train.example()
         loaders.train.example = lambda: batch  # type: ignore[method-assign]  # no file is read from here on
         mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()
         with mode, allocated, allocated.resizes(), plain_conversion(), replicated(), silent(FAKE):
             make_fake(model, mode)
             task = task.to(parallel.device)
-            update, _ = assemble(config, parallel, precision, data, model, task=task, loaders=loaders)
-            batches = [_fake_batch(batch, mode) for _ in range(config["trainer"]["grad_accumulation"])]
+            update, _ = assemble(run, parallel, precision, data, model, task=task, loaders=loaders)
+            batches = [_fake_batch(batch, mode) for _ in range(run.trainer.grad_accumulation)]
             rehearsal = Rehearsal(update, batches, allocated, traffic)
             with traffic, UnknownValues(model):
                 holds = rehearsal.run(parallel.rank, parallel.unwrap(update.model), follows=follows)

@@ -1,16 +1,17 @@
 """The metrics that the config's section ``metrics`` names."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from manyheads.runner.metrics.base import Metric
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import arguments_of, call, locate, signature
+from manyheads.runner.run.locate import Section, arguments_of, call, locate, signature
 
 if TYPE_CHECKING:
     from manyheads.runner.task.base.rank import Task
 
 
-def build_metrics(section: dict[str, dict[str, Any]], task: "Task", num_classes: int | None) -> list[Metric]:
+def build_metrics(section: Mapping[str, Section], task: "Task", num_classes: int | None) -> list[Metric]:
     """Build the metrics, passing each its name, and the task and the number of classes if it accepts them.
 
     Raises ConfigurationError for a class that is not a Metric.

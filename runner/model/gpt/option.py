@@ -1,6 +1,6 @@
 """What model=gpt declares."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.model.gpt.sizes import SIZES, Size
 from manyheads.runner.model.option import ModelOption
@@ -13,10 +13,14 @@ class GPTOption(ModelOption):
 
     rules: ClassVar = {"size": choice(*SIZES), "depth": whole(1), "width": whole(2), "heads": whole(1)}
     treats_samples_alone = True
+    size: str
+    depth: int | None
+    width: int | None
+    heads: int | None
 
-    def complete(self, config: dict[str, Any]) -> None:
-        size = SIZES[self.section["size"]]
-        _, width, heads = Size(*(self.section[key] or getattr(size, key) for key in Size._fields))
+    def check_keys(self) -> None:
+        size = SIZES[self.size]
+        _, width, heads = Size(*(getattr(self, key) or getattr(size, key) for key in Size._fields))
         if width % (2 * heads):
             fitting = [count for count in range(1, width + 1) if width % (2 * count) == 0]
             raise ConfigurationError(

@@ -10,4 +10,4 @@ class TorchvisionOption(ModelOption):
 
     @property
     def treats_samples_alone(self) -> bool:
-        return self.section.get("name") in ALONE
+        return self.name in ALONE

@@ -1,12 +1,12 @@
 """What the fused optimizers of NVIDIA Apex declare."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.machine import apex
 from manyheads.runner.machine.apex import NATIVE
 from manyheads.runner.optimizer.option import OptimizerOption
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import Rule, is_whole, number
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -21,11 +21,11 @@ class FusedOption(OptimizerOption):
     def note(self) -> str:
         return apex.note()
 
-    def complete(self, config: dict[str, Any]) -> None:
-        apex.refuse_cpu(config, "optimizer", "optimizers")
-        if declared("precision", config["precision"]).dtype == "float64":
+    def check_run(self, run: RunConfig) -> None:
+        apex.refuse_cpu(run.trainer.device, f"optimizer={self.name}", "optimizers")
+        if run.precision.weights_dtype == "float64":
             raise ConfigurationError(
-                f"optimizer={self.section['name']}: Apex's kernels do not support fp64; FusedSGD would leave such "
+                f"optimizer={self.name}: Apex's kernels do not support fp64; FusedSGD would leave such "
                 f"weights unchanged. Use {NATIVE['optimizers']}, or precision=fp32."
             )
 
@@ -35,10 +35,10 @@ class FusedNovoGradOption(FusedOption):
 
     rules: ClassVar = {"norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2))}
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        if declared("precision", config["precision"]).reloads_optimizer():  # as amp.initialize does
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if run.precision.reloads_optimizer():  # as amp.initialize does
             raise ConfigurationError(
-                f"precision.opt_level={config['precision']['opt_level']}: FusedNovoGrad fails in amp.initialize at "
+                f"precision.opt_level={run.precision.section['opt_level']}: FusedNovoGrad fails in amp.initialize at "
                 "every level except O1. Set precision.opt_level=O1, or optimizer=fused_lamb."
             )

@@ -7,45 +7,45 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from manyheads.runner.optimizer.option import OptimizerOption
 from manyheads.runner.parameters.rank.groups import Group, refuse_unknown
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import arguments_of
 
 SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
 
 
-def scaled_lr(section: dict[str, Any], batch_size: int) -> float:
+def scaled_lr(option: OptimizerOption, batch_size: int) -> float:
     """``optimizer.lr`` scaled to the global batch size by the rule ``optimizer.lr_scaling``.
 
     Sources: linear, Goyal et al. 2017 (https://arxiv.org/abs/1706.02677); sqrt, Krizhevsky 2014
     (https://arxiv.org/abs/1404.5997).
     """
-    return section["lr"] * SCALING[section["lr_scaling"]](batch_size / section["base_batch_size"])
+    return option.lr * SCALING[option.lr_scaling](batch_size / option.base_batch_size)
 
 
 def build_optimizer(
-    kind: type, section: dict[str, Any], model: nn.Module, *, batch_size: int, groups: Sequence[Group] = ()
+    option: OptimizerOption, model: nn.Module, *, batch_size: int, groups: Sequence[Group] = ()
 ) -> Optimizer:
-    """Build an optimizer of class ``kind`` for the parameters that are trained.
+    """Build the option's optimizer for the parameters that are trained.
 
     groups: those of the complete model, of which ``model`` may be a part; () for a single group with the optimizer's
     own settings. Raises ConfigurationError.
     """
-    options = arguments_of("optimizer", section, without=("name", "lr", "lr_scaling", "base_batch_size"))
+    kind, options = option.kind, option.arguments("lr", "lr_scaling", "base_batch_size")
     if not options.get("fused"):  # fused=False would turn off torch's own choice, foreach on GPUs
         options.pop("fused", None)
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
-    lr = scaled_lr(section, batch_size)
+    lr = scaled_lr(option, batch_size)
     try:
         optimizer = kind(_parameters(model, groups, lr=lr), lr=lr, **options)
     except (TypeError, ValueError, RuntimeError) as error:
         if "fused" in options and "fused" in str(error):
             raise ConfigurationError(
-                f"optimizer.fused=true: {section['_target_']} can't be fused here ({error}). Set it to false."
+                f"optimizer.fused=true: {option.target} can't be fused here ({error}). Set it to false."
             ) from None
-        raise ConfigurationError(f"optimizer._target_={section['_target_']} rejects its arguments: {error}.") from None
-    refuse_unknown(groups, optimizer.defaults, section["_target_"])
+        raise ConfigurationError(f"optimizer._target_={option.target} rejects its arguments: {error}.") from None
+    refuse_unknown(groups, optimizer.defaults, option.target)
     return optimizer
 
 

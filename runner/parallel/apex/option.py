@@ -1,9 +1,10 @@
 """What parallel=apex declares."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.machine import apex
 from manyheads.runner.option.rules import whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.option import ParallelOption
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -23,10 +24,10 @@ class ApexDistributedDataParallelOption(ParallelOption):
     def installed(self) -> dict[str, str]:
         return {"Apex": apex.description() or "not installed"}
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        apex.refuse_cpu(config, "parallel", "parallel")
-        if (compiled := config["trainer"]["compile"]) != "none":
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        apex.refuse_cpu(run.trainer.device, f"parallel={self.name}", "parallel")
+        if (compiled := run.trainer.compile) != "none":
             raise ConfigurationError(
                 f"trainer.compile={compiled}: parallel=apex fills its buckets with hooks that torch.compile does "
                 "not see. Set trainer.compile=none, or use parallel=ddp."

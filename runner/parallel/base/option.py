@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.base import Option
 from manyheads.runner.option.rules import choice, number
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
-from manyheads.runner.run.layout import ranks
 
 
 class ParallelOption(Option):
@@ -27,6 +27,7 @@ class ParallelOption(Option):
         "compression": choice("none", "fp16", "bf16"),
         "gradient_predivide_factor": number(above=0),
     }
+    group = "parallel"
     without_effect = ("timeout",)
     has_own_class = True
     one_process: ClassVar[bool] = False
@@ -37,6 +38,8 @@ class ParallelOption(Option):
     is_exact: ClassVar[bool] = True
     mixes_communication: ClassVar[bool] = False
     changes_gradients: ClassVar[Mapping[str, Any]] = {}
+    backend: str = "auto"
+    sync_batchnorm: bool = False
 
     def note(self) -> str:
         gpus = len(hardware.gpu_names())
@@ -44,24 +47,27 @@ class ParallelOption(Option):
             return "one rank" + (" on the first GPU" if gpus else " on the CPU")
         return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo by default"
 
-    def complete(self, config: dict[str, Any]) -> None:
-        if config["trainer"]["device"] != "cpu":
+    def check_run(self, run: RunConfig) -> None:
+        if run.on_gpus:
             return
-        if self.section.get("backend") == "nccl":
+        if self.backend == "nccl":
             raise Unavailable("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
-        if self.section.get("sync_batchnorm"):
+        if self.sync_batchnorm:
             raise ConfigurationError(
                 "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "
                 "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
             )
 
-    def gpus_used(self, config: dict[str, Any]) -> int:
-        """How many of this machine's GPUs a completed run config uses: the first ones. Called only with GPUs."""
-        return config["launcher"]["nproc_per_node"]
+    def gpus_used(self, *, ranks: int) -> int:
+        """How many of this machine's GPUs its ``ranks`` use: the first ones. Called only with GPUs."""
+        return ranks
 
-    def data_shares(self, config: dict[str, Any]) -> int:
-        """Into how many shares a batch is divided: fewer than the ranks if some ranks work on one share together."""
-        return ranks(config)
+    def data_shares(self, *, ranks: int) -> int:
+        """Into how many shares a batch is divided: fewer than the ranks if some ranks work on one share together.
+
+        Raises ConfigurationError for a number of ranks that does not fit the strategy.
+        """
+        return ranks
 
     def devices(self, *, ranks: int | None, gpus: int) -> int | None:
         """The number of devices used by a finished run. ``gpus``: those that it saw, 0 for a run on CPUs."""
@@ -74,9 +80,10 @@ class ParallelOption(Option):
         """
         return ""
 
-    def stand_in(self) -> dict[str, Any] | None:
-        """The section of a strategy that holds and sends the same amount, if this one needs its library; else None."""
-        return None
+    def stand_in(self) -> "ParallelOption":
+        """A strategy that holds and sends the same amount, if this one needs its library; else this one itself."""
+        return self
 
-    def accumulation_changed(self, config: dict[str, Any]) -> None:
-        """Adapt a completed config after trainer.grad_accumulation has been changed in it."""
+    def accumulating(self, run: RunConfig) -> RunConfig:
+        """A resolved config, adapted after its trainer.grad_accumulation has been changed."""
+        return run

@@ -1,9 +1,9 @@
 """What parallel=ddp declares."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import choice, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.replicas.option import ReplicasOption
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -18,15 +18,13 @@ class DistributedDataParallelOption(ReplicasOption):
     }
     color = "#0072b2"
     changes_gradients: ClassVar = {"compression": "none"}
+    compression: str
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        precision = declared("precision", config["precision"])
-        if self.section["compression"] == "powersgd" and precision.scales_gradients(
-            on_gpus=config["trainer"]["device"] != "cpu"
-        ):
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if self.compression == "powersgd" and run.precision.scales_gradients(on_gpus=run.on_gpus):
             raise ConfigurationError(
-                f"precision={config['precision']['name']} scales fp16 gradients by a factor that changes, so the "
+                f"precision={run.precision.name} scales fp16 gradients by a factor that changes, so the "
                 "residual that parallel.compression=powersgd carries over from earlier updates would have the "
                 "wrong scale. Set precision=bf16 or fp32, or parallel.compression=fp16."
             )

@@ -3,15 +3,14 @@
 import math
 import os
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.option import ParallelOption
 from manyheads.runner.parallel.horovod import installation as horovod
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
-from manyheads.runner.run.layout import machines, ranks
 
 GROUP_MB = 25  # as large as DistributedDataParallel's buckets
 
@@ -31,6 +30,14 @@ class HorovodOption(ParallelOption):
     derived = ("backward_passes_per_step",)
     color = "#d55e00"
     changes_gradients: ClassVar = {"compression": "none", "op": "average"}
+    op: str
+    compression: str
+    backward_passes_per_step: int  # "auto" until it is resolved
+    num_groups: int | str
+    gradient_predivide_factor: float
+    fusion_threshold: float
+    timeout: float
+    timeline: str | None
 
     def unavailable(self) -> str | None:
         return horovod.unavailable()
@@ -53,70 +60,69 @@ class HorovodOption(ParallelOption):
             return {"Horovod": f"{version}, which is unusable here; see parallel=horovod"}
         return {"Horovod": f"{version}, built with {horovod.built_with()}"}
 
-    def stand_in(self) -> dict[str, Any]:
-        groups = self.section["num_groups"] == "auto"
-        return {
+    def stand_in(self) -> ParallelOption:
+        section = {
             "_target_": "manyheads.runner.parallel.replicas.rank.Replicas",
             "name": "horovod",
-            "timeout": self.section["timeout"],
-            "bucket_cap_mb": GROUP_MB if groups else max(1, self.section["fusion_threshold"]),
+            "timeout": self.timeout,
+            "bucket_cap_mb": GROUP_MB if self.num_groups == "auto" else max(1, self.fusion_threshold),
             "gradient_as_bucket_view": False,
             "static_graph": True,
             "find_unused_parameters": False,
             "broadcast_buffers": False,
             "sync_batchnorm": False,
         }
+        return ParallelOption(section)
 
-    def complete(self, config: dict[str, Any]) -> None:
-        """Decide ``auto``, and refuse what Horovod cannot do, or would do wrong without a word."""
-        super().complete(config)
-        launcher = config["launcher"]
-        controller = declared("launcher", launcher).horovod_controller
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = self.accumulating(run) if self.section["backward_passes_per_step"] == "auto" else run
+        path = self.timeline and os.path.abspath(os.path.expanduser(self.timeline))
+        return run.changed(parallel={"timeline": path})
+
+    def accumulating(self, run: RunConfig) -> RunConfig:
+        return run.changed(parallel={"backward_passes_per_step": run.trainer.grad_accumulation})
+
+    def check_run(self, run: RunConfig) -> None:
+        """Refuse what Horovod cannot do, or would do wrong without a word."""
+        super().check_run(run)
+        launcher, controller = run.launcher.name, run.launcher.horovod_controller
         if controller is None:
             raise ConfigurationError(
-                f"launcher={launcher['name']} can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."
+                f"launcher={launcher} can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."
             )
-        if config["trainer"]["device"] != "cpu" and not horovod.has("cuda"):
+        if run.on_gpus and not horovod.has("cuda"):
             raise Unavailable(
                 "parallel=horovod: the installed Horovod was built without CUDA, and does not support tensors on "
                 f"GPUs. Build it with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
             )
         if not horovod.has(controller):
-            horovod.refuse_controller(f"parallel=horovod launcher={launcher['name']}", controller)
-        if self.section["backward_passes_per_step"] == "auto":
-            self.accumulation_changed(config)
-        if self.section["timeline"] is not None:
-            self.section["timeline"] = os.path.abspath(os.path.expanduser(self.section["timeline"]))
-        for wrong in (*self._wrong(config), *self._wrong_half(config), *self._wrong_adasum(config, controller)):
+            horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
+        for wrong in (*self._wrong(run), *self._wrong_half(run), *self._wrong_adasum(run, controller)):
             raise ConfigurationError(wrong)
 
-    def accumulation_changed(self, config: dict[str, Any]) -> None:
-        self.section["backward_passes_per_step"] = config["trainer"]["grad_accumulation"]
-
-    def _wrong(self, config: dict[str, Any]) -> Iterator[str]:
-        parallel, accumulation = self.section, config["trainer"]["grad_accumulation"]
-        if parallel["compression"] not in ("none", "fp16"):
-            yield f"parallel.compression={parallel['compression']}: Horovod has none and fp16 only. Set one of them."
-        if parallel["backward_passes_per_step"] != accumulation:
+    def _wrong(self, run: RunConfig) -> Iterator[str]:
+        accumulation, factor = run.trainer.grad_accumulation, self.gradient_predivide_factor
+        if self.compression not in ("none", "fp16"):
+            yield f"parallel.compression={self.compression}: Horovod has none and fp16 only. Set one of them."
+        if self.backward_passes_per_step != accumulation:
             yield (
-                f"parallel.backward_passes_per_step={parallel['backward_passes_per_step']} must equal "
+                f"parallel.backward_passes_per_step={self.backward_passes_per_step} must equal "
                 f"trainer.grad_accumulation, which is {accumulation}. Set that key, and this one to auto."
             )
-        if config["trainer"]["channels_last"]:
+        if run.trainer.channels_last:
             yield (
                 "trainer.channels_last=true: Horovod exchanges contiguous tensors only, and the weights and "
                 "gradients of convolutions then are not contiguous. Set it to false, or parallel=ddp."
             )
-        factor = parallel["gradient_predivide_factor"]
-        if factor != 1 and (parallel["op"] != "average" or parallel["num_groups"] not in ("auto", 0)):
+        if factor != 1 and (self.op != "average" or self.num_groups not in ("auto", 0)):
             yield (
                 f"parallel.gradient_predivide_factor={factor:g} works with parallel.op=average and without groups "
                 "only. Set it to 1, or parallel.op=average and parallel.num_groups=0."
             )
 
-    def _wrong_half(self, config: dict[str, Any]) -> Iterator[str]:
+    def _wrong_half(self, run: RunConfig) -> Iterator[str]:
         """Of weights in half precision, Horovod exchanges the gradients as they are."""
-        half = declared("precision", config["precision"]).half_weights(on_gpus=config["trainer"]["device"] != "cpu")
+        half = run.precision.half_weights(on_gpus=run.on_gpus)
         if half is None:
             return
         if half.dtype == "bfloat16":
@@ -125,46 +131,45 @@ class HorovodOption(ParallelOption):
                 f"{half.dtype_key}: with {half.key} gradients are bfloat16{here}, which Horovod can't exchange. Set "
                 f"{half.other_dtype}, {half.other}, or parallel=ddp."
             )
-        if self.section["op"] == "adasum":
+        if self.op == "adasum":
             yield (
                 f"{half.key}: parallel.op=adasum steps with the model's own weights, not with fp32 copies. "
                 f"Set {half.other} or parallel.op=average."
             )
 
-    def _wrong_adasum(self, config: dict[str, Any], controller: str) -> Iterator[str]:
+    def _wrong_adasum(self, run: RunConfig, controller: str) -> Iterator[str]:
         """Adasum steps on its own, parameter by parameter, while the backward pass goes on."""
-        if self.section["op"] != "adasum":
+        if self.op != "adasum":
             return
-        trainer, groups = config["trainer"], self.section["num_groups"]
-        if (count := ranks(config)) & (count - 1):
+        trainer, groups = run.trainer, self.num_groups
+        if (count := run.launcher.ranks) & (count - 1):
             yield (
                 f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Change "
-                f"launcher.nproc_per_node={config['launcher']['nproc_per_node']}"
-                f"{' or the number of hosts' * bool(machines(config))}."
+                f"launcher.nproc_per_node={run.launcher.nproc_per_node}"
+                f"{' or the number of hosts' * bool(run.launcher.machines)}."
             )
         if controller == "gloo":
             yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."
         if groups not in ("auto", 0):
             yield f"parallel.num_groups={groups}: parallel.op=adasum does not support groups. Set it to 0."
-        if math.isfinite(trainer["clip_norm"]):
-            yield f"trainer.clip_norm={trainer['clip_norm']:g}: parallel.op=adasum can't clip. Set it to inf."
-        if math.isfinite(trainer["clip_value"]):
-            yield f"trainer.clip_value={trainer['clip_value']:g}: parallel.op=adasum can't clip. Set it to inf."
-        if trainer["on_nan"] == "skip":
+        if math.isfinite(trainer.clip_norm):
+            yield f"trainer.clip_norm={trainer.clip_norm:g}: parallel.op=adasum can't clip. Set it to inf."
+        if math.isfinite(trainer.clip_value):
+            yield f"trainer.clip_value={trainer.clip_value:g}: parallel.op=adasum can't clip. Set it to inf."
+        if trainer.on_nan == "skip":
             yield "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error."
-        if trainer["sam_rho"] is not None:
+        if trainer.sam_rho is not None:
             yield (
-                f"trainer.sam_rho={trainer['sam_rho']}: parallel.op=adasum does not have the gradients of all ranks. "
+                f"trainer.sam_rho={trainer.sam_rho}: parallel.op=adasum does not have the gradients of all ranks. "
                 "Set op=average."
             )
-        if config["parameters"]["freeze_epochs"]:
+        if run.parameters.freeze_epochs:
             yield (
                 "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would change "
                 "frozen parameters. Set op=average."
             )
-        precision = config["precision"]
-        if declared("precision", precision).scales_gradients(on_gpus=trainer["device"] != "cpu"):
+        if run.precision.scales_gradients(on_gpus=run.on_gpus):
             yield (
-                f"precision={precision['name']} scales fp16 gradients, which parallel.op=adasum would step with. Set "
+                f"precision={run.precision.name} scales fp16 gradients, which parallel.op=adasum would step with. Set "
                 "precision=bf16, precision=fp32, or parallel.op=average."
             )

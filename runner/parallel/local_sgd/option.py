@@ -1,9 +1,9 @@
 """What parallel=local_sgd declares."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.replicas.option import ReplicasOption
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -15,12 +15,11 @@ class LocalSGDOption(ReplicasOption):
     color = "#999933"
     is_exact = False
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        precision, on_gpus = declared("precision", config["precision"]), config["trainer"]["device"] != "cpu"
-        if precision.half_weights(on_gpus=on_gpus) or precision.reloads_optimizer():
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if run.precision.half_weights(on_gpus=run.on_gpus) or run.precision.reloads_optimizer():
             raise ConfigurationError(
-                f"precision={config['precision']['name']}: parallel=local_sgd averages the weights that the model "
+                f"precision={run.precision.name}: parallel=local_sgd averages the weights that the model "
                 "computes with, but not their fp32 copies. Set precision=bf16, or precision=amp with "
                 "precision.level=O1."
             )

@@ -1,15 +1,14 @@
 """What model-parallel strategies declare: the layout of their ranks, and the settings that it does not work with."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from manyheads.runner.machine.torch_version import too_old
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import TEXT, choice, either, list_of, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.option import ParallelOption
 from manyheads.runner.parallel.model_parallel.layout import Layout, filled
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import ranks
 
 SCHEDULES = {
     "gpipe": False,
@@ -22,117 +21,113 @@ LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.10"}
 DTYPES = choice("none", "float16", "bfloat16", "float32")
 
 
+class Mesh(NamedTuple):
+    """A mesh of ranks, and what its ranks do in it; the defaults are for a mesh without these keys."""
+
+    layout: Layout
+    schedule: str = "auto"
+    stages_per_rank: int = 1
+    sequence: bool = False
+
+    @property
+    def has_wrong_schedule(self) -> bool:
+        """Whether the schedule is for several stages per rank, and there is one, or the reverse."""
+        return self.schedule != "auto" and SCHEDULES[self.schedule] != (self.stages_per_rank > 1)
+
+    @property
+    def fewest_micro_batches(self) -> int:
+        """How many the schedule needs, to have one for each stage."""
+        return self.layout.pipeline if self.schedule in ("1f1b", "interleaved") else 1
+
+
 class Refusal(NamedTuple):
     """A setting that does not work with a mesh. ``way``: the dimension of the mesh, or "any"; ``key``: the setting.
 
-    ``applies``: whether a completed config has it; ``reason`` and ``remedy``: the two sentences of the error.
+    ``applies``: whether a resolved config with this mesh has it; ``reason`` and ``remedy``: the error's two sentences.
     """
 
     way: str
     key: str
-    applies: Callable[[dict[str, Any]], bool]
+    applies: Callable[[RunConfig, Mesh], bool]
     reason: str
     remedy: str
-
-
-def _precision(config: dict[str, Any]) -> Any:
-    return declared("precision", config["precision"])
-
-
-def _on_gpus(config: dict[str, Any]) -> bool:
-    return config["trainer"]["device"] != "cpu"
-
-
-def _several(config: dict[str, Any]) -> bool:
-    return config["parallel"].get("stages_per_rank", 1) > 1
-
-
-def _too_few(config: dict[str, Any]) -> bool:
-    """Whether there are fewer micro-batches than stages, in a schedule that needs one for each stage."""
-    section = config["parallel"]
-    stages = declared("parallel", section).layout(config).pipeline
-    return section["schedule"] in ("1f1b", "interleaved") and config["trainer"]["grad_accumulation"] < stages
-
-
-def _no_tensor_ranks(config: dict[str, Any]) -> bool:
-    section = config["parallel"]
-    return bool(section.get("sequence")) and declared("parallel", section).layout(config).tensor == 1
 
 
 REFUSALS = [
     Refusal(
         "any",
         "precision with half-precision weights (amp at O2)",
-        lambda c: _precision(c).half_weights(on_gpus=_on_gpus(c)) is not None,
+        lambda run, mesh: run.precision.half_weights(on_gpus=run.on_gpus) is not None,
         "every rank would hold the complete fp32 copies",
         "Set precision=bf16, precision=amp precision.level=O1, or, where available, parallel.param_dtype=bfloat16.",
     ),
     Refusal(
         "any",
         "precision=apex",
-        lambda c: _precision(c).reloads_optimizer(),
+        lambda run, mesh: run.precision.reloads_optimizer(),
         "Apex changes the model and the optimizer in ways that do not work with shards",
         "Set precision=bf16 or amp.",
     ),
     Refusal(
         "any",
         "trainer.compile",
-        lambda c: c["trainer"]["compile"] != "none",
+        lambda run, mesh: run.trainer.compile != "none",
         "torch.compile does not see the hooks that gather the model",
         "Set trainer.compile=none, or parallel=ddp.",
     ),
     Refusal(
         "any",
         "parallel.sequence without tensor ranks",
-        _no_tensor_ranks,
+        lambda run, mesh: mesh.sequence and mesh.layout.tensor == 1,
         "the ranks that split layers also split sequences, and there is only one",
         "Set parallel.sequence=false, or, with parallel=mesh, parallel.tensor=2.",
     ),
     Refusal(
         "pipeline",
         "task=own_loss",
-        lambda c: declared("task", c["task"]).loss is None,
+        lambda run, mesh: run.task.loss is None,
         "the model computes its loss, and no rank has more than a stage of it",
         "Set task=language_model, or another that computes the loss from the outputs, or parallel=fsdp.",
     ),
     Refusal(
         "pipeline",
         "a schedule for one stage per rank, with several stages (or the reverse)",
-        lambda c: c["parallel"]["schedule"] != "auto" and SCHEDULES[c["parallel"]["schedule"]] != _several(c),
+        lambda run, mesh: mesh.has_wrong_schedule,
         "gpipe and 1f1b need one stage per rank, interleaved and looped_bfs two or more",
         "Set parallel.stages_per_rank=2 with parallel.schedule=interleaved, or 1 with 1f1b.",
     ),
     Refusal(
         "pipeline",
         "trainer.grad_accumulation below the number of stages",
-        _too_few,
+        lambda run, mesh: run.trainer.grad_accumulation < mesh.fewest_micro_batches,
         "the schedules 1f1b and interleaved keep every stage busy with a micro-batch of its own",
         "Set trainer.grad_accumulation to at least the number of ranks in a pipeline, or parallel.schedule=gpipe.",
     ),
     Refusal(
         "shard",
         "several stages per rank",
-        lambda c: "stages_per_rank" in c["parallel"] and _several(c),
+        lambda run, mesh: mesh.stages_per_rank > 1,
         "a unit's shards would be gathered for stages that do not run it",
         "Set parallel.stages_per_rank=1, or parallel.shard=1.",
     ),
     Refusal(
         "shard",
         "a backend other than the device's own",
-        lambda c: c["parallel"].get("backend") == "gloo" and _on_gpus(c),
+        lambda run, mesh: run.parallel.backend == "gloo" and run.on_gpus,
         "NCCL gathers the shards if the weights are on GPUs",
         "Set parallel.backend=auto.",
     ),
 ]
 
 
-def refuse(config: dict[str, Any], *ways: str, what: str, layout: str = "") -> None:
-    """Raises ConfigurationError if a setting does not work with a mesh of these dimensions.
+def refuse(run: RunConfig, mesh: Mesh, *, what: str, layout: str = "") -> None:
+    """Raises ConfigurationError if a setting does not work with this mesh.
 
     ``what``: the setting that has it, and its ``layout`` in words, for errors.
     """
+    ways = {"any", *(way for way, size in mesh.layout._asdict().items() if size > 1)}
     for refusal in REFUSALS:
-        if refusal.way in ("any", *ways) and refusal.applies(config):
+        if refusal.way in ways and refusal.applies(run, mesh):
             where = "" if refusal.way == "any" else layout
             raise ConfigurationError(
                 f"{refusal.key} does not work with {what}{where}: {refusal.reason}. {refusal.remedy}"
@@ -169,6 +164,9 @@ class MeshOption(ParallelOption):
     changes_gradients: ClassVar = {"param_dtype": "none", "reduce_dtype": "none"}
     mixes_communication = True
     remainder: ClassVar[str | None] = None
+    schedule: str = "auto"
+    stages_per_rank: int = 1
+    sequence: bool = False
 
     @property
     def sizes(self) -> dict[str, int | str]:
@@ -179,33 +177,36 @@ class MeshOption(ParallelOption):
         reasons = [too_old(lowest) for way, lowest in LOWEST_TORCH.items() if way in used]
         return next(filter(None, reversed(reasons)), None)  # if two, the newer torch
 
-    def layout(self, config: dict[str, Any]) -> Layout:
-        """The mesh for a config with a fixed number of ranks. Raises ConfigurationError if the sizes do not fit it."""
+    def layout(self, ranks: int) -> Layout:
+        """The mesh of this number of ranks. Raises ConfigurationError if the sizes do not fit it."""
         known = {key: int(size) for key, size in self.sizes.items() if size != "auto"}
         rest = [key for key in self.sizes if key not in known]
         if len(rest) > 1:
             keys = ", ".join(f"parallel.{key}" for key in rest)
             raise ConfigurationError(f"{keys}: only one of them can be auto. Set the others to numbers.")
-        count, product = ranks(config), Layout(**known).ranks
+        product = Layout(**known).ranks
         try:
-            return filled(self.sizes, ranks=count)
+            return filled(self.sizes, ranks=ranks)
         except ValueError:
             sizes = " x ".join(f"{key} {size}" for key, size in known.items())
             raise ConfigurationError(
-                f"parallel={self.section['name']}: {sizes} is {product}, which does not fit {count} ranks. Set "
-                f"launcher.nproc_per_node={product}, or sizes whose product {'divides' if rest else 'is'} {count}"
+                f"parallel={self.name}: {sizes} is {product}, which does not fit {ranks} ranks. Set "
+                f"launcher.nproc_per_node={product}, or sizes whose product {'divides' if rest else 'is'} {ranks}"
                 f"{'' if rest else ', one of them auto'}."
             ) from None
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        layout = self.layout(config)
-        self.section |= {key: getattr(layout, key) for key in self.sizes if key != self.remainder}
-        ways = [way for way, size in layout._asdict().items() if size > 1]
-        refuse(config, *ways, what=f"parallel={self.section['name']}", layout=f" ({layout})")
+    def resolved(self, run: RunConfig) -> RunConfig:
+        layout = self.layout(run.launcher.ranks)
+        return run.changed(parallel={key: getattr(layout, key) for key in self.sizes if key != self.remainder})
 
-    def data_shares(self, config: dict[str, Any]) -> int:
-        return self.layout(config).data_size
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        layout = self.layout(run.launcher.ranks)
+        mesh = Mesh(layout, self.schedule, self.stages_per_rank, self.sequence)
+        refuse(run, mesh, what=f"parallel={self.name}", layout=f" ({layout})")
+
+    def data_shares(self, *, ranks: int) -> int:
+        return self.layout(ranks).data_size
 
 
 class FSDPOption(MeshOption):

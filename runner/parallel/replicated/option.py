@@ -1,12 +1,13 @@
 """What parallel=replicated declares: who may start it, and what it does not go with."""
 
 from importlib import metadata
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import BOOLEAN, choice, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.option import ParallelOption
-from manyheads.runner.parallel.model_parallel.option import refuse
+from manyheads.runner.parallel.model_parallel.layout import Layout
+from manyheads.runner.parallel.model_parallel.option import Mesh, refuse
 from manyheads.runner.run.errors import ConfigurationError
 
 VERSION = "0.2.0"  # whose programming interface changes with each version
@@ -35,58 +36,59 @@ class ReplicatedOption(ParallelOption):
     steering: ClassVar[tuple[str, ...]] = ("trusted_network",)
     color = "#44aa99"
     outlives_ranks = True
-
-    @property
-    def _each(self) -> int:
-        return self.section["ranks_per_replica"]
+    trusted_network: bool
+    ranks_per_replica: int
+    inside: str = "ddp"
+    timeout: float
 
     @property
     def mixes_communication(self) -> bool:  # type: ignore[override]
-        return self.section.get("inside") == "fsdp"
+        return self.inside == "fsdp"
 
     def unavailable(self) -> str | None:
-        return missing() or (None if self.section["trusted_network"] else TRUST)
+        return missing() or (None if self.trusted_network else TRUST)
 
     def note(self) -> str:
         return "replicas that may die and rejoin, over gloo"
 
-    def data_shares(self, config: dict[str, Any]) -> int:
+    def data_shares(self, *, ranks: int) -> int:
         return 1  # of whatever size, for as many as there are
 
-    def stand_in(self) -> dict[str, Any]:
+    def stand_in(self) -> ParallelOption:
         target = "manyheads.runner.parallel.replicated.rank.stand_in"
-        common = {"_target_": target, "name": "replicated", "timeout": self.section["timeout"]}
-        return {**common, "shards": self._each if self.mixes_communication else 1}
+        shards = self.ranks_per_replica if self.mixes_communication else 1
+        return ParallelOption({"_target_": target, "name": "replicated", "timeout": self.timeout, "shards": shards})
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        launcher, precision = config["launcher"], declared("precision", config["precision"])
-        if not declared("launcher", launcher).restarts_ranks:
+    def resolved(self, run: RunConfig) -> RunConfig:
+        return run if run.checkpoint.format == "sharded" else run.changed(checkpoint={"format": "single"})
+
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if not run.launcher.restarts_ranks:
             raise ConfigurationError(
-                f"launcher={launcher['name']} stops all ranks when one dies, which parallel=replicated is meant to "
+                f"launcher={run.launcher.name} stops all ranks when one dies, which parallel=replicated is meant to "
                 "prevent. Set launcher=torchft."
             )
-        self._check_hang_timeout(launcher)
-        self._check_ranks(config)
-        if precision.half_weights(on_gpus=config["trainer"]["device"] != "cpu") or precision.reloads_optimizer():
+        self._check_hang_timeout(run.launcher.section["hang_timeout"])
+        self._check_ranks(run)
+        if run.precision.half_weights(on_gpus=run.on_gpus) or run.precision.reloads_optimizer():
             raise ConfigurationError(
-                f"precision={config['precision']['name']} unscales gradients before replicas exchange them. Set "
+                f"precision={run.precision.name} unscales gradients before replicas exchange them. Set "
                 "precision=bf16 or amp."
             )
-        if config["trainer"]["sam_rho"] is not None:
+        if run.trainer.sam_rho is not None:
             raise ConfigurationError(
                 "trainer.sam_rho: its second pass would be a second exchange within an update, which "
                 "parallel=replicated cannot repeat on its own. Set it to null."
             )
-        if config["checkpoint"]["format"] == "sharded":
+        if run.checkpoint.format == "sharded":
             raise ConfigurationError(
                 "checkpoint.format=sharded: each replica has the whole model, and one of them writes. Set it to single."
             )
-        config["checkpoint"]["format"] = "single"
 
-    def _check_ranks(self, config: dict[str, Any]) -> None:
+    def _check_ranks(self, run: RunConfig) -> None:
         """A replica is on one machine, and sharding needs several ranks in it."""
-        each, count = self._each, config["launcher"]["nproc_per_node"]
+        each, count = self.ranks_per_replica, run.launcher.nproc_per_node
         if count % each:
             nearest = f"{count // each * each} or {(count // each + 1) * each}" if count > each else str(each)
             raise ConfigurationError(
@@ -99,11 +101,11 @@ class ReplicatedOption(ParallelOption):
                     "parallel.inside=fsdp shards the model over the ranks of a replica, but "
                     "parallel.ranks_per_replica=1. Set it to at least 2, or parallel.inside=ddp."
                 )
-            refuse(config, "shard", what="parallel.inside=fsdp")
+            refuse(run, Mesh(Layout(shard=each)), what="parallel.inside=fsdp")
 
-    def _check_hang_timeout(self, launcher: dict[str, Any]) -> None:
+    def _check_hang_timeout(self, hang: float) -> None:
         """A replica that waits for one that hangs must not count as hanging itself."""
-        hang, timeout = launcher["hang_timeout"], self.section["timeout"]
+        timeout = self.timeout
         if hang < WAITS * timeout:
             raise ConfigurationError(
                 f"launcher.hang_timeout={hang:g} is too short: with parallel.timeout={timeout:g}, a replica may wait "

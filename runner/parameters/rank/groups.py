@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from manyheads.runner.option.sections import ParametersSection
 from manyheads.runner.parameters.rank.layers import heights
 from manyheads.runner.parameters.rank.names import matching
 from manyheads.runner.run.errors import ConfigurationError
@@ -25,7 +26,7 @@ class Group(NamedTuple):
     names: list[str]
 
 
-def find_groups(model: nn.Module, section: Mapping[str, Any], *, lr: float) -> list[Group]:
+def find_groups(model: nn.Module, section: ParametersSection, *, lr: float) -> list[Group]:
     """Divide a complete model into groups as the config's section ``parameters`` says.
 
     The group with the optimizer's own settings comes first. lr: ``optimizer.lr``. If several entries of ``groups`` name
@@ -34,18 +35,18 @@ def find_groups(model: nn.Module, section: Mapping[str, Any], *, lr: float) -> l
     """
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     own: dict[str, dict[str, Any]] = {name: {} for name in trained}
-    if (decay := section.get("bias_weight_decay")) is not None:
+    if (decay := section.bias_weight_decay) is not None:
         for name in trained:
             if name.rpartition(".")[2] == "bias":
                 own[name]["weight_decay"] = decay
-    if (decay := section.get("norm_weight_decay")) is not None:
+    if (decay := section.norm_weight_decay) is not None:
         for name in _of_norms(model) & own.keys():
             own[name]["weight_decay"] = decay
-    if (decay := section.get("layer_decay")) is not None:
+    if (decay := section.layer_decay) is not None:
         above = heights(model)
         for name in trained:
             own[name]["lr_factor"] = decay ** above[name]
-    for name, settings in _named(section.get("groups") or [], trained, lr=lr).items():
+    for name, settings in _named(section.groups, trained, lr=lr).items():
         own[name] |= settings
     return _grouped(own)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from itertools import islice
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from torch import Tensor, nn
 
@@ -13,6 +13,7 @@ from manyheads.runner.loop import main as worker
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.parity.rank.difference import digests
 from manyheads.runner.parity.rank.sides import Baseline, Compared, Digests, Taken
@@ -26,11 +27,11 @@ from manyheads.runner.run.run_folder import RunFolder
 
 def main(path: str) -> NoReturn:
     """Be one rank of a run that takes parity's steps instead of training. Ends the process."""
-    worker.main(path, run=run)
+    worker.main(path, work=work)
 
 
 @operations_named()
-def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Take the steps that the folder's task asks for. Raises ConfigurationError."""
     made: list[Digests] = []
 
@@ -38,10 +39,10 @@ def run(config: dict[str, Any], parallel: Parallel, folder: RunFolder, heartbeat
         """The rank's own model as it was made, before a strategy has given all ranks the same weights."""
         made.append(digests(model))
 
-    trainer = build(config, parallel, folder, heartbeat, on_model=look, is_silent=True)
-    session = Session(trainer, config, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    trainer = build(run, parallel, folder, heartbeat, on_model=look, is_silent=True)
+    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
-        take_steps(session, read_task(folder), made[0], seed=config["seed"])
+        take_steps(session, read_task(folder), made[0], seed=run.seed)
 
 
 def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> None:

@@ -18,6 +18,8 @@ class AMPOption(PrecisionOption):
         "init_scale": number(above=0),
         "growth_interval": whole(1),
     }
+    level: str
+    dtype: str
 
     def note(self) -> str:
         if hardware.gpu_names():
@@ -25,20 +27,19 @@ class AMPOption(PrecisionOption):
         return "bfloat16 on CPUs, float16 with precision.dtype=float16"
 
     def autocast(self, *, on_gpus: bool) -> str:
-        dtype = self.section["dtype"]
-        return AUTO["cuda" if on_gpus else "cpu"] if dtype == "auto" else dtype
+        return AUTO["cuda" if on_gpus else "cpu"] if self.dtype == "auto" else self.dtype
 
     def scales_gradients(self, *, on_gpus: bool) -> bool:
         return self.autocast(on_gpus=on_gpus) == "float16"
 
     def half_weights(self, *, on_gpus: bool) -> HalfWeights | None:
-        if self.section["level"] != "O2":
+        if self.level != "O2":
             return None
         dtype = self.autocast(on_gpus=on_gpus)
         other = {"float16": "bfloat16", "bfloat16": "float16"}[dtype]
         return HalfWeights(
             dtype=dtype,
-            dtype_key=f"precision.dtype={self.section['dtype']}",
+            dtype_key=f"precision.dtype={self.dtype}",
             key="precision.level=O2",
             other_dtype=f"precision.dtype={other}",
             other="precision.level=O1",

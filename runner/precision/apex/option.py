@@ -1,10 +1,10 @@
 """What precision=apex declares."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.machine import apex
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import BOOLEAN, choice, either, number
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.precision.base.option import PrecisionOption
 from manyheads.runner.run.errors import ConfigurationError
 
@@ -18,6 +18,9 @@ class ApexOption(PrecisionOption):
         "keep_batchnorm_fp32": BOOLEAN,
         "master_weights": BOOLEAN,
     }
+    opt_level: str
+    keep_batchnorm_fp32: bool | None
+    master_weights: bool | None
 
     def unavailable(self) -> str | None:
         return apex.unavailable("amp")
@@ -25,23 +28,22 @@ class ApexOption(PrecisionOption):
     def note(self) -> str:
         return apex.note()
 
-    def complete(self, config: dict[str, Any]) -> None:
-        apex.refuse_cpu(config, "precision", "amp")
-        strategy, compiled = config["parallel"], config["trainer"]["compile"]
-        if declared("parallel", strategy).replicates:  # the forward that amp.initialize patches is the original's
+    def check_run(self, run: RunConfig) -> None:
+        apex.refuse_cpu(run.trainer.device, f"precision={self.name}", "amp")
+        if run.parallel.replicates:  # the forward that amp.initialize patches is the original's
             raise ConfigurationError(
-                f"precision=apex does not work with parallel={strategy['name']}. "
+                f"precision=apex does not work with parallel={run.parallel.name}. "
                 f"Set parallel to single, ddp, horovod, apex, or use {apex.NATIVE['amp']}."
             )
-        if compiled != "none":
+        if (compiled := run.trainer.compile) != "none":
             raise ConfigurationError(
                 f"trainer.compile={compiled}: precision=apex patches functions that torch.compile traces. Set "
                 f"trainer.compile=none, or use {apex.NATIVE['amp']}."
             )
         for key in ("keep_batchnorm_fp32", "master_weights"):
-            if self.section["opt_level"] == "O1" and self.section[key] is not None:
+            if self.opt_level == "O1" and (value := getattr(self, key)) is not None:
                 raise ConfigurationError(
-                    f"precision.{key}={str(self.section[key]).lower()}: with precision.opt_level=O1 all weights are "
+                    f"precision.{key}={str(value).lower()}: with precision.opt_level=O1 all weights are "
                     "fp32. Set it to null, or precision.opt_level=O2."
                 )
 
@@ -49,4 +51,4 @@ class ApexOption(PrecisionOption):
         return True
 
     def reloads_optimizer(self) -> bool:
-        return self.section["opt_level"] != "O1"
+        return self.opt_level != "O1"

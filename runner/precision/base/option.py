@@ -22,13 +22,14 @@ class HalfWeights(NamedTuple):
 class PrecisionOption(Option):
     """Declarations of a precision, with cautious defaults.
 
-    ``tolerance``: the largest relative difference between two values of the same computation. ``dtype``: of the weights
-    in a checkpoint.
+    ``tolerance``: the largest relative difference between two values of the same computation. ``weights_dtype``: of
+    those in a checkpoint.
     """
 
+    group = "precision"
     has_own_class = True
     tolerance: ClassVar[float] = 5e-2
-    dtype: ClassVar[str] = "float32"
+    weights_dtype: ClassVar[str] = "float32"
 
     def autocast(self, *, on_gpus: bool) -> str | None:
         """The dtype that operations are cast to, such as "bfloat16"; None without autocast."""

@@ -7,4 +7,4 @@ class FP64Option(PrecisionOption):
     """The tolerance leaves seven digits more than should be needed."""
 
     tolerance = 1e-9
-    dtype = "float64"
+    weights_dtype = "float64"

@@ -1,9 +1,8 @@
 """What precision=tf32 declares."""
 
-from typing import Any
-
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.precision.base.option import PrecisionOption
 from manyheads.runner.run.errors import Unavailable
 
@@ -16,6 +15,6 @@ class TF32Option(PrecisionOption):
     def unavailable(self) -> str | None:
         return None if hardware.gpu_names() else f"{NO_GPU}. Use precision=fp32 or precision=bf16"
 
-    def complete(self, config: dict[str, Any]) -> None:
-        if config["trainer"]["device"] == "cpu":
+    def check_run(self, run: RunConfig) -> None:
+        if not run.on_gpus:
             raise Unavailable("precision=tf32 is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")

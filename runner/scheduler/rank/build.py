@@ -1,25 +1,23 @@
 """Builds the schedule of a run: one of ours, one of the user's own, or one of torch's."""
 
-from typing import Any
-
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import arguments_of, call, locate, signature
+from manyheads.runner.run.locate import call, signature
+from manyheads.runner.scheduler.option import SchedulerOption
 from manyheads.runner.scheduler.rank import Schedule
 from manyheads.runner.scheduler.rank.of_torch import OfTorch
 
 WARMUP = {"warmup_epochs", "warmup_steps"}
 
 
-def build_schedule(section: dict[str, Any], optimizer: Optimizer, **updates: int) -> Schedule:
-    """The schedule that the config's section describes. ``updates``: updates_per_epoch and total_updates.
+def build_schedule(option: SchedulerOption, optimizer: Optimizer, **updates: int) -> Schedule:
+    """The schedule that the option describes. ``updates``: updates_per_epoch and total_updates.
 
     Raises ConfigurationError for a class that is not a schedule, and for arguments that it rejects.
     """
-    target = section["_target_"]
-    kind, options = locate("scheduler", target), arguments_of("scheduler", section)
+    target, kind, options = option.target, option.kind, option.arguments()
     if isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau):
         raise ConfigurationError(
             f"scheduler._target_={target} needs a metric. Set scheduler=plateau, which is the same schedule."

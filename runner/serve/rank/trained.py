@@ -15,9 +15,11 @@ from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.checkpoint.rank.load import load as load_checkpoint
 from manyheads.runner.data.base.option import Data
 from manyheads.runner.model.rank.build import bare_model
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.provenance.kept_files import copies
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import Description
 from manyheads.runner.serve.rank.earlier import description_of
@@ -52,7 +54,7 @@ class Trained:
     model: nn.Module
     preprocess: Preprocess
     classes: tuple[str, ...] | None
-    config: dict[str, Any]
+    config: Section
     metrics: dict[str, Any]
     description: Description
     folder: Path
@@ -112,24 +114,27 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
     packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
-    config = folder.read_config()
+    frozen = RunConfig.read(folder)
     which, path = chosen(folder, which)
-    description = description_of(folder, config)
-    model = bare_model(_with_copies(folder, config), _Absent(description))
+    description = description_of(folder, frozen)
+    option = _with_copies(folder, frozen).model
+    model = bare_model(option, _Absent(description))
     content = load_checkpoint(path)
     load_model(model, content.get("model", content), path)
     result = folder.read_result() or {}
     metrics = result.get("best" if which == "best" else "metrics") or {}
     classes = description.classes
-    return Trained(model.eval(), Preprocess(description), classes, config, metrics, description, folder.path, which)
+    return Trained(
+        model.eval(), Preprocess(description), classes, dict(frozen.written), metrics, description, folder.path, which
+    )
 
 
-def _with_copies(folder: RunFolder, config: dict[str, Any]) -> dict[str, Any]:
+def _with_copies(folder: RunFolder, run: RunConfig) -> RunConfig:
     """The config with the model's class as it was recorded, where its file has changed since."""
-    used = OmegaConf.create(config)
-    for key, target in copies(folder, {"model": config["model"]}).items():
-        OmegaConf.update(used, key, target)
-    return OmegaConf.to_container(used)  # type: ignore[return-value]
+    model: Any = OmegaConf.create({"model": dict(run.model.section)})
+    for key, target in copies(folder, {"model": run.written["model"]}).items():
+        OmegaConf.update(model, key, target)
+    return run.changed(**OmegaConf.to_container(model))  # type: ignore[arg-type]
 
 
 class _Absent(Data):

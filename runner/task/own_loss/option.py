@@ -1,9 +1,10 @@
 """What task=own_loss declares."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, is_whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.option import TaskOption
 
@@ -28,17 +29,17 @@ class OwnLossOption(TaskOption):
         "metrics": Rule("names, each with max or min, whichever is better", _is_named),
     }
     loss = None
+    loss_over: str
+    metrics: Mapping[str, str]
 
-    def __init__(self, section: dict[str, Any]):
-        super().__init__(section)
-        known = MEASURES.get(section.get("loss_over", ""), ())
-        self.measures = (*known, *(section.get("metrics") or {}))  # type: ignore[misc]
+    @property
+    def measures(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*MEASURES[self.loss_over], *(self.metrics or {}))
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        strategy = config["parallel"]
-        if declared("parallel", strategy).replicates and config["trainer"]["device"] == "cuda":
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if run.parallel.replicates and run.on_gpus:
             raise ConfigurationError(
-                f"task=own_loss: parallel={strategy['name']} has a replica on each GPU, each with its own mean "
+                f"task=own_loss: parallel={run.parallel.name} has a replica on each GPU, each with its own mean "
                 "loss over an unknown number of elements. Set parallel=ddp."
             )

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import arguments_of, call, locate, signature
+from manyheads.runner.run.locate import Section, arguments_of, call, locate, signature
 from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.option import TaskOption
 
 if TYPE_CHECKING:
     from manyheads.runner.data.base.option import Data
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
 REDUCTIONS = ("sum", "mean")
 
 
-def build_task(config: dict[str, Any], data: "Data") -> Task:
-    """The task, which is given ``loss`` and ``data`` where its class takes them. Raises ConfigurationError."""
-    target, section = config["task"]["_target_"], arguments_of("task", config["task"])
-    kind = locate("task", target)
-    accepts = signature(kind).parameters
+def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothing: float) -> Task:
+    """The task, which is given ``data`` and the loss that ``loss`` describes where its class takes them.
+
+    Raises ConfigurationError.
+    """
+    target, accepts = option.target, signature(option.kind).parameters
+    given: dict[str, Any] = {}
     if "loss" in accepts:
-        section["loss"] = build_loss(config)
+        given["loss"] = build_loss(loss, label_smoothing)
     if "data" in accepts:
-        section["data"] = data
-    task = call("task", target, kind, **section)
+        given["data"] = data
+    task = option.instantiate(**given)
     if not isinstance(task, Task):
         raise ConfigurationError(f"task._target_={target} is not a manyheads Task. Derive the class from it.")
     if task.reduction not in REDUCTIONS:
@@ -33,20 +36,19 @@ def build_task(config: dict[str, Any], data: "Data") -> Task:
     return task
 
 
-def build_loss(config: dict[str, Any]) -> nn.Module:
-    """The loss, with trainer.label_smoothing where its class knows that. Raises ConfigurationError."""
-    target, section = config["loss"]["_target_"], arguments_of("loss", config["loss"], without=())
+def build_loss(section: Section, smoothing: float) -> nn.Module:
+    """The loss, with label smoothing where its class knows that. Raises ConfigurationError."""
+    target, given = section["_target_"], arguments_of("loss", section, without=())
     kind = locate("loss", target)
-    smoothing = config["trainer"]["label_smoothing"]
     if smoothing:
         if "label_smoothing" not in signature(kind).parameters:
             raise ConfigurationError(
                 f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
             )
-        section["label_smoothing"] = smoothing
+        given["label_smoothing"] = smoothing
     parameters = signature(kind).parameters
-    section = {key: _as_tensor(value, parameters.get(key)) for key, value in section.items()}
-    loss = call("loss", target, kind, **section)
+    given = {key: _as_tensor(value, parameters.get(key)) for key, value in given.items()}
+    loss = call("loss", target, kind, **given)
     if not isinstance(loss, nn.Module):
         raise ConfigurationError(f"loss._target_={target} is not a torch.nn.Module. Choose a loss class.")
     return loss

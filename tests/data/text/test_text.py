@@ -8,7 +8,7 @@ from manyheads.runner.data.rank.build import build_data, build_dataset
 from manyheads.runner.data.text import tokens as module
 from manyheads.runner.data.text.corpus import split_of, standard_library
 from manyheads.runner.run.errors import ConfigurationError
-from tests.in_process import config, opened, small
+from tests.in_process import opened, small, typed
 
 
 class Words:
@@ -36,7 +36,7 @@ def texts(tmp_path, monkeypatch):
 
 
 def dataset(*overrides: str, train: bool = True):
-    return build_dataset(build_data(config("data=text", *overrides)["data"]), train=train)
+    return build_dataset(build_data(typed("data=text", *overrides).data), train=train)
 
 
 def section(root, *overrides: str):
@@ -95,7 +95,7 @@ def test_without_a_cache_they_are_in_memory(texts, monkeypatch):
 
 
 def test_a_tokenizer_of_ones_own(texts):
-    data = build_data(config("data=text", *section(texts, f"+data.tokenizer._target_={__name__}.Words"))["data"])
+    data = build_data(typed("data=text", *section(texts, f"+data.tokenizer._target_={__name__}.Words")).data)
     assert data.num_classes == 27
     tokens, labels = build_dataset(data, train=True)[0]
     assert tokens.tolist() == [1, 2, 3, 4]

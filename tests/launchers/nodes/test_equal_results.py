@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from tests.launchers.conftest import freeze, rows
 from tests.launchers.nodes.conftest import COMMON, gone
 from tests.tail import tailed
@@ -17,7 +17,7 @@ STEPS = ("trainer.max_steps=40", "trainer.log_every=1", "precision=fp64", "optim
 def test_two_machines_compute_what_one_does(cluster, run_on, tmp_path, strategy: str, each: int) -> None:
     running = run_on("two", *STEPS, f"parallel={strategy}", "launcher=torchrun", cluster.hosts(each))
     one = freeze(tmp_path / "one", *COMMON, *STEPS, f"parallel={strategy}", f"launcher.nproc_per_node={2 * each}")
-    expected = launch(one)
+    expected = launch(prepare(one))
     assert running.end() == 0, running.text()
     result = running.folder.read_result()
     assert result["weights_sha256"] == expected["weights_sha256"]  # the layout is the same
@@ -48,7 +48,7 @@ WAYS = {
 def test_programs_that_start_ranks_elsewhere_do_so_through_agents(named_cluster, run_there, tmp_path, way: str) -> None:
     running = run_there("two", *STEPS, *WAYS[way], named_cluster.hosts(2))
     one = freeze(tmp_path / "one", *COMMON, *STEPS, *WAYS[way], "launcher.nproc_per_node=4")
-    expected = launch(one)
+    expected = launch(prepare(one))
     assert running.end() == 0, running.text()
     assert "epoch 1/" in running.text()  # rank 0 speaks on the terminal
     losses, others = ([float(row["loss"]) for row in rows(each.steps)] for each in (one, running.folder))

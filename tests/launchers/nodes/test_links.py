@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from tests.launchers.conftest import freeze, rows
 from tests.launchers.nodes.conftest import COMMON, gone
 
@@ -39,7 +39,7 @@ def test_training_goes_on(cluster, run_on, tmp_path, how) -> None:
     running.wait_for_step(20)
     how(running)
     good = freeze(tmp_path / "good", *COMMON, *LENGTH, "parallel=ddp", "launcher.nproc_per_node=2")
-    expected = launch(good)
+    expected = launch(prepare(good))
     assert running.end() == 0, running.text()
     result = running.folder.read_result()
     assert result["weights_sha256"] == expected["weights_sha256"]

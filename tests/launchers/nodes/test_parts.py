@@ -25,9 +25,9 @@ from manyheads.launchers.nodes.signature import other_config, signature
 from manyheads.launchers.nodes.storage import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import MOST_BYTES
 from manyheads.launchers.processes import gone_silently
-from manyheads.runner.config.complete import fits
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.machine import addresses
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
@@ -69,7 +69,7 @@ def test_as_many_ranks_as_can_share_the_batch(
     tmp_path: Path, capsys, batch: int, machines: int, ranks: list[int]
 ) -> None:
     given = config("parallel=ddp", "launcher=torchrun", f"data.batch_size={batch}", "launcher.nproc_per_node=1")
-    job = Job(RunFolder(tmp_path), 8, {}, Heartbeat(None, ranks=8), [], fits=lambda count: fits(given, count))
+    job = Job(RunFolder(tmp_path), 8, {}, Heartbeat(None, ranks=8), [], run=RunConfig.of(given))
     found = settings(nodes=f"1:{machines}", rendezvous="node1:29400")
     assert found is not None
     nodes = [Machine(f"node{number}") for number in range(machines)]

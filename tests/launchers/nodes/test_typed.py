@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows
 from tests.launchers.nodes.conftest import COMMON, gone
@@ -56,7 +56,7 @@ def test_a_machine_goes_and_comes_back(cluster, run_on, tmp_path) -> None:
     """2 machines, 1, 2: every sample of every epoch counts once, and the losses are those of an undisturbed run."""
     length = ("trainer.epochs=20", "checkpoint.every=20")
     alone = freeze(tmp_path / "alone", *COMMON, *length, "precision=fp64", "trainer.log_every=1")
-    launch(alone)
+    launch(prepare(alone))
     elastic = ("launcher.nodes=1:2", "launcher.max_restarts=1", "launcher.node_timeout=5")
     start = typed(run_on, *elastic, *length)
     began = time.time()

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows
 from tests.launchers.ray_cluster.cluster import cluster
@@ -98,4 +98,4 @@ def when_at(folder: RunFolder, step: int, act: Callable[[], None]) -> threading.
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, dict[str, Any]]:
     """The long run by ranks on this machine alone."""
     folder = freeze(tmp_path_factory.mktemp("undisturbed") / "run", *LONG, "parallel=ddp")
-    return folder, launch(folder)
+    return folder, launch(prepare(folder))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
 def test_it_gives_the_bits_of_ranks_on_one_machine_and_leaves_nothing(machines, tmp_path, placement, capfd):
     here = freeze(tmp_path / "here", *RUN, "trainer.max_steps=50", "parallel=ddp")
     there = freeze(tmp_path / "there", *RUN, "trainer.max_steps=50", *on(machines, f"launcher.placement={placement}"))
-    expected = launch(here)["weights_sha256"]
+    expected = launch(prepare(here))["weights_sha256"]
     capfd.readouterr()
-    launch(there)
+    launch(prepare(there))
     result = there.read_result()
     assert result["weights_sha256"] == expected
     assert rows(there.steps) == rows(here.steps)
@@ -48,7 +48,7 @@ def test_after_a_kill_it_begins_again_from_the_checkpoint(machines, undisturbed,
         {"rank": rank, "agent": agent, "worker": agent.parent()}[what].send_signal(signal.SIGKILL)
 
     when_at(folder, 50, kill)
-    launch(folder)
+    launch(prepare(folder))
     result = folder.read_result()
     assert len(result["restarts"]) == 1
     assert result["weights_sha256"] == undisturbed[1]["weights_sha256"]
@@ -60,7 +60,7 @@ def test_without_restarts_a_kill_ends_the_run_and_names_the_machine(machines, tm
     folder = freeze(tmp_path / "run", *LONG, *on(machines))
     when_at(folder, 20, lambda: rank_of(folder, 1).send_signal(signal.SIGKILL))
     with pytest.raises(RunFailed, match=r"rank 1 on machine bundle-1 .* failed first"):
-        launch(folder)
+        launch(prepare(folder))
     assert ours(folder) == []
     assert free(machines.address) == 2
 
@@ -86,14 +86,14 @@ def test_without_room_it_fails_when_it_was_told_to(machines, tmp_path):
     wants = ("launcher.nodes=3", "launcher.placement_timeout=1", "data.batch_size=48")
     folder = freeze(tmp_path / "run", *RUN, *on(machines, *wants))
     with pytest.raises(RunFailed, match=r"no room for 3 x .*'CPU': 1.*free in the cluster: 2 CPU"):
-        launch(folder)
+        launch(prepare(folder))
     assert folder.read_result()["status"] == "failed"
 
 
 def test_without_a_cluster_the_error_says_how_to_get_one(tmp_path):
     folder = freeze(tmp_path / "run", *RUN, "parallel=ddp", "launcher=ray", "launcher.address=127.0.0.1:9")
     with pytest.raises(ConfigurationError, match=r"ray start --head"):
-        launch(folder)
+        launch(prepare(folder))
 
 
 @pytest.mark.tail
@@ -130,5 +130,5 @@ def test_its_workers_import_nothing_from_the_working_directory(machines, tmp_pat
     for name in ("sitecustomize", "usercustomize", "ray", "grpc", "google", "joblib", "cloudpickle", "optuna"):
         (here / f"{name}.py").write_text(f"import pathlib\npathlib.Path({str(here)!r}, 'mark').touch()\n")
     monkeypatch.chdir(here)
-    launch(freeze(tmp_path / "run", *on(machines, *RUN, "trainer.max_steps=2")))
+    launch(prepare(freeze(tmp_path / "run", *on(machines, *RUN, "trainer.max_steps=2"))))
     assert not (here / "mark").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from tests.launchers.conftest import PROJECT, Parent, freeze
 from tests.launchers.slurm.cluster import Slurm, started
 from tests.needs import require
@@ -40,7 +40,7 @@ def cluster(_cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights of a long run that nothing has disturbed."""
     folder = freeze(tmp_path_factory.mktemp("undisturbed") / "run", *COMMON, "launcher=spawn", *LONG[2:])
-    return launch(folder)["weights_sha256"]
+    return launch(prepare(folder))["weights_sha256"]
 
 
 class Submitted(Parent):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.slurm import absence, commands
 from tests.launchers.conftest import freeze, rows, survivors
 from tests.launchers.slurm.conftest import COMMON, HELD, LONG
@@ -78,7 +78,7 @@ def test_a_job_is_submitted_once_the_controller_answers(cluster, tmp_path, monke
     said = threading.Timer(15, cluster.start_controller)
     said.start()
     try:
-        assert launch(folder)["status"] == "queued"
+        assert launch(prepare(folder))["status"] == "queued"
     finally:
         said.join()
     assert "Slurm's controller does not answer; asking again" in capfd.readouterr().out
@@ -92,7 +92,7 @@ def test_a_controller_that_stays_away_at_submission(cluster, tmp_path, monkeypat
     cluster.stop_controller()
     try:
         with pytest.raises(Exception, match=r"Slurm's controller does not answer: .*[Uu]nable to contact"):
-            launch(folder)
+            launch(prepare(folder))
     finally:
         cluster.start_controller()
     assert folder.read_result()["error"]["type"] == "SlurmAway"

@@ -11,14 +11,15 @@ from manyheads.launchers.slurm.commands import Status, parsed
 from manyheads.launchers.slurm.following import ended_badly
 from manyheads.launchers.slurm.queued import note_job, standing
 from manyheads.launchers.slurm.script import write_script
-from manyheads.runner.config.complete import complete, gpus_used, unavailable
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
+from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
-from manyheads.runner.run.layout import ranks
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT
-from tests.in_process import composed
+from tests.in_process import completed_for_here as complete
+from tests.in_process import composed, ranks
 
 SHOWN = (
     "JobId=5 JobName=a UserId=root(0) JobState={} Reason={} Dependency=(null) Requeue=1 Restarts=3 NodeList={} "
@@ -43,7 +44,7 @@ def decided(*overrides):
     done = complete(config(*overrides))
     launcher = done["launcher"]
     keys = ("nodes", "nproc_per_node", "cpus_per_node", "threads_per_rank")
-    return done["trainer"]["device"], *(launcher[key] for key in keys), ranks(done), gpus_used(done)
+    return done["trainer"]["device"], *(launcher[key] for key in keys), ranks(done), RunConfig.of(done).gpus_here
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.slurm.queued import noted_job
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.machine.inventory import inventory
@@ -36,7 +36,7 @@ def in_background(call):
 def test_a_run_on_two_nodes_is_that_of_as_many_ranks_on_one_machine(cluster, submit, tmp_path):
     run = submit("there", "launcher.nodes=2", "launcher.nproc_per_node=1", "trainer.max_steps=6", "trainer.log_every=2")
     here = freeze(tmp_path / "here", *COMMON, "launcher=spawn", "trainer.max_steps=6", "trainer.log_every=2")
-    launch(here)
+    launch(prepare(here))
     code, text = run.end(120)
     assert code == 0, text
     assert "runs on n[1-2]" in text
@@ -99,7 +99,7 @@ def test_of_an_allocation_it_is_known_what_its_nodes_have(cluster, tmp_path):
 def test_what_slurm_refuses_is_said_in_its_own_words(cluster, tmp_path):
     folder = freeze(tmp_path / "run", *COMMON, "launcher.partition=nowhere")
     with pytest.raises(ConfigurationError, match="nowhere"):
-        launch(folder)
+        launch(prepare(folder))
     assert "nowhere" in folder.read_result()["error"]["message"]
     assert cluster.jobs() == []
 
@@ -108,7 +108,7 @@ def test_a_job_that_is_cancelled_while_it_waits_says_so(cluster, tmp_path):
     folder = freeze(tmp_path / "run", *COMMON, HELD)
     in_background(lambda: (cluster.wait(lambda: cluster.jobs(), "no job"), cluster.client("scancel", *cluster.jobs())))
     with pytest.raises(RunFailed, match=r"Slurm job \d+ was cancelled before it started"):
-        launch(folder)
+        launch(prepare(folder))
     result = folder.read_result()
     assert (result["status"], result["error"]["type"], result["steps"]) == ("failed", "JobCancelled", 0)
     assert result["slurm"]["job"] == noted_job(folder)
@@ -116,19 +116,19 @@ def test_a_job_that_is_cancelled_while_it_waits_says_so(cluster, tmp_path):
 
 def test_a_run_that_is_left_in_the_queue_is_not_submitted_twice(cluster, tmp_path, capfd):
     folder = freeze(tmp_path / "run", *COMMON, HELD, "launcher.follow=false")
-    assert launch(folder)["status"] == "queued"
+    assert launch(prepare(folder))["status"] == "queued"
     job = noted_job(folder)
     assert cluster.jobs() == [job]
     assert f"submitted as Slurm job {job}" in capfd.readouterr().out
     with pytest.raises(ConfigurationError, match=rf"is already in the queue: job {job} waits in the queue"):
-        launch(folder)
+        launch(prepare(folder))
     assert cluster.jobs() == [job]
 
 
 def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
     folder = freeze(tmp_path / "run", *COMMON, HELD, "launcher.follow=false")
     record(folder, folder.read_config())
-    launch(folder)
+    launch(prepare(folder))
     job = noted_job(folder)
     (run,) = summaries(tmp_path)
     assert (run.status, run.job) == ("queued", f"job {job} waits in the queue (JobHeldUser)")
@@ -140,7 +140,7 @@ def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
     assert not folder.result.exists()
     capfd.readouterr()
     show_run(str(folder.path))
-    launch(folder)
+    launch(prepare(folder))
     shown, again = capfd.readouterr().out.split("resume it:")
     assert f"job       Slurm job {job} was cancelled before it started." in shown
     assert f"Slurm job {job} was cancelled before it started.\nsubmitted as Slurm job {noted_job(folder)}" in again
@@ -164,7 +164,7 @@ def test_a_script_that_ends_before_the_run_begins_is_said_with_its_last_line(clu
     template.write_text("#!/bin/bash\n#SBATCH --output={{ output }}\necho no python on $SLURMD_NODENAME\nexit 1\n")
     folder = freeze(tmp_path / "run", *COMMON, f"launcher.template={template}")
     with pytest.raises(RunFailed, match="ended before the run started: no python on n1"):
-        launch(folder)
+        launch(prepare(folder))
     assert folder.read_result()["error"]["type"] == "JobNotStarted"
 
 
@@ -175,7 +175,7 @@ def test_a_folder_whose_name_has_spaces_and_more(cluster, tmp_path):
     template.write_text(text)
     folder = freeze(path, *COMMON, f"launcher.template={template}")
     with pytest.raises(RunFailed, match="ended before the run started"):
-        launch(folder)
+        launch(prepare(folder))
     assert (folder.logs / "slurm.log").read_text().split(" resume ")[1] == f"{folder.path}\n"
 
 

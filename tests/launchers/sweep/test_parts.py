@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.ray.option import RayOption
-from manyheads.launchers.sweep import slots as slots_module
 from manyheads.launchers.sweep.conclusion import end_as
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
@@ -23,9 +23,9 @@ from manyheads.launchers.sweep.options import RULES, Options
 from manyheads.launchers.sweep.run import Progress, run_jobs
 from manyheads.launchers.sweep.states import settle, split
 from manyheads.runner.config.command_line import exit_code
-from manyheads.runner.config.complete import gpus_used
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
 from manyheads.runner.run.failure import Failure
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -214,9 +214,10 @@ class TestRunning:
     def test_jobs_have_gpus_of_their_own(self, ledger, monkeypatch, tmp_path, shared):
         """No test machine is sure to have two GPUs: which ones a job is given is ours."""
         monkeypatch.setattr(hardware, "gpu_ids", lambda: ["0", "1"])
-        monkeypatch.setattr(slots_module, "gpus_used", lambda config: 1)
+        monkeypatch.setattr(LauncherOption, "gpus_here", lambda launcher, count: 1)
+        on_gpus = {**config(), "trainer": {**config()["trainer"], "device": "cuda"}}
         for entry in self.ENTRIES:
-            RunFolder(tmp_path / entry.folder).write_config({})
+            RunFolder(tmp_path / entry.folder).write_config(on_gpus)
         spans = tmp_path / "spans"
 
         def start(entry):
@@ -309,9 +310,12 @@ class TestRoom:
     def test_how_many_a_job_uses(self, monkeypatch, overrides, count):
         monkeypatch.setattr(hardware, "gpu_names", lambda: ["GPU"] * 4)
         ranks = 1 if overrides["parallel"]["name"] in ("single", "dp") else 3
-        found = {"trainer": {"device": "cuda"}, "launcher": {"nproc_per_node": ranks}, **overrides}
-        found["parallel"] = {**read_option("parallel", found["parallel"]["name"]), **found["parallel"]}
-        assert gpus_used(found) == count
+        known = RunConfig.of(config())
+        parallel = {**read_option("parallel", overrides["parallel"]["name"]), **overrides["parallel"]}
+        trainer = {**known.written["trainer"], "device": "cuda", **overrides.get("trainer", {})}
+        launcher = {**known.written["launcher"], "nproc_per_node": ranks}
+        found = RunConfig.of({**known.written, "trainer": trainer, "launcher": launcher, "parallel": parallel})
+        assert found.gpus_here == count
 
 
 class TestCores:

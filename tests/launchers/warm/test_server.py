@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.warm import server as warm
 from manyheads.runner.run.errors import Interrupted, RunFailed
 from tests.launchers.conftest import freeze
@@ -36,7 +36,7 @@ def server() -> psutil.Process | None:
 def run(path: Path, *overrides: str) -> dict[str, Any]:
     """What the spy found in rank 0 of one run."""
     report = path.with_suffix(".json")
-    launch(freeze(path, *SPY, f"+model.report={report}", *overrides))
+    launch(prepare(freeze(path, *SPY, f"+model.report={report}", *overrides)))
     return json.loads(report.read_text())
 
 

@@ -11,9 +11,10 @@ from manyheads.runner.option.rules import TEXT
 class GreetingOption(LauncherOption):
     rules: ClassVar = {"greeting": TEXT}
     steering = ("greeting",)
+    greeting: str | None
 
     def note(self) -> str:
-        return f"says {self.section['greeting'] or 'nothing'}"
+        return f"says {self.greeting or 'nothing'}"
 
 
 class Greeting(Spawn):

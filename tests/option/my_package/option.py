@@ -1,10 +1,11 @@
 """What the options declare, without torch."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
 from manyheads.runner.model.option import ModelOption
 from manyheads.runner.option.rules import number, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.base.option import ParallelOption
 from manyheads.runner.precision.base.option import PrecisionOption
 from manyheads.runner.run.errors import ConfigurationError
@@ -19,9 +20,9 @@ class AveragingOption(ParallelOption):
     def note(self) -> str:
         return "averages by hand"
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        if config["trainer"]["compile"] != "none":
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if run.trainer.compile != "none":
             raise ConfigurationError("parallel=averaging has never been compiled. Set trainer.compile=none.")
 
 
@@ -39,11 +40,12 @@ class ShadesOption(TaskOption):
 
 class SquaresOption(DataOption):
     rules: ClassVar = {"samples": whole(8)}
+    samples: int
 
-    def complete(self, config: dict[str, Any]) -> None:
-        super().complete(config)
-        if self.section["samples"] < config["data"]["batch_size"]:
-            raise ConfigurationError(f"data.samples={self.section['samples']} is less than a batch. Set it higher.")
+    def check_keys(self) -> None:
+        super().check_keys()
+        if self.samples < self.batch_size:
+            raise ConfigurationError(f"data.samples={self.samples} is less than a batch. Set it higher.")
 
 
 class Squares(Data):

@@ -7,8 +7,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.run import layout as hosts
 from manyheads.runner.run.errors import ConfigurationError, Unavailable
-from manyheads.runner.run.layout import ranks
-from tests.in_process import config
+from tests.in_process import config, ranks
 
 ALL = ("gloo", "mpi", "nccl", "cuda")
 ADASUM = ("parallel.op=adasum", "launcher=mpirun", "parallel.num_groups=0")

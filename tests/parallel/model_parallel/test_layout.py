@@ -51,8 +51,7 @@ def test_what_is_left_is_decided_by_the_ranks_of_each_start(option, size):
     frozen = config(f"parallel={option}", "trainer.grad_accumulation=4", *FOUR)
     assert frozen["parallel"][size] == "auto"
     for count in (2, 4):
-        frozen["launcher"]["nproc_per_node"] = count
-        assert declared("parallel", frozen["parallel"]).layout(frozen)._asdict()[size] == count
+        assert declared("parallel", frozen["parallel"]).layout(count)._asdict()[size] == count
 
 
 @pytest.mark.parametrize(

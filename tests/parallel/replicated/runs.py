@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.launchers.launch import launch
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.heartbeat import RUNNING, Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
@@ -91,7 +91,7 @@ def replicated(path: Path, *overrides: str, kills: int = 0, **how: Any) -> tuple
     killer = Killer(folder, kills=kills, **how)
     if kills:
         killer.start()
-    launch(folder)
+    launch(prepare(folder))
     return folder, killer.done
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.runner.config.complete import unavailable
+from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.estimate.rank.rehearsal import rehearse
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.loop.header import division
 from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.machine.addresses import free_port
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config, small, train
 
@@ -195,7 +196,7 @@ def test_groups_that_cannot_be_are_refused(overrides, message):
 def test_estimates_know_what_the_ranks_of_a_replica_hold():
     replicated = ("parallel=replicated", "parallel.trusted_network=true", "launcher.nproc_per_node=4")
     fsdp = ("parallel.ranks_per_replica=2", "parallel.inside=fsdp")
-    one, other = (rehearse(small(*replicated, *inside), 0).holds for inside in ((), fsdp))
+    one, other = (rehearse(RunConfig.of(small(*replicated, *inside)), 0).holds for inside in ((), fsdp))
     assert 2 * other.parameters == pytest.approx(one.parameters, rel=0.1)  # rows that no two ranks can share evenly
 
 
@@ -207,7 +208,7 @@ def test_the_header_divides_the_batch_over_all_replicas(inside):
     here = {"rank": 2, "local_rank": 2, "world_size": 4, "device_type": "cpu"}
     parallel = replica(trusted_network=True, timeout=10, **inside, **here)
     assert parallel.total_ranks == 4
-    shares = division({"data": {"batch_size": 64}, "trainer": {"grad_accumulation": 2}}, parallel)
+    shares = division(64, 2, parallel)
     assert re.fullmatch(r"64 = 4 (ranks|shares) x 8 samples x 2 micro-batches", shares)
 
 

@@ -1,0 +1,122 @@
+"""The run config: one frozen object with a typed section for each part, and its written form, run.yaml."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
+from manyheads.runner.option.sections import CheckpointSection, FixedSection, ParametersSection, TrainerSection
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import Section
+from manyheads.runner.run.run_folder import RunFolder
+
+if TYPE_CHECKING:  # the groups' base classes, which option/declared.py names
+    from manyheads.launchers.option import LauncherOption
+    from manyheads.runner.data.base.option import DataOption
+    from manyheads.runner.logger.option import LoggerOption
+    from manyheads.runner.model.option import ModelOption
+    from manyheads.runner.optimizer.option import OptimizerOption
+    from manyheads.runner.parallel.base.option import ParallelOption
+    from manyheads.runner.precision.base.option import PrecisionOption
+    from manyheads.runner.scheduler.option import SchedulerOption
+    from manyheads.runner.task.option import TaskOption
+
+FIXED: dict[str, type[FixedSection]] = {
+    "parameters": ParametersSection,
+    "trainer": TrainerSection,
+    "checkpoint": CheckpointSection,
+}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run config whose keys and values have been checked. An option's section is the object of its declarations.
+
+    ``written``: the same as plain values, in the order of run.yaml; must not be changed. Until the options are resolved
+    (``config/freeze.py``), values may still be "auto".
+    """
+
+    name: str | None
+    tags: Sequence[str]
+    notes: str | None
+    seed: int
+    loss: Section
+    metrics: Mapping[str, Section]
+    callbacks: Mapping[str, Section]
+    logger: "Mapping[str, LoggerOption]"
+    parameters: ParametersSection
+    trainer: TrainerSection
+    checkpoint: CheckpointSection
+    model: "ModelOption"
+    data: "DataOption"
+    task: "TaskOption"
+    optimizer: "OptimizerOption"
+    scheduler: "SchedulerOption"
+    precision: "PrecisionOption"
+    launcher: "LauncherOption"
+    parallel: "ParallelOption"
+    written: Section
+
+    @classmethod
+    def of(cls, config: Section) -> "RunConfig":
+        """The typed form of plain values. Imports the declarations that the options name.
+
+        Raises ConfigurationError for values that ``config/schema.py`` has not checked.
+        """
+        if missing := [key for key in cls.__dataclass_fields__ if key not in config and key != "written"]:
+            raise ConfigurationError(f"{', '.join(missing)}: not set, so this is not the config of a run.")
+        written = copy.deepcopy(dict(config))
+        return cls(**{key: _typed(key, value) for key, value in written.items()}, written=written)
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> "RunConfig":
+        """The config that is frozen in a run folder. Raises ConfigurationError if it is missing or cannot be read."""
+        return cls.of(folder.read_config())
+
+    def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
+        """The config with these keys of these sections set to other values."""
+        merged = {name: {**self.written[name], **values} for name, values in sections.items()}
+        typed = {name: _typed(name, section) for name, section in merged.items()}
+        return replace(self, **typed, written={**self.written, **merged})
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether the ranks compute on GPUs."""
+        return self.trainer.device != "cpu"
+
+    @property
+    def gpus_here(self) -> int:
+        """How many GPUs of this machine the run uses, from the first."""
+        if not self.on_gpus:
+            return 0
+        return self.launcher.gpus_here(self.parallel.gpus_used(ranks=self.launcher.nproc_per_node))
+
+    @property
+    def data_shares(self) -> int:
+        """Into how many shares a batch is divided. Raises ConfigurationError."""
+        return self.parallel.data_shares(ranks=self.launcher.ranks)
+
+    @property
+    def batch_per_rank(self) -> int:
+        """Number of samples in one rank's micro-batch."""
+        return self.data.batch_size // (self.data_shares * self.trainer.grad_accumulation)
+
+    def fits(self, ranks: int) -> bool:
+        """Whether the batch can be divided among so many ranks."""
+        try:
+            shares = self.parallel.data_shares(ranks=ranks)
+        except ConfigurationError:
+            return False
+        return shares > 0 and self.data.batch_size % (shares * self.trainer.grad_accumulation) == 0
+
+
+def _typed(key: str, value: Any) -> Any:
+    """A section, or a value that is none, in its typed form."""
+    if key in FIXED:
+        return FIXED[key].of(key, value)
+    if key in GROUPS:
+        return declared(key, value)
+    if key in ENTRIES:
+        return {name: declared(key, entry, name=name) for name, entry in value.items()}
+    return value

@@ -1,0 +1,97 @@
+"""The sections that every run config has, typed; conf/config.yaml has the default and the meaning of each key."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from manyheads.runner.run.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class FixedSection:
+    """A section with the same keys in every run."""
+
+    @classmethod
+    def of(cls, name: str, section: Mapping[str, Any]) -> Self:
+        """The section ``name`` as it is written. Raises ConfigurationError unless its keys are this class's fields."""
+        known = {each.name for each in fields(cls)}
+        for key in (*(known - section.keys()), *(section.keys() - known)):
+            what = "is missing" if key in known else "is not a key of the run config"
+            raise ConfigurationError(f"{name}.{key} {what}, so this config was not frozen by this version.")
+        return cls(**section)
+
+
+@dataclass(frozen=True)
+class ParametersSection(FixedSection):
+    """Which parameters are trained, and with which settings."""
+
+    freeze: Sequence[str]
+    freeze_epochs: Sequence[Mapping[str, Any]]
+    freeze_batchnorm: bool
+    norm_weight_decay: float | None
+    bias_weight_decay: float | None
+    layer_decay: float | None
+    groups: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TrainerSection(FixedSection):
+    """The training loop. ``device`` is "auto" until the machine has been looked at, then "cuda" or "cpu"."""
+
+    epochs: int
+    max_steps: int | None
+    stop_after: int | None
+    evaluate_only: bool
+    max_time: float | str | None
+    patience: int | None
+    min_delta: float
+    evaluate_every: int | str
+    tta: str
+    limit_train: float | None
+    limit_val: float | None
+    overfit: int | None
+    test: bool
+    grad_accumulation: int
+    clip_norm: float
+    clip_value: float
+    log_every: int
+    label_smoothing: float
+    mixup_alpha: float
+    cutmix_alpha: float
+    mix_prob: float
+    mix_switch_prob: float
+    aug_repeats: int
+    resize_from: int | None
+    resize_start: float
+    resize_end: float
+    resize_step: int
+    ema_decay: float | None
+    ema_every: int
+    ema_warmup: bool
+    swa_start: int | None
+    sam_rho: float | None
+    sam_every: int
+    recompute: Sequence[str]
+    channels_last: bool
+    compile: str
+    compile_units: Sequence[str]
+    deterministic: bool
+    detect_anomaly: bool
+    on_nan: str
+    device: str
+
+
+@dataclass(frozen=True)
+class CheckpointSection(FixedSection):
+    """When checkpoints are written, which are kept, and which one a run starts from."""
+
+    every: int | str
+    format: str
+    asynchronous: bool
+    keep: int
+    keep_every: int
+    keep_hours: float
+    load: str | None
+    strict: bool
+    resume: str | None
+    monitor: str
