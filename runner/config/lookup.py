@@ -15,6 +15,7 @@ import yaml
 from manyheads.runner.config.code_files import absolute, project_of
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.nearest import nearest, similar, suggest
 from manyheads.runner.run.run_folder import LOADER
 
@@ -91,7 +92,7 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any
     return next((option for option in candidates if option.get("_target_") == target), None)
 
 
-def refuse_hidden(group: str, section: dict[str, Any], folders: Folders = OWN) -> None:
+def refuse_hidden(group: str, section: Section, folders: Folders = OWN) -> None:
     """Raises ConfigurationError if another folder has a different class by that name, since Hydra took the first."""
     name, taken = section["name"], section["_target_"]
     paths = [path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()]
@@ -103,7 +104,7 @@ def refuse_hidden(group: str, section: dict[str, Any], folders: Folders = OWN) -
             raise ConfigurationError(f"{group}={name} is {taken}, which hides {path}. Rename the file.")
 
 
-def entry_option(group: str, entry: dict[str, Any], folders: Folders = OWN) -> dict[str, Any] | None:
+def entry_option(group: str, entry: Section, folders: Folders = OWN) -> dict[str, Any] | None:
     """The entry for this entry's class in an option of the group, with its defaults; None if no option has one."""
     known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
     return next((each for each in known if each["_target_"] == entry["_target_"]), None)

@@ -16,6 +16,7 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.run_folder import RunFolder, without_format
 from manyheads.runner.trust.content import parse_config
 
@@ -25,7 +26,7 @@ NAME = "saved"
 class Saved(NamedTuple):
     """A complete run's config, read once. ``is_own``: the user recorded or trusts it."""
 
-    config: dict[str, Any]
+    config: Section
     is_own: bool
 
 
@@ -53,7 +54,7 @@ def read_saved(path: Path) -> Saved | None:
     return Saved(saved, seal.is_own(run, {name: content})) if is_complete else None
 
 
-def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
+def offer(saved: Section, *, chosen: set[str]) -> None:
     """Register the config with Hydra under this module's NAME, and its parts as options of that name.
 
     chosen: keys that are overridden. A strategy chosen without a launcher brings its own, not the saved one. Raises
@@ -77,7 +78,7 @@ def offer(saved: dict[str, Any], *, chosen: set[str]) -> None:
     store.store(name=NAME, node={"defaults": defaults, **base, **rest, **sections, "hydra": base["hydra"]})
 
 
-def composed(config: dict[str, Any], overrides: Iterable[str], *, chosen: set[str]) -> tuple[DictConfig, Folders]:
+def composed(config: Section, overrides: Iterable[str], *, chosen: set[str]) -> tuple[DictConfig, Folders]:
     """Compose a saved config with overrides; return it with the folders in which options were looked up.
 
     chosen: as for ``offer``. Raises what Hydra raises, and ConfigurationError as ``offer`` does.

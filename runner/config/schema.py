@@ -28,7 +28,7 @@ from manyheads.runner.config.rules import RULES, rules_of
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.run.errors import ConfigurationError, WrongValue
-from manyheads.runner.run.locate import OPTION
+from manyheads.runner.run.locate import OPTION, Section
 from manyheads.runner.run.nearest import nearest
 from manyheads.runner.run.source_file import source_file
 
@@ -74,12 +74,12 @@ def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
     return config
 
 
-def _without_class(option: dict[str, Any]) -> dict[str, Any]:
+def _without_class(option: Section) -> dict[str, Any]:
     """The content of an option's file in any folder, without the code that it would have imported here."""
     return {key: value for key, value in option.items() if key != OPTION}
 
 
-def _own_class(group: str, section: dict[str, Any]) -> dict[str, Any]:
+def _own_class(group: str, section: Section) -> dict[str, Any]:
     """The declaration of the project's own option of that class, for configs that predate the key."""
     option = option_of(group, section) or {}
     return {OPTION: option[OPTION]} if OPTION in option else {}
@@ -167,7 +167,7 @@ def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders =
     _check_section(f"{group}.{name}", section, option, declares.all_rules(), folders, open_keys=not option)
 
 
-def _check_own_name(group: str, section: dict[str, Any], option: dict[str, Any] | None, folders: Folders) -> None:
+def _check_own_name(group: str, section: Section, option: Section | None, folders: Folders) -> None:
     """Raises ConfigurationError if a section's name does not match its class, since reports use the name."""
     if option and section["name"] != option["name"]:
         raise ConfigurationError(
@@ -189,7 +189,7 @@ def _refuse_keys_of_another(group: str, section: Mapping[str, Any], folders: Fol
         )
 
 
-def _check_names(prefix: str, section: dict[str, Any], allowed: list[str], folders: Folders = OWN) -> None:
+def _check_names(prefix: str, section: Section, allowed: list[str], folders: Folders = OWN) -> None:
     dot = f"{prefix}." if prefix else ""
     for key in section:
         if key not in allowed and not (prefix in GROUPS and key == OPTION):
@@ -197,7 +197,7 @@ def _check_names(prefix: str, section: dict[str, Any], allowed: list[str], folde
             raise ConfigurationError(f"{unknown_key(dot + key, folders, allowed)} Allowed: {listed}.")
 
 
-def _check_values(prefix: str, section: dict[str, Any], default: dict[str, Any], rules: Mapping[str, Rule]) -> None:
+def _check_values(prefix: str, section: Section, default: Section, rules: Mapping[str, Rule]) -> None:
     dot = f"{prefix}." if prefix else ""
     for key, value in section.items():
         rule = rule_for(rules, key, default.get(key))

@@ -6,6 +6,7 @@ from typing import Any
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.run_set import REPEATING, Job, RunSet
+from manyheads.runner.run.locate import Section
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
@@ -45,7 +46,7 @@ def value_of(job: Job, key: str) -> str:
     return text_of(config_value(job.run.config, key))
 
 
-def config_value(config: dict[str, Any], key: str) -> Any:
+def config_value(config: Section, key: str) -> Any:
     """A key's value; of a group, its option's name."""
     return config.get(key, config.get(f"{key}.name"))
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import config_value, text_of
 from manyheads.runner.run.flat import flatten
+from manyheads.runner.run.locate import Section
 
 # Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")
@@ -28,7 +29,7 @@ class Difference(NamedTuple):
     matters: bool
 
 
-def overridden(config: dict[str, Any], overrides: list[str]) -> list[Difference]:
+def overridden(config: Section, overrides: list[str]) -> list[Difference]:
     """What the overrides change of a run config, or ask for again."""
     flat = flatten(config)
     found = []

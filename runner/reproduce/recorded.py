@@ -11,6 +11,7 @@ from manyheads.runner.run import called, kinds
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -19,7 +20,7 @@ class Past:
     """What a completed run left. ``config`` as it was frozen; tables by column."""
 
     folder: RunFolder
-    config: dict[str, Any]
+    config: Section
     result: dict[str, Any]
     provenance: dict[str, Any]
     steps: Columns

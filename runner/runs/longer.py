@@ -10,6 +10,7 @@ from manyheads.runner.reproduce.rerun import Program
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.own import split_typed
 
@@ -49,7 +50,7 @@ def go_on(folder: RunFolder, overrides: list[str]) -> int:
     return code
 
 
-def command(folder: RunFolder, config: dict[str, Any]) -> str:
+def command(folder: RunFolder, config: Section) -> str:
     """The command that trains twice as long, or to the last epoch, to be pasted into a shell."""
     trainer = config.get("trainer", {})
     if ended := (folder.read_result() or {}).get("ended"):
@@ -60,7 +61,7 @@ def command(folder: RunFolder, config: dict[str, Any]) -> str:
     return called.command("resume", folder, f"trainer.{key}={more}")
 
 
-def _asks_for_more(config: dict[str, Any], result: dict[str, Any], typed: list[str]) -> bool:
+def _asks_for_more(config: Section, result: dict[str, Any], typed: list[str]) -> bool:
     """As far as the keys that say how long tell; with another batch the ranks will know."""
     trainer = dict(config["trainer"])
     given = typed_values(typed)

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.lookup import NAMED, option_of
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import OPTION, TARGET, targets
+from manyheads.runner.run.locate import OPTION, TARGET, Section, targets
 from manyheads.runner.run.source_file import source_file
 from manyheads.runner.trust import own
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
@@ -23,7 +23,7 @@ STEERING = {"checkpoint": ("load", "resume")}
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 
-def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
+def refuse_untrusted(config: Section, trust: Trust | None) -> None:
     """Raises ConfigurationError that lists what the user does not trust yet, and how to. None: it is the user's own."""
     if trust is None:
         return
@@ -36,7 +36,7 @@ def refuse_untrusted(config: dict[str, Any], trust: Trust | None) -> None:
         raise ConfigurationError(complaint(found, trust))
 
 
-def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
+def untrusted(config: Section, trust: Trust) -> list[tuple[str, Any]]:
     """The keys whose values could run any code, with these values."""
     found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
     for key, value in steering(config, trust):
@@ -47,7 +47,7 @@ def untrusted(config: dict[str, Any], trust: Trust) -> list[tuple[str, Any]]:
     return found
 
 
-def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str, Any]]:
+def steering(config: Section, trust: Trust | None) -> Iterator[tuple[str, Any]]:
     """The keys that are set and control other programs, with their values.
 
     The project's own options declare which keys these are, whatever class the config names; so does the named class, if
@@ -60,7 +60,7 @@ def steering(config: dict[str, Any], trust: Trust | None) -> Iterator[tuple[str,
         yield from ((f"{key}.{name}", section[name]) for name in sorted(names) if section.get(name) is not None)
 
 
-def _sections(config: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _sections(config: Section) -> Iterator[tuple[str, str, Section]]:
     """Each section that may control programs: its key, its group, and its content."""
     for group in (*GROUPS, *STEERING):
         if isinstance(section := config.get(group), dict):
@@ -80,7 +80,7 @@ def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
     return is_trusted or trust.is_own(f"{group}.{OPTION}", name)
 
 
-def own_values(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def own_values(config: Section) -> Iterator[tuple[str, Any]]:
     """All values in the user's own config that would need trust in somebody else's."""
     yield from targets(config)
     yield from steering(config, None)

@@ -27,6 +27,7 @@ from manyheads.runner.run import called, seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.locate import Section
 from manyheads.runner.run.run_folder import RunFolder, run_config, without_format
 from manyheads.runner.trust.check import complaint, plain, refuse_untrusted, shown
 from manyheads.runner.trust.content import parse_config, refuse_content
@@ -36,7 +37,7 @@ from manyheads.runner.trust.own import Trust, trusted_packages
 def trust_for(
     line: CommandLine,
     packages: Iterable[str],
-    saved: tuple[dict[str, Any], bool] | None,
+    saved: tuple[Section, bool] | None,
     files: Iterable[tuple[str, Any]] = (),
 ) -> Trust | None:
     """The user's trust in the configs that ``line`` names; None if all of them are the user's own.
@@ -56,14 +57,14 @@ def trust_for(
     return trust
 
 
-def _is_own(source: Source, saved: tuple[dict[str, Any], bool] | None) -> bool:
+def _is_own(source: Source, saved: tuple[Section, bool] | None) -> bool:
     if source.folder is None:
         return False
     is_recorded = saved is not None and saved[1] and source.named_by == "--config-path"
     return is_recorded or source.folder.resolve().is_relative_to(CONF) or seal.is_own_place(source.folder)
 
 
-def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: tuple[dict[str, Any], bool] | None) -> None:
+def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: tuple[Section, bool] | None) -> None:
     if source.folder is None:
         _refuse_package(source, trust)
     elif not source.folder.is_dir():

@@ -25,6 +25,7 @@ from manyheads.runner.logger.base import LoggedRun, Logger
 from manyheads.runner.logger.csv.columns import TRAINING
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.flat import flatten
+from manyheads.runner.run.locate import Section
 
 FOLDER = "tensorboard"
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
@@ -74,7 +75,7 @@ class TensorBoard(Logger):
         self._board.close()
 
 
-def config_text(config: dict[str, Any]) -> Summary.Value:
+def config_text(config: Section) -> Summary.Value:
     """The run config for the tab TEXT, as the YAML of run.yaml."""
     value = Summary.Value(tag="config")
     value.metadata.plugin_data.plugin_name = "text"
@@ -83,7 +84,7 @@ def config_text(config: dict[str, Any]) -> Summary.Value:
     return value
 
 
-def session_start(config: dict[str, Any], *, name: str) -> Summary.Value:
+def session_start(config: Section, *, name: str) -> Summary.Value:
     """The plain values of the config for the tab HPARAMS. Source: tensorboard/plugins/hparams/plugin_data.proto."""
     data = HParamsPluginData()
     info = data.session_start_info
