@@ -1,16 +1,13 @@
 """A launcher's own process, which starts the ranks and reports how they ended: torchrun, horovodrun, mpirun."""
 
-import subprocess
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.ending import tell_where
-from manyheads.launchers.processes import supervise
+from manyheads.launchers.processes import Ranks, supervise
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.program import Process, Program, ended_within
 
 ExitCodes = dict[int, int]
 _RUN = "import manyheads, runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
@@ -39,33 +36,28 @@ def run_agent(
     ``log``: where its messages go; with ``quiet``, its standard output too. ``read_exit_codes``: finds the ranks that
     failed in these messages.
     """
-    with open(log, "wb", opener=no_link) as file:
-        agent = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file if quiet else None,
-            stderr=file,
-            start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
-            preexec_fn=die_with_parent,
-        )
-        with agent:
-            supervise(AgentRanks(agent, log, read_exit_codes, job.heartbeat), job, stall_timeout=stall_timeout)
+    program = Program(command, environment)
+    with (
+        open(log, "wb", opener=no_link) as file,
+        program.start(stdout=file if quiet else None, stderr=file) as agent,
+    ):
+        supervise(AgentRanks(agent, log, read_exit_codes, job.heartbeat), job, stall_timeout=stall_timeout)
 
 
-class AgentRanks:
-    """The agent and its ranks, with the interface of ``manyheads.launchers.processes.Ranks``."""
+class AgentRanks(Ranks):
+    """The ranks of an agent, which alone knows how they ended."""
 
     patience = 2.0
 
     def __init__(
         self,
-        agent: subprocess.Popen,
+        agent: Process,
         log: Path,
         read_exit_codes: Callable[[str], ExitCodes],
         heartbeat: Heartbeat,
     ):
-        self._agent, self._log, self._read, self._heartbeat = agent, log, read_exit_codes, heartbeat
+        super().__init__(heartbeat)
+        self._agent, self._log, self._read = agent, log, read_exit_codes
 
     def roots(self) -> list[int]:
         return [self._agent.pid]
@@ -74,8 +66,7 @@ class AgentRanks:
         return self._agent.poll() is None
 
     def wait(self, seconds: float) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self._agent.wait(seconds)
+        ended_within(self._agent, seconds)
 
     def exit_codes(self) -> ExitCodes:
         """The failures that the agent lists at its end; it reports nothing about ranks that succeeded."""
@@ -85,6 +76,3 @@ class AgentRanks:
             return self._read(self._log.read_text(errors="replace"))
         except OSError:  # the disk may be what failed
             return {}
-
-    def tell_where(self) -> None:
-        tell_where(self._heartbeat)

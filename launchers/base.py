@@ -8,7 +8,7 @@ from typing import Any
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -52,7 +52,7 @@ class Job:
         """Raises RunFailed if the run has exceeded its time limit."""
         if self.timeout is not None and time.monotonic() - self.started > 60 * self.timeout:
             message = f"the run took longer than launcher.timeout={self.timeout:g} minutes. Set it higher, or to null."
-            raise RunFailed(Failure(type="TimedOut", message=message))
+            raise RunFailed(Failure(Kind.TIMED_OUT, message=message))
 
 
 class Launcher:

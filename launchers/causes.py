@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from manyheads.launchers.base import Job
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FINISHED
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
@@ -20,12 +20,13 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
     reported = job.failures()
     died = sorted({*silent} - {failure.rank for failure in reported})
     if reported and not died:
-        return min(reported, key=lambda failure: failure.is_lost_peer)  # the first of those with a cause of their own
+        # the first of those with a cause of their own
+        return min(reported, key=lambda failure: failure.kind is Kind.LOST_PEER)
     unfinished = [rank for rank in job.watched if job.heartbeat.state(rank) != FINISHED]
     for rank in died or unfinished:
         code = exit_codes.get(rank)
         message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)
-        return Failure(rank=rank, exit_code=code, type="ProcessDied", message=message)
+        return Failure(Kind.PROCESS_DIED, rank=rank, exit_code=code, message=message)
     return None
 
 
@@ -42,11 +43,9 @@ def _how(code: int | None) -> str:
     return f"{text} (the kernel does that when {why})" if why else text
 
 
-def raise_failure(failure: Failure) -> None:
-    """Raises ConfigurationError if a rank found a mistake by the user, else RunFailed."""
-    if failure.type == ConfigurationError.__name__:
-        raise ConfigurationError(failure.message)
-    raise RunFailed(failure)
+def error_of(failure: Failure) -> ConfigurationError | RunFailed:
+    """The error to raise for a failure: ConfigurationError if a rank found a mistake by the user."""
+    return ConfigurationError(failure.message) if failure.kind is Kind.MISTAKE else RunFailed(failure)
 
 
 def stalled(timeout: float) -> Failure:
@@ -55,7 +54,7 @@ def stalled(timeout: float) -> Failure:
         f"no rank made a step, an evaluation batch or a checkpoint for {timeout:g} seconds. The end of "
         "logs/rank_*.log shows where each rank was. If the work needs longer, set launcher.stall_timeout."
     )
-    return Failure(type="Stalled", message=message)
+    return Failure(Kind.STALLED, message=message)
 
 
 def recorded(folder: RunFolder) -> str:

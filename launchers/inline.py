@@ -5,22 +5,23 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job, Launcher
-from manyheads.launchers.causes import stalled
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.signals import LAST_SECONDS, end_within, handled_by
+from manyheads.launchers.processes import Ranks, Watchdog, watch
+from manyheads.launchers.signals import LAST_SECONDS, end_within
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.heartbeat import FAILED, Heartbeat
+from manyheads.runner.run.failure import Failure, Kind
+from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.result import finish
+from manyheads.runner.run.signals import handled_by
 
 CLEANUP_SECONDS = 30.0  # of a rank that has failed
 
@@ -52,7 +53,7 @@ class Inline(Launcher):
         with (
             file_rendezvous() as rendezvous,
             variables_set({**job.environment, **rendezvous}),
-            in_background(partial(self._watch, job), name="stall watchdog"),
+            in_background(partial(self._watch, job), name="watchdog"),
             stopping(job.heartbeat),
         ):
             if job.signals:
@@ -68,29 +69,46 @@ class Inline(Launcher):
             raise Interrupted(job.heartbeat.stop_signal or result["signal"])
 
     def _watch(self, job: Job, done: threading.Event) -> None:
-        seen, since = (0, 0), time.monotonic()
-        while not done.wait(min(1.0, self.stall_timeout)):
-            try:
-                job.check_timeout()
-                has_failed = job.heartbeat.state(0) == FAILED
-                if (now := (job.heartbeat.beats(), int(has_failed))) != seen:
-                    seen, since = now, time.monotonic()
-                elif has_failed and time.monotonic() - since > CLEANUP_SECONDS:
-                    raise RunFailed(job.failures()[0])
-                elif time.monotonic() - since > self.stall_timeout:
-                    raise RunFailed(stalled(self.stall_timeout))
-            except RunFailed as reason:
-                self._end(job, reason)
+        ranks = OwnRank(job, done, pause=min(1.0, self.stall_timeout))
+        try:
+            watch(ranks, job, [], Watchdog(job, self.stall_timeout, ranks.tell_where))
+            if not done.is_set():
+                raise RunFailed(job.failures()[0])
+        except RunFailed as reason:
+            if reason.failure.kind is not Kind.STALLED:  # else the watchdog has asked for it
+                ranks.tell_where()
+            self._end(job, reason)
 
     def _end(self, job: Job, reason: RunFailed) -> None:
         try:
-            with open(job.folder.rank_log(0), "a", opener=no_link) as file:
-                faulthandler.dump_traceback(file)
             assert job.run is not None
             finish(job.folder, job.run, time.monotonic() - job.started, reason)
         finally:  # also where the disk is full
             os.write(2, f"error: {reason}\n".encode())
             os._exit(reason.exit_code)
+
+
+class OwnRank(Ranks):
+    """The rank that is this process, watched by a thread of it.
+
+    ``done``: set when the rank has ended; ``pause``: seconds between two looks at it, which take time from it.
+    """
+
+    grace = CLEANUP_SECONDS
+
+    def __init__(self, job: Job, done: threading.Event, *, pause: float):
+        super().__init__(job.heartbeat)
+        self._log, self._done, self._pause = job.folder.rank_log(0), done, pause
+
+    def running(self) -> bool:
+        return not self._done.is_set()
+
+    def wait(self, seconds: float) -> None:
+        self._done.wait(max(seconds, self._pause))
+
+    def tell_where(self) -> None:
+        with suppress(OSError), open(self._log, "a", opener=no_link) as file:
+            faulthandler.dump_traceback(file)
 
 
 @contextmanager

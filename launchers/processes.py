@@ -3,50 +3,64 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from manyheads.launchers.base import Job
-from manyheads.launchers.causes import first_failure, raise_failure, recorded, stalled
+from manyheads.launchers.causes import error_of, first_failure, recorded, stalled
 from manyheads.launchers.collectives import stopped, waited_for
-from manyheads.launchers.ending import end, existing
+from manyheads.launchers.ending import end, existing, tell_where
 from manyheads.runner.run.errors import Interrupted, RunFailed
-from manyheads.runner.run.heartbeat import FAILED, FINISHED
+from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, once one rank has failed
 
 
-class Ranks(Protocol):
-    """What a launcher has started. ``patience``: seconds that the root processes get to clean up after their ranks."""
+class Ranks:
+    """What a launcher has started, as it is supervised. ``heartbeat``: that of the ranks on this machine.
 
-    patience: float
+    ``patience``: seconds that the root processes get to clean up after their ranks; ``grace``: seconds that the other
+    ranks get to report their own failures once one has failed.
+    """
+
+    patience = 0.0
+    grace = GRACE_SECONDS
+
+    def __init__(self, heartbeat: Heartbeat):
+        self._heartbeat = heartbeat
 
     def roots(self) -> list[int]:
         """Ids of the processes that the launcher itself started."""
+        return []
 
-    def running(self) -> bool: ...
+    def running(self) -> bool:
+        """Whether there is still something to wait for."""
+        raise NotImplementedError
 
     def wait(self, seconds: float) -> None:
         """Return when a process ends, or after ``seconds``."""
+        raise NotImplementedError
 
     def exit_codes(self) -> Mapping[int, int | None]:
         """Exit code of each rank that has ended; negative: the signal that killed it; None: unknown."""
+        return {}
 
     def tell_where(self) -> None:
         """Make each rank write its current stack to its log."""
+        tell_where(self._heartbeat)
 
 
 def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
     signals = job.signals
     try:
-        silent = _watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.tell_where))
+        silent = watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.tell_where))
         exit_codes = ranks.exit_codes()
     finally:
         end(ranks.roots(), patience=ranks.patience)
         end(_left(job), patience=0)
     if failure := first_failure(job, exit_codes, silent):
-        raise_failure(replace(failure, message=failure.message + waited_for(job, failure) + recorded(job.folder)))
+        message = failure.message + waited_for(job, failure) + recorded(job.folder)
+        raise error_of(replace(failure, message=message))
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":
         raise Interrupted(signals[0] if signals else result["signal"])
@@ -58,8 +72,11 @@ def _left(job: Job) -> list[int]:
     return [pid for rank in job.watched if (pid := beat.pid(rank)) and beat.state(rank) not in (FAILED, FINISHED)]
 
 
-def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
-    """Return when all have ended, or should have; and which ranks had gone without a word when one first failed."""
+def watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
+    """Return when all have ended, or should have; and which ranks had gone without a word when one first failed.
+
+    Raises RunFailed for a run that stalls or takes too long, Interrupted after ``signals``.
+    """
     silent, failed_at = None, 0.0
     while ranks.running():
         ranks.wait(POLL_SECONDS)
@@ -73,7 +90,7 @@ def _watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> 
             gone = gone_silently(ranks.exit_codes(), job)
             if gone or any(job.heartbeat.state(rank) == FAILED for rank in job.watched):
                 silent, failed_at = gone, time.monotonic()
-        elif time.monotonic() - failed_at > GRACE_SECONDS:
+        elif time.monotonic() - failed_at > ranks.grace:
             break
     return gone_silently(ranks.exit_codes(), job) if silent is None else silent
 

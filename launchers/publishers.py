@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from manyheads.runner.publish.place import tell_unread
 from manyheads.runner.publish.state import State, state_file
 from manyheads.runner.run import called
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.program import PIPE, Process, Program
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -58,21 +58,14 @@ def publishers(
                 _say(folder, name, process)
 
 
-def _start(folder: RunFolder, name: str, environment: dict[str, str], lock: int) -> subprocess.Popen:
+def _start(folder: RunFolder, name: str, environment: dict[str, str], lock: int) -> Process:
     folder.logs.mkdir(parents=True, exist_ok=True)
     with open(folder.logs / f"publish_{name}.log", "ab", opener=no_link) as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", MAIN, str(folder.path), name],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            pass_fds=[lock],
-            start_new_session=True,  # Ctrl-C is for the run
-        )
+        program = Program([sys.executable, "-m", MAIN, str(folder.path), name], environment, outlives=True)
+        return program.start(stdin=PIPE, stdout=output, stderr=output, keep=[lock])
 
 
-def _say(folder: RunFolder, name: str, process: subprocess.Popen) -> None:
+def _say(folder: RunFolder, name: str, process: Process) -> None:
     """How that ended, in one line; what is left of the process goes."""
     code = process.poll()
     with suppress(ProcessLookupError):

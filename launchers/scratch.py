@@ -4,7 +4,6 @@ A process keeps such a folder as long as it has a lock on the folder's lock file
 however it ends.
 """
 
-import fcntl
 import os
 import re
 import secrets
@@ -14,6 +13,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from manyheads.runner.run.files import lock_shared, try_lock
 
 _NAME = re.compile(r"manyheads-[0-9a-f]{8,16}-\d+")
 _NEW = "manyheads-new-"  # begins the names of folders that have no lock yet
@@ -42,7 +43,7 @@ def own_folder(path: Path) -> Iterator[Path]:
     lock = os.open(new / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     owner = os.getpid()
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        lock_shared(lock)
         new.rename(path)  # only now, locked, can ``sweep`` find it
         yield path
     finally:
@@ -54,7 +55,7 @@ def own_folder(path: Path) -> Iterator[Path]:
 def kept(path: Path) -> int:
     """A descriptor that keeps the folder for a process to which it is passed, beyond the end of this one."""
     lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    lock_shared(lock)
     return lock
 
 
@@ -70,7 +71,7 @@ def sweep(parent: Path) -> None:
                 continue
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                if try_lock(lock):
+                    shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)

@@ -2,26 +2,14 @@
 
 import faulthandler
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from manyheads.runner.run.errors import Interrupted
-from manyheads.runner.run.signals import SIGNALS
+from manyheads.runner.run.signals import SIGNALS, handled_by
 
-Handler = Callable[[int, FrameType | None], None]
 LAST_SECONDS = 20.0  # that this process may take to end after a second signal
-
-
-@contextmanager
-def handled_by(handler: Handler) -> Iterator[None]:
-    """A context in which this handler receives both signals; the previous handlers are restored afterwards."""
-    before = {s: signal.signal(s, handler) for s in SIGNALS}
-    try:
-        yield
-    finally:
-        for signum, earlier in before.items():
-            signal.signal(signum, earlier)
 
 
 @contextmanager

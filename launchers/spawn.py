@@ -8,16 +8,13 @@ import importlib
 import multiprocessing
 import multiprocessing.connection
 from collections.abc import Mapping
-from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from manyheads.launchers.base import Job, Launcher
-from manyheads.launchers.ending import tell_where
-from manyheads.launchers.environment import file_rendezvous, variables_set
+from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.processes import supervise
-from manyheads.launchers.signals import blocked_signals
+from manyheads.launchers.processes import Ranks, supervise
 from manyheads.launchers.warm import server as warm
 from manyheads.runner.run.heartbeat import Heartbeat
 
@@ -62,12 +59,7 @@ def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: 
     environment = {**environment, **{name: str(value) for name, value in places.items()}}
     if is_warm:
         return warm.fork(_rank, job.main, str(job.folder.path), environment=environment, signals=job.signals)
-    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
-    process = multiprocessing.get_context("spawn").Process(target=_rank, args=(job.main, str(job.folder.path)))
-    # Libraries read some variables while they are imported, which is before the rank can set them.
-    with variables_set(environment), blocked_signals(), warm.unburdened():
-        process.start()
-    return process
+    return warm.fresh(_rank, job.main, str(job.folder.path), environment=environment)
 
 
 def _rank(main: str, folder: str) -> None:
@@ -75,13 +67,12 @@ def _rank(main: str, folder: str) -> None:
     importlib.import_module(main).main(folder)
 
 
-class SpawnedRanks:
-    """The child processes, one per rank, with the interface of ``manyheads.launchers.processes.Ranks``."""
-
-    patience = 0.0
+class SpawnedRanks(Ranks):
+    """Ranks that are child processes, one each."""
 
     def __init__(self, processes: list[BaseProcess], heartbeat: Heartbeat):
-        self._processes, self._heartbeat = processes, heartbeat
+        super().__init__(heartbeat)
+        self._processes = processes
 
     def roots(self) -> list[int]:
         return [process.pid for process in self._processes if process.pid is not None]
@@ -96,6 +87,3 @@ class SpawnedRanks:
     def exit_codes(self) -> dict[int, int]:
         codes = {rank: process.exitcode for rank, process in enumerate(self._processes)}
         return {rank: code for rank, code in codes.items() if code is not None}
-
-    def tell_where(self) -> None:
-        tell_where(self._heartbeat)

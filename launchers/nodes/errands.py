@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -17,12 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyheads.launchers.ending import end, tell_where
+from manyheads.launchers.ending import end
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.processes import Ranks
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.program import Process, Program
 
 SHELL = "manyheads.launchers.nodes.shell"
 
@@ -88,14 +88,13 @@ def remote_shell(folder: Path, link: Link) -> Iterator[dict[str, str]]:
         errands.close()
 
 
-class Errand:
-    """The executing side: the commands that other machines asked for, as a ``manyheads.launchers.processes.Ranks``."""
-
-    patience = 0.0
+class Errand(Ranks):
+    """The executing side: the commands that other machines asked for."""
 
     def __init__(self, link: Link, heartbeat: Heartbeat, environment: dict[str, str]):
-        self._link, self._heartbeat, self._environment = link, heartbeat, environment
-        self._processes: dict[int, subprocess.Popen] = {}
+        super().__init__(heartbeat)
+        self._link, self._environment = link, environment
+        self._processes: dict[int, Process] = {}
 
     def roots(self) -> list[int]:
         return [process.pid for process in self._processes.values()]
@@ -113,9 +112,6 @@ class Errand:
     def exit_codes(self) -> dict[int, int]:
         return {}  # the program on the other machine knows them
 
-    def tell_where(self) -> None:
-        tell_where(self._heartbeat)
-
     def _take(self, asked: Message) -> None:
         """Start a command, or end one that nobody waits for. Main thread only: a child dies with its thread."""
         number = asked["id"]
@@ -124,15 +120,8 @@ class Errand:
                 end([process.pid], patience=0.0)
                 process.poll()
             return
-        self._processes[number] = subprocess.Popen(
-            ["sh", "-c", asked["command"]],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
-            stderr=sys.stderr,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
+        program = Program(["sh", "-c", asked["command"]], self._environment)
+        self._processes[number] = program.start(stdout=sys.stderr, stderr=sys.stderr)
 
     def _collect(self) -> None:
         for number, process in list(self._processes.items()):

@@ -13,7 +13,7 @@ from manyheads.launchers.nodes.starting import Started, agent_arguments, start_h
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.run_folder import RunFolder
 
 RETRY_SECONDS = 5.0  # before an agent is restarted on a machine that was lost
@@ -119,7 +119,7 @@ class Gathering:
             if started is not None and self.is_lenient:
                 continue
             if started is not None and is_first and self.settings.fewest == self.settings.most:
-                raise RunFailed(Failure(type="NodeLost", node=name, message=f"no agent could be started there: {why}"))
+                raise RunFailed(Failure(Kind.NODE_LOST, node=name, message=f"no agent could be started there: {why}"))
             if started is not None:
                 started.close(0.1)
             self._again[name] = now + RETRY_SECONDS
@@ -159,7 +159,7 @@ class Gathering:
         whose = f" Nothing was heard from {', '.join(lacking)}." if lacking else ""
         reasons = [f" {name}: {why}." for name in lacking if (why := self.why(name))]
         return Failure(
-            type="NodeLost",
+            Kind.NODE_LOST,
             message=f"{len(self._nodes)} of {self.settings.fewest} machines have connected to "
             f"{addresses.bracketed(self.meeting.address)}:{self.meeting.port} within "
             f"launcher.start_timeout={self.settings.start_timeout:g} seconds: "

@@ -14,7 +14,7 @@ from manyheads.launchers.nodes.wire import own_key
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 
 RETRY_SECONDS = 0.5
 
@@ -37,7 +37,7 @@ def join(run: RunConfig) -> None:
     if link.refusal is not None:
         raise ConfigurationError(link.refusal)
     if link.outcome is None:
-        raise RunFailed(Failure(type="NodeLost", message=f"{link.why}."))
+        raise RunFailed(Failure(Kind.NODE_LOST, message=f"{link.why}."))
     _conclude(link.outcome)
 
 
@@ -54,7 +54,7 @@ def _connected(host: str, port: int, settings: Settings) -> Link:
         except OSError as error:
             if time.monotonic() > deadline:
                 reason = f"{error} (tried for launcher.start_timeout={settings.start_timeout:g} seconds)"
-                raise RunFailed(Failure(type="NodeLost", message=f"{reason}.")) from None
+                raise RunFailed(Failure(Kind.NODE_LOST, message=f"{reason}.")) from None
         time.sleep(RETRY_SECONDS)
 
 
@@ -64,6 +64,6 @@ def _conclude(outcome: Mapping[str, Any]) -> None:
         raise Interrupted(code - 128)
     if code:
         raise RunFailed(
-            Failure(type="RunFailed", exit_code=code, message=f"the run's parent reports: {outcome['why']}")
+            Failure(Kind.PARENT_ENDED, exit_code=code, message=f"the run's parent reports: {outcome['why']}")
         )
     print("completed", flush=True)

@@ -24,7 +24,7 @@ from manyheads.launchers.stdout_relay import passed_on
 from manyheads.launchers.torchft.part import run_part
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat, Report
 from manyheads.runner.run.rank_env import without_place
 from manyheads.runner.run.run_folder import RunFolder
@@ -47,7 +47,7 @@ class Here(Job):
     def check_timeout(self) -> None:
         """Raises Over when the parent has ended the run or is gone; the parent enforces the time limit itself."""
         if self.link.is_over(self.attempt):
-            raise Over(Failure(type="Over", message=self.link.why))
+            raise Over(Failure(Kind.PARENT_ENDED, message=self.link.why))
         if stop := self.link.stop_signal(self.attempt):
             self.heartbeat.stop_signal = stop
 
@@ -59,7 +59,6 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
     codes: dict[int, int | None] = {}
     heartbeat: Heartbeat | None = None
     failure: Failure | None = None
-    mistake = None
     reports: list[Report] = []
     try:
         check_storage(folder, order)
@@ -74,21 +73,19 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
                 finally:
                     link.on_where = None
                     reports = shortened(heartbeat.reports())
-    except ConfigurationError as error:
-        mistake = str(error)
     except Over as reason:
         complain(str(reason.failure.message))
     except RunFailed as error:
         failure = error.failure
     except Interrupted:
         pass
-    except OSError as error:
+    except (OSError, ConfigurationError) as error:
         failure = Failure.of(error)
     told = {str(rank): code for rank, code in codes.items()}
     words = {str(rank): heartbeat.read(rank) for rank in ranks} if heartbeat else {}
     said = failure.to_json() if failure else None
     common_words = {"words": words, "reports": reports, "attempt": order["attempt"]}
-    return {"failure": said, "mistake": mistake, "codes": told, **common_words}
+    return {"failure": said, "codes": told, **common_words}
 
 
 def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:

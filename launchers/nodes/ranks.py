@@ -1,28 +1,30 @@
-"""The ranks of a run on all its nodes, with the interface of ``manyheads.launchers.processes.Ranks``."""
+"""The ranks of a run on all its nodes, as the parent supervises them."""
 
 import queue
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from manyheads.launchers.base import Job
+from manyheads.launchers.causes import error_of
 from manyheads.launchers.nodes.meeting import ALIVE_SECONDS, Meeting, Node
 from manyheads.launchers.nodes.wire import Message
-from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.launchers.processes import Ranks
+from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, Report
 
 SETTLE_SECONDS = 1.5  # within which all nodes have reported what just happened to their ranks
 
 
-class NodeRanks:
+class NodeRanks(Ranks):
     """The ranks of one attempt at a run.
 
     ``shares``: the ranks of each node. ``silence``: seconds without a message after which a node counts as lost.
     """
 
-    patience = 0.0
-
     def __init__(self, meeting: Meeting, job: Job, shares: dict[Node, range], *, attempt: int, silence: float):
+        super().__init__(job.heartbeat)
         self.shares, self.attempt, self.silence = shares, attempt, silence
         self._meeting, self._job = meeting, job
         self._codes: dict[int, int | None] = {}
@@ -30,9 +32,6 @@ class NodeRanks:
         self._reports: dict[int, Report] = {}
         self._has_failed = False
         self.engine_is_alone = False  # True: one program on the first machine starts every rank
-
-    def roots(self) -> list[int]:
-        return []  # their agents end them
 
     def running(self) -> bool:
         return len(self._ended) < len(self.shares)
@@ -93,7 +92,7 @@ class NodeRanks:
         """The failure that an agent reported, in case no rank could write its own report; None if none did."""
         for node, message in self._ended.items():
             if failure := Failure.from_json(message["failure"]):
-                return Failure(**{**failure.to_json(), "node": str(node)})
+                return replace(failure, node=str(node))
         return None
 
     def _some_rank_failed(self) -> bool:
@@ -129,12 +128,12 @@ class NodeRanks:
             node.port = message["port"]
             self._codes |= {int(rank): code for rank, code in message["codes"].items()}
             failure = Failure.from_json(message["failure"])
-            if failure is not None and failure.rank is not None and failure.type == "ProcessDied":
+            if failure is not None and failure.rank is not None and failure.kind is Kind.PROCESS_DIED:
                 self._codes.setdefault(failure.rank, failure.exit_code)  # its starter died with it and reported none
             if node is next(iter(self.shares)) and self.engine_is_alone:
                 self.tell({"do": "end", "attempt": self.attempt})  # the errands are done
-            if message["mistake"]:
-                raise ConfigurationError(message["mistake"])
+            if failure is not None and failure.kind is Kind.MISTAKE:
+                raise error_of(failure)
 
     def _pass_on(self, node: Node, message: Message) -> None:
         """Forward an errand from the machine of the program that starts all ranks to the one it names, or back."""
@@ -161,4 +160,4 @@ class NodeRanks:
 
 def lost(node: Node, how: str) -> Failure:
     """The failure of a run that has lost a node. ``how``: a clause for the error."""
-    return Failure(type="NodeLost", node=str(node), message=f"{how}.")
+    return Failure(Kind.NODE_LOST, node=str(node), message=f"{how}.")

@@ -21,7 +21,7 @@ from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.runner.provenance.nodes import note_nodes
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_env import EXPORTED
 from manyheads.runner.run.run_folder import RunFolder
@@ -70,7 +70,7 @@ def run_on_nodes(
                 attempt(machines, shares, job, order, number=len(restarts), stall_timeout=stall_timeout)
                 return
             except RunFailed as error:
-                if failures >= settings.max_restarts or job.signals or error.failure.type == "TimedOut":
+                if failures >= settings.max_restarts or job.signals or error.failure.kind is Kind.TIMED_OUT:
                     raise
                 failures += 1
                 cause = str(error)
@@ -163,14 +163,14 @@ def note(job: Job, shares: list[Share]) -> None:
 
 def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failure:
     """The failure, with the machine on which it happened or whose loss caused it."""
-    if failure.type == "NodeLost" or (unheard and failure.rank is None):
+    if failure.kind is Kind.NODE_LOST or (unheard and failure.rank is None):
         return failure
     if unheard:  # the other nodes' ranks waited for theirs
         names = " and ".join(map(str, unheard))
         message = f"the run's parent no longer hears from it. Its ranks' peers reported: {failure.message}"
-        return Failure(type="NodeLost", node=names, message=message)
+        return Failure(Kind.NODE_LOST, node=names, message=message)
     said = ranks.said()
-    if failure.type == "ProcessDied" and failure.exit_code is None and said is not None:
+    if failure.kind is Kind.PROCESS_DIED and failure.exit_code is None and said is not None:
         failure = replace(said, node=None)
     node = ranks.node_of(failure.rank)
     return failure if node is None else replace(failure, node=str(node))

@@ -2,16 +2,14 @@
 
 import os
 import shlex
-import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.ending import end
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.program import Program, ended_within
 
 AGENT = "manyheads.launchers.nodes.agent"
 
@@ -22,14 +20,8 @@ class Started:
     def __init__(self, name: str, command: list[str], log: Path, *, speaks: bool):
         self.name, self.log = name, log
         with open(log, "ab", opener=no_link) as file:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=None if speaks else file,  # the machine of rank 0
-                stderr=file,
-                start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
-                preexec_fn=die_with_parent,
-            )
+            stdout = None if speaks else file  # the machine of rank 0
+            self.process = Program(command).start(stdout=stdout, stderr=file)
 
     def failure(self) -> str | None:
         """Why the agent will not connect, as its process put it; None while it still may."""
@@ -40,8 +32,7 @@ class Started:
 
     def close(self, seconds: float) -> None:
         """Wait up to ``seconds`` for the process to exit, then kill it."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(seconds)
+        ended_within(self.process, seconds)
         end([self.process.pid], patience=0)
         self.process.poll()
 

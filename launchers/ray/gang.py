@@ -5,7 +5,7 @@ However this child ends, Ray then ends everything that it has started for it.
 """
 
 import json
-import subprocess
+import signal
 import sys
 import threading
 from contextlib import suppress
@@ -14,6 +14,7 @@ from typing import Any
 
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.program import PIPE, Program, stop
 
 DRIVER = "manyheads.launchers.ray.driver"
 END_SECONDS = 15.0
@@ -28,15 +29,9 @@ class Gang:
 
     def __init__(self, asked: dict[str, Any], *, log: Path):
         with open(log, "ab", opener=no_link) as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", DRIVER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
-                start_new_session=True,  # the terminal's Ctrl-C is for the parent alone
-                cwd="/",  # Ray's workers look for modules where the driver stands, before all others
-            )
+            # Ray's workers look for modules where the driver stands, before all others.
+            program = Program([sys.executable, "-m", DRIVER], folder="/")
+            self._process = program.start(stdin=PIPE, stdout=PIPE, stderr=file)
         self._log = log
         self.is_placed, self.wanted = False, "no answer yet"
         self.failure: str | None = None
@@ -58,11 +53,7 @@ class Gang:
         """Give everything back to Ray."""
         with suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        stop(self._process, seconds=END_SECONDS, signum=signal.SIGKILL)
         if self._listener is not None:
             self._listener.join(timeout=5)
         self._process.stdout.close()  # type: ignore[union-attr]
@@ -75,7 +66,8 @@ class Gang:
 
     def _say(self, value: Any) -> None:
         with suppress(OSError):  # that it is gone is heard
-            print(json.dumps(value), file=self._process.stdin, flush=True)
+            self._process.stdin.write(f"{json.dumps(value)}\n".encode())  # type: ignore[union-attr]
+            self._process.stdin.flush()  # type: ignore[union-attr]
 
     def _hear(self) -> dict[str, Any] | None:
         line = self._process.stdout.readline()  # type: ignore[union-attr]

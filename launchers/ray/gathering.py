@@ -18,7 +18,7 @@ from manyheads.launchers.ray.gang import Gang
 from manyheads.launchers.ray.output import Output
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.run_folder import RunFolder
 
 POLL_SECONDS = 0.1
@@ -54,7 +54,7 @@ class Placed(Gathering):
             waited = time.monotonic() - began
             if self._patience is not None and waited > self._patience:
                 limit = f"launcher.placement_timeout={self._patience:g} seconds"
-                raise RunFailed(Failure(type="NoRoom", message=f"{self._gang.wanted} (waited for {limit})."))
+                raise RunFailed(Failure(Kind.NOT_STARTED, message=f"{self._gang.wanted} (waited for {limit})."))
             if not told and waited > 2:
                 print(f"waiting for Ray: {self._gang.wanted}", flush=True)
                 told = True
@@ -67,7 +67,7 @@ class Placed(Gathering):
 
     def _refuse_failed(self) -> None:
         if self._gang.failure is not None:
-            raise RunFailed(Failure(type="RayFailed", message=self._gang.failure))
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=self._gang.failure))
 
 
 def _command(settings: Settings, name: str, place: dict[str, Any], output: Path) -> str:

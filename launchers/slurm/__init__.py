@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.causes import error_of
 from manyheads.launchers.nodes.run import run_on_nodes
 from manyheads.launchers.nodes.settings import Settings
 from manyheads.launchers.slurm import commands
@@ -22,7 +23,7 @@ from manyheads.launchers.slurm.script import output, write_script
 from manyheads.launchers.torchrun import order
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -97,7 +98,7 @@ class Slurm(Launcher):
 
     def ended(self, folder: RunFolder, reason: BaseException) -> None:
         """Requeue this job if the run was cut short by something outside itself."""
-        is_lost = isinstance(reason, RunFailed) and reason.failure.type == "NodeLost"
+        is_lost = isinstance(reason, RunFailed) and reason.failure.kind is Kind.NODE_LOST
         if self._allocation is None or not self._allocation.is_ours or not (self._at_limit or is_lost):
             return
         if not self._section["requeue"]:
@@ -127,10 +128,8 @@ class Slurm(Launcher):
             self._finish(folder, run, job, RunFailed(failure))
         elif result is not None and (failure := Failure.from_json(result.get("error"))) is None:
             raise Interrupted(int(result.get("signal", signal.SIGTERM)))
-        if failure is not None and failure.type == ConfigurationError.__name__:
-            raise ConfigurationError(failure.message)
         assert failure is not None
-        raise RunFailed(failure)
+        raise error_of(failure)
 
     def _finish(self, folder: RunFolder, run: RunConfig, job: str, reason: BaseException) -> None:
         known = (folder.read_result() or {}).get("wall_seconds") or 0.0

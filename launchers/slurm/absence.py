@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from manyheads.runner.run.errors import Interrupted, RunFailed, printable
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 
 AWAY_SECONDS = 900.0
 
@@ -28,7 +28,7 @@ class Absence:
             minutes = f"{AWAY_SECONDS / 60:g} minutes"
             print(f"Slurm's controller does not answer; asking again for {minutes}: {printable(said)}", flush=True)
         elif time.monotonic() > self._deadline:
-            raise RunFailed(Failure(type="SlurmAway", message=f"Slurm's controller does not answer: {said}."))
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=f"Slurm's controller does not answer: {said}."))
 
     def ended(self) -> None:
         """Called for each answer."""

@@ -5,7 +5,6 @@ Source: https://slurm.schedmd.com/, the manual pages of these commands; tested w
 
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from manyheads.launchers.slurm.absence import Absence
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
+from manyheads.runner.run.program import Answer, Program
 
 SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
 UNREACHED = re.compile(r"contact slurm controller|connect(ion)? (failure|refused)", re.I)
@@ -69,7 +69,7 @@ def missing() -> str | None:
 
 def version() -> str:
     """As Slurm names itself."""
-    return _run("sbatch", "--version").stdout.strip()
+    return _run("sbatch", "--version").text.strip()
 
 
 def submit(script: Path, signals: Sequence[int] = ()) -> str:
@@ -78,20 +78,20 @@ def submit(script: Path, signals: Sequence[int] = ()) -> str:
     Raises ConfigurationError if refused, RunFailed if Slurm does not answer, Interrupted after a signal.
     """
     absence = Absence(signals)
-    while (done := _run("sbatch", "--parsable", str(script))).returncode != 0:
-        said = " ".join(done.stderr.replace("sbatch: error:", "").split()).rstrip(".")
+    while (done := _run("sbatch", "--parsable", str(script))).code != 0:
+        said = " ".join(done.errors.replace("sbatch: error:", "").split()).rstrip(".")
         if UNREACHED.search(said):
             absence.goes_on(said)
         elif AWAY.search(said):
             why = f"Slurm's controller did not answer, but may have the job: {said}. See `squeue --me`."
-            raise RunFailed(Failure(type="SlurmAway", message=why))
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=why))
         else:
             raise ConfigurationError(
                 f"Slurm refused the job: {said}. See {script}, and launcher.partition, account, qos, time_limit, "
                 "nodes, gpus_per_node, cpus_per_node and constraint."
             )
         time.sleep(AGAIN_SECONDS)
-    return done.stdout.strip().splitlines()[-1].partition(";")[0]
+    return done.text.strip().splitlines()[-1].partition(";")[0]
 
 
 def status(job: str, signals: Sequence[int] = ()) -> Status:
@@ -106,12 +106,12 @@ def status(job: str, signals: Sequence[int] = ()) -> Status:
 def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
     """How a job stands; None where the controller does not say within ``seconds``."""
     done = _shown(job, seconds)
-    if done.returncode == 0 and "JobState=" in done.stdout:
-        return parsed(done.stdout.splitlines()[0])
-    return GONE if "Invalid job id" in done.stderr else None
+    if done.code == 0 and "JobState=" in done.text:
+        return parsed(done.text.splitlines()[0])
+    return GONE if "Invalid job id" in done.errors else None
 
 
-def _shown(job: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+def _shown(job: str, seconds: float = SECONDS) -> Answer:
     return _run("scontrol", "show", "job", "-o", job, seconds=seconds)
 
 
@@ -130,7 +130,7 @@ def parsed(line: str) -> Status:
 
 def gpus_per_node(job: str) -> int:
     """GPUs that a running job has on each of its nodes; the fewest on any of them."""
-    shown = _run("scontrol", "show", "job", "-o", "-d", job).stdout
+    shown = _run("scontrol", "show", "job", "-o", "-d", job).text
     on_nodes = re.findall(r" CPU_IDs=\S+ Mem=\S+ GRES=(\S*)", shown)
     return min((sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", each))) for each in on_nodes), default=0)
 
@@ -142,34 +142,29 @@ def cancel(job: str) -> None:
 
 def ask_to_stop(job: str, signal: str) -> bool:
     """Send a signal to a running job's batch script alone; returns whether Slurm took it."""
-    return _run("scancel", "--batch", f"--signal={signal}", job).returncode == 0
+    return _run("scancel", "--batch", f"--signal={signal}", job).code == 0
 
 
 def requeue(job: str) -> str | None:
     """Have a job queued again; returns why Slurm will not."""
     done = _run("scontrol", "requeue", job)
-    return None if done.returncode == 0 else " ".join(done.stderr.split()) or "no reason given"
+    return None if done.code == 0 else " ".join(done.errors.split()) or "no reason given"
 
 
 def host_names(listed: str) -> list[str]:
     """The nodes that Slurm writes as n[1-2,7]."""
-    return _run("scontrol", "show", "hostnames", listed).stdout.split()
+    return _run("scontrol", "show", "hostnames", listed).text.split()
 
 
 def addresses(nodes: list[str]) -> dict[str, str]:
     """What Slurm itself reaches each node by."""
-    lines = _run("scontrol", "show", "node", "-o", ",".join(nodes)).stdout.splitlines()
+    lines = _run("scontrol", "show", "node", "-o", ",".join(nodes)).text.splitlines()
     found = [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in lines]
     return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
 
 
-def _run(*command: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
-    """Own session: the terminal's Ctrl-C is not for it."""
+def _run(*command: str, seconds: float = SECONDS) -> Answer:
     try:
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, start_new_session=True
-        )
+        return Program(command).ask(seconds=seconds)
     except FileNotFoundError:
         raise ConfigurationError(f"launcher=slurm: {HOW_TO_GET}.") from None
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} timed out after {seconds:g} seconds")

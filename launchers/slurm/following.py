@@ -12,7 +12,7 @@ from manyheads.launchers.slurm.commands import Status
 from manyheads.launchers.slurm.script import output
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import Interrupted, RunFailed, printable
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.run_folder import RunFolder
 
 LOOK_SECONDS = 0.2
@@ -82,7 +82,7 @@ class Following:
         self._absence.goes_on("the job continues without it")
         if len(self._signals) > 1:
             why = f"Slurm's controller does not answer, so job {self._job} is not cancelled. Use `scancel {self._job}`."
-            raise RunFailed(Failure(type="SlurmAway", message=why))
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=why))
 
     def _heed(self, status: Status) -> None:
         """Pass on what has been received."""
@@ -103,7 +103,8 @@ def cancelled(job: str) -> None:
     while (status := commands.status_now(job)) is None or not status.is_over:
         commands.cancel(job)
         if time.monotonic() > deadline:
-            raise RunFailed(Failure(type="JobStays", message=f"job {job} was cancelled, but still exists. See squeue."))
+            message = f"job {job} was cancelled, but still exists. See squeue."
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=message))
         time.sleep(ASK_SECONDS[0])
 
 
@@ -119,19 +120,19 @@ def ended_badly(job: str, status: Status, said: str, *, has_run: bool) -> Failur
     """What Slurm did to a job, in a sentence; None where it let it end. ``said``: the last line of its output."""
     before = "" if has_run else " before it started"
     whys = {
-        "CANCELLED": ("JobCancelled", f"was cancelled{before}"),
-        "TIMEOUT": ("JobTimedOut", "reached its time limit. Set launcher.time_limit, or launcher.stop_before higher"),
-        "DEADLINE": ("JobTimedOut", "reached its deadline"),
-        "OUT_OF_MEMORY": ("OutOfMemoryError", "was killed for using more memory than it had requested"),
-        "NODE_FAIL": ("NodeLost", "lost a node, and was not requeued"),
-        "PREEMPTED": ("JobPreempted", "was preempted, and not requeued"),
-        "BOOT_FAIL": ("JobNotStarted", "could not be started on its nodes"),
-        "REVOKED": ("JobCancelled", "was revoked"),
+        "CANCELLED": (Kind.CANCELLED, f"was cancelled{before}"),
+        "TIMEOUT": (Kind.TIMED_OUT, "reached its time limit. Set launcher.time_limit, or launcher.stop_before higher"),
+        "DEADLINE": (Kind.TIMED_OUT, "reached its deadline"),
+        "OUT_OF_MEMORY": (Kind.OUT_OF_MEMORY, "was killed for using more memory than it had requested"),
+        "NODE_FAIL": (Kind.NODE_LOST, "lost a node, and was not requeued"),
+        "PREEMPTED": (Kind.PREEMPTED, "was preempted, and not requeued"),
+        "BOOT_FAIL": (Kind.NOT_STARTED, "could not be started on its nodes"),
+        "REVOKED": (Kind.CANCELLED, "was revoked"),
     }
     if status.state in whys:
         kind, why = whys[status.state]
-        return Failure(type=kind, message=f"Slurm job {job} {why}.")
+        return Failure(kind, message=f"Slurm job {job} {why}.")
     if not has_run:
         seen = f": {said}" if said else ""
-        return Failure(type="JobNotStarted", message=f"Slurm job {job} ended before the run started{seen}.")
+        return Failure(Kind.NOT_STARTED, message=f"Slurm job {job} ended before the run started{seen}.")
     return None

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import filter_overrides
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
-from omegaconf._utils import OmegaConfDumper
 
 from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
 from manyheads.launchers.sweep.options import Options
@@ -22,11 +20,11 @@ from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.schema import check, is_run_config
 from manyheads.runner.provenance.record import signature
-from manyheads.runner.run import seal
+from manyheads.runner.run import seal, yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Unavailable, WrongValue, report
 from manyheads.runner.run.ledger import Entry
-from manyheads.runner.run.run_folder import DUMPER, RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import plain, refuse_untrusted
 from manyheads.runner.trust.own import Trust
 
@@ -146,13 +144,6 @@ def task_config(composed: DictConfig) -> DictConfig:
     return task
 
 
-class _Dumper(DUMPER):  # type: ignore[misc,valid-type]
-    """Quotes strings as OmegaConf does, which reads more of them as numbers than YAML."""
-
-
-_Dumper.add_representer(str, OmegaConfDumper.str_representer)
-
-
 def save_composed(folder: RunFolder, composed: DictConfig, *, own: bool) -> None:
     """Write the files that Hydra writes when a job starts, for one that may have to start without Hydra.
 
@@ -167,7 +158,7 @@ def save_composed(folder: RunFolder, composed: DictConfig, *, own: bool) -> None
     content: Any = OmegaConf.to_container(composed, enum_to_str=True)
     hydra = content.pop("hydra")
     files = {"config": content, "hydra": {"hydra": hydra}, "overrides": hydra["overrides"]["task"]}
-    texts = {name: yaml.dump(each, Dumper=_Dumper, sort_keys=False, allow_unicode=True) for name, each in files.items()}
+    texts = {name: yaml_text.dump(each) for name, each in files.items()}
     if own and path == folder.composed.parent:
         seal.record(folder.path, {folder.COMPOSED: texts["config"]})
     for name, text in texts.items():

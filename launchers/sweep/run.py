@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from manyheads.launchers.background import in_background
-from manyheads.launchers.signals import handled_by, interrupt
+from manyheads.launchers.signals import interrupt
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.progress import Progress
 from manyheads.launchers.sweep.pruning import NoPruning
@@ -13,6 +13,7 @@ from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.states import Start, settle
 from manyheads.runner.run.errors import Interrupted
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.signals import handled_by
 
 WATCH_SECONDS = 0.5
 

@@ -19,7 +19,7 @@ from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume import finish
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -160,7 +160,7 @@ class Search:
                 f"{len(failed)} of {len(batch)} trials failed. Allowed: a fraction of "
                 f"hydra.sweeper.max_failure_rate={self._own.max_failure_rate:g}."
             )
-            raise RunFailed(Failure(type="SearchFailed", message=message))
+            raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=message))
 
     def _conclude(self) -> None:
         """Say which trial was the best, and write it down as Optuna's own sweeper does."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.processes import POLL_SECONDS
-from manyheads.launchers.signals import handled_by, interrupt, received_signals
+from manyheads.launchers.signals import interrupt, received_signals
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.progress import Progress
@@ -21,6 +21,7 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.signals import handled_by
 
 
 class Slot:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable, report
+from manyheads.runner.run.failure import Kind
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -36,7 +37,7 @@ def settle(entry: Entry, start: Start) -> Entry:
         return entry.now(
             "failed",
             reason=str(error) or type(error).__name__,
-            out_of_memory=isinstance(error, RunFailed) and error.failure.is_out_of_memory,
+            out_of_memory=isinstance(error, RunFailed) and error.failure.kind is Kind.OUT_OF_MEMORY,
         )
     objective = float(value) if isinstance(value, (int, float)) else None
     return entry.now("completed", objective=objective)

@@ -21,7 +21,7 @@ from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.launchers.torchft.part import RESTARTED, note_restart
 from manyheads.launchers.torchft.replicas import LAST_SECONDS
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING
 
 HEALING = ".replicas"  # the folder, in the run's, of states for replicas that have come back
@@ -151,4 +151,4 @@ class Machines(NodeRanks):
         most = self._gathered.settings.max_restarts
         if note_restart(self._job, cause, what) > most:
             message = f"{cause}, after launcher.max_restarts={most} restarts."
-            raise RunFailed(Failure(type="NodeLost", message=message))
+            raise RunFailed(Failure(Kind.NODE_LOST, message=message))

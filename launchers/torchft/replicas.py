@@ -9,27 +9,25 @@ from pathlib import Path
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.collectives import is_stopped
-from manyheads.launchers.ending import end, send, tell_where
+from manyheads.launchers.ending import end, send
+from manyheads.launchers.processes import Ranks
 from manyheads.launchers.torchft.lighthouse import Lighthouse
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat
 
 IN_VAIN = 3  # starts in a row that come to no update
-FINAL = (ConfigurationError.__name__, "FloatingPointError")  # which would happen again
+FINAL = (Kind.MISTAKE, Kind.DIVERGED)  # which would happen again
 LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
 
 
-class Replicas:
-    """This machine's replicas, with the interface of ``manyheads.launchers.processes.Ranks``.
+class Replicas(Ranks):
+    """This machine's replicas.
 
     ``start``: starts a rank, with variables by which it meets the others of its replica; ``width``: their number;
     ``scratch``: a folder of this machine's, where they meet; ``note``: called with the cause of each restart;
     ``lighthouse``: the one to keep alive from here; ``shown``: the heartbeat that ``supervise`` sees, in which
     restarted replicas never die.
     """
-
-    patience = 0.0
 
     def __init__(
         self,
@@ -43,6 +41,7 @@ class Replicas:
         note: Callable[[str], None],
         lighthouse: Lighthouse | None = None,
     ):
+        super().__init__(job.heartbeat)
         self._start, self._job, self._lighthouse, self._note = start, job, lighthouse, note
         self._max_restarts, self._hang_timeout, self._scratch = max_restarts, hang_timeout, scratch
         self.shown = Heartbeat(None, ranks=job.ranks)
@@ -79,9 +78,6 @@ class Replicas:
 
     def exit_codes(self) -> dict[int, int | None]:
         return self._given_up
-
-    def tell_where(self) -> None:
-        tell_where(self._job.heartbeat)
 
     def _begin(self, ranks: range) -> None:
         """Start the ranks of a replica."""
@@ -138,7 +134,8 @@ class Replicas:
         """Start a replica again of which these ranks are dead, unless that would be in vain."""
         heartbeat = self._job.heartbeat
         failures = {each.rank: each for each in self._job.failures()}
-        rank = min(dead, key=lambda each: (each in failures, each in failures and failures[each].is_lost_peer))
+        # One that reported nothing comes first, then one with a cause of its own.
+        rank = min(dead, key=lambda each: each in failures and 1 + (failures[each].kind is Kind.LOST_PEER))
         code, failure = self._processes[rank].exitcode, failures.get(rank)
         assert code is not None
         self._end(ranks)
@@ -147,7 +144,7 @@ class Replicas:
                 self._say(each, FINISHED)
             return
         self._vain[ranks.start] += 1
-        hopeless = failure is not None and failure.type in FINAL
+        hopeless = failure is not None and failure.kind in FINAL
         if hopeless or self._vain[ranks.start] >= IN_VAIN or self._restarts >= self._max_restarts:
             self._given_up[rank] = code
             return

@@ -23,7 +23,7 @@ from manyheads.launchers import scratch
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.signals import blocked_signals
 from manyheads.runner.run.errors import Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 
 PRELOAD = "manyheads.launchers.warm.preload"
 # What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
@@ -95,7 +95,17 @@ def fork(
                 raise Interrupted(signals[0])
     if failed:
         message = "the process that ranks are forked from has died; see the reason above, or set launcher.warm=false"
-        raise RunFailed(Failure(type="ProcessDied", message=message)) from failed[0]
+        raise RunFailed(Failure(Kind.PROCESS_DIED, message=message)) from failed[0]
+    return process
+
+
+def fresh(main: Callable[..., None], *arguments: Any, environment: dict[str, str]) -> BaseProcess:
+    """Start a process of its own that imports everything itself, as ``fork`` does otherwise; at once."""
+    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+    process = multiprocessing.get_context("spawn").Process(target=main, args=arguments)
+    # Libraries read some variables while they are imported, which is before the process could set them.
+    with variables_set(environment), blocked_signals(), unburdened():
+        process.start()
     return process
 
 

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.run.failure import Failure, Kind
+from manyheads.runner.run.program import Program
 
 ERROR = "error: "
 
@@ -25,59 +24,36 @@ class Ended(NamedTuple):
         if self.code == ConfigurationError.exit_code:
             raise ConfigurationError(self.error or "it was refused; see its output above")
         if self.code:
-            raise RunFailed(
-                failure or Failure(exit_code=self.code, type="Ended", message=self.error or "see its output above")
-            )
+            message = self.error or "see its output above"
+            raise RunFailed(failure or Failure(Kind.PROGRAM_FAILED, exit_code=self.code, message=message))
 
 
 def call(*words: str) -> Ended:
     """Run ``manyheads <words>`` to its end, forwarding its output to ``sys.stdout`` line by line.
 
     Ctrl-C, or a notebook's stop button, asks the command to stop with a checkpoint; a second one ends it at once.
-    Raises KeyboardInterrupt once it has ended.
+    Raises KeyboardInterrupt once it has ended. So does SIGTERM, which then has the effect that it has otherwise.
     """
-    child = subprocess.Popen(
+    program = Program(
         [sys.executable, "-m", "manyheads", *words],
-        env={**os.environ, "PYTHONPATH": _path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        process_group=0,  # Ctrl-C reaches it once, through this process
-        preexec_fn=die_with_parent,
+        {**os.environ, "PYTHONPATH": _path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
     )
     said: list[str] = []
-    interrupted = False
-    try:
-        while True:
-            try:
-                _show(child, said)
-                code = child.wait()
-                break
-            except KeyboardInterrupt:
-                interrupted = True
-                child.send_signal(signal.SIGINT)
-    finally:
-        if child.poll() is None:
-            child.terminate()
-        if child.stdout:
-            child.stdout.close()
-        child.wait()
-    if interrupted:
-        raise KeyboardInterrupt
-    return Ended(code, "".join(said).removeprefix(ERROR).strip())
 
-
-def _show(child: subprocess.Popen, said: list[str]) -> None:
-    """Pass on what it says. ``said``: its last error from then on, in lines."""
-    for line in child.stdout or ():
+    def show(line: str) -> None:
         sys.stdout.write(line)
         sys.stdout.flush()
         if line.startswith(ERROR):
             said[:] = [line]
         elif said:
             said.append(line)
+
+    try:
+        code = program.run(on_line=show)
+    except Interrupted as reason:
+        signal.raise_signal(reason.signum)  # which this process was about to get
+        raise KeyboardInterrupt from None
+    return Ended(code, "".join(said).removeprefix(ERROR).strip())
 
 
 def _path() -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -17,6 +16,7 @@ from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.explain import explain, raised_by_hydra
 from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.errors import ConfigurationError, Ended, Interrupted, RunFailed, complain, report
 from manyheads.runner.run.files import FAILED, FULL
 from manyheads.runner.run.run_folder import RunFolder
@@ -50,7 +50,7 @@ def _printed(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
         complain(f"{error.filename}: {error.strerror}")  # the disk's fault, in which a traceback leads nowhere
         return 1
-    if isinstance(error, yaml.YAMLError):
+    if isinstance(error, yaml_text.Error):
         complain(f"a config cannot be read: {' '.join(str(error).split())}.")
     elif isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
         complain(explain(error))

@@ -10,14 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from manyheads.runner.config.code_files import absolute, project_of
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import Section
 from manyheads.runner.run.nearest import nearest, similar, suggest
-from manyheads.runner.run.run_folder import LOADER
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SECTIONS = ("loss", "parameters", "trainer", "checkpoint")
@@ -57,7 +55,7 @@ def options(group: str, folders: Folders = OWN) -> list[str]:
 @cache
 def read(path: Path) -> dict[str, Any]:
     """The content of a config file, by a parser that creates plain values only."""
-    content = yaml.load(path.read_text(), Loader=LOADER)
+    content = yaml_text.parse(path.read_text())
     return content if isinstance(content, dict) else {}
 
 

@@ -1,16 +1,16 @@
 """Makes a saved run config composable by Hydra: options and keys can be set over it as over conf/."""
 
+import copy
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
 from manyheads.runner.config.arguments import CommandLine, searching
-from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of
+from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of, read
 from manyheads.runner.config.project import with_project
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import seal
@@ -60,7 +60,7 @@ def offer(saved: Section, *, chosen: set[str]) -> None:
     chosen: keys that are overridden. A strategy chosen without a launcher brings its own, not the saved one. Raises
     ConfigurationError for a part with a key ``defaults``, which Hydra would take for a list of more files.
     """
-    base = yaml.safe_load((CONF / "config.yaml").read_text())
+    base = copy.deepcopy(read(CONF / "config.yaml"))
     kept = [group for group in GROUPS if group != "launcher" or not ("parallel" in chosen and group not in chosen)]
     store = ConfigStore.instance()
     for group in kept:

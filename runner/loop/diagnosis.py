@@ -17,7 +17,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.update import Update
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
 ALONE = "Expected more than 1 value per channel"
@@ -51,7 +51,7 @@ def memory_explained(run: RunConfig) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if Failure.of(error).is_out_of_memory:
+        if Failure.of(error).kind is Kind.OUT_OF_MEMORY:
             raise type(error)(f"{str(error).rstrip('.')}. {_less_memory(run)}") from error
         raise
 

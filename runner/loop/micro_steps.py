@@ -1,54 +1,67 @@
 """Forward and backward of an update's micro-batches, so that gradients are those of the mean over the global batch."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.parallel.rank.passes import Passed
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
 from manyheads.runner.parallel.rank.structure import call, tensors_in
-
-if TYPE_CHECKING:
-    from manyheads.runner.loop.update import Update
+from manyheads.runner.precision.base.rank import Precision
 
 
-class MicroSteps:
+class MicroSteps(ForwardBackward):
     """Forward and backward passes of an update's micro-batches. ``used``: whether the optimizer will step with them.
 
     Losses are weighted so that the gradients, averaged over the shares of the data, are those of the mean over the
     global batch, that is over everything that the task counts in it, however much of that each micro-batch has.
     """
 
-    def __init__(self, update: "Update", batches: list[Batch], *, used: bool = True):
-        self._update, self._used = update, used
-        self._total = None if update.counts_samples else self._counted(batches)
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        scores: Scores,
+        parallel: Parallel,
+        precision: Precision,
+        *,
+        batches: Sequence[Batch],
+        used: bool = True,
+    ):
+        self._model, self._optimizer, self._scores = model, optimizer, scores
+        self._parallel, self._precision, self._used = parallel, precision, used
+        self._total = None if scores.task.counts_samples else self._counted(batches)
 
     def __call__(self, batch: Batch, *, last: bool) -> Passed:
-        update, parallel = self._update, self._update.parallel
-        with parallel.accumulating(update.model, last=last):
-            with update.precision.autocast():
-                objective, passed = self.objective(call(update.model, batch.inputs), batch)
-            with update.precision.scaling(objective, update.optimizer, last=last and self._used) as scaled:
+        with self._parallel.accumulating(self._model, last=last):
+            with self._precision.autocast():
+                objective, passed = self.objective(call(self._model, batch.inputs), batch)
+            with self._precision.scaling(objective, self._optimizer, last=last and self._used) as scaled:
                 scaled.backward()
                 if last:
-                    parallel.synchronize(update.optimizer)
+                    self._parallel.synchronize(self._optimizer)
         return passed
 
     def autocast(self) -> AbstractContextManager:
-        return self._update.precision.autocast()
+        return self._precision.autocast()
 
     def scaled(self, objective: Tensor) -> Tensor:
-        with self._update.precision.scaling(objective, self._update.optimizer, last=self._used) as scaled:
+        with self._precision.scaling(objective, self._optimizer, last=self._used) as scaled:
             return scaled
 
     def of(self, batches: list[Batch]) -> "MicroSteps":
-        return MicroSteps(self._update, batches, used=self._used)
+        common = self._model, self._optimizer, self._scores, self._parallel, self._precision
+        return MicroSteps(*common, batches=batches, used=self._used)
 
     def flattened(self, passes: list[Passed]) -> Tensor:
         """Sums over the passes as one vector: loss, samples, counted, then the statistics."""
-        scores = self._update.scores
+        scores = self._scores
         counted = [passed for passed in passes if passed.samples]
         sums = [(float(p.loss) * p.scale, float(p.samples), float(p.counted)) for p in counted]
         plain = torch.tensor([[0.0, 0.0, 0.0], *sums], dtype=torch.float64).sum(0)
@@ -56,30 +69,30 @@ class MicroSteps:
 
     def unflattened(self, row: Tensor) -> Passed:
         loss, samples, counted = row[:3].tolist()
-        statistics = self._update.scores.unflatten(row[3:])
+        statistics = self._scores.unflatten(row[3:])
         return Passed(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
         """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
-        task = self._update.scores.task
+        task = self._scores.task
         if (partners := batch.partners) is None:
             loss = task.loss(outputs, batch.content)
         else:
             loss = task.mixed_loss(outputs, batch.content, partners.content, partners.share)
-        passed, weight = self._update.passed(loss, outputs, batch), self._weight(batch)
-        if self._total is not None and not batch.counted and self._update.is_mean:
+        passed, weight = self._scores.passed(loss, outputs, batch), self._weight(batch)
+        if self._total is not None and not batch.counted and self._scores.is_mean:
             loss = nothing(outputs)
         return (loss if self._total is None and weight == 1 else loss * weight), passed
 
     def _weight(self, batch: Batch) -> float | Tensor:
-        is_mean = self._update.is_mean
+        is_mean = self._scores.is_mean
         if self._total is None:  # samples, of which the sampler knows how many each rank has
             return batch.weight if is_mean else batch.weight / max(1, batch.count)
-        return self._update.parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total
+        return self._parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total
 
-    def _counted(self, batches: list[Batch]) -> Tensor:
+    def _counted(self, batches: Sequence[Batch]) -> Tensor:
         """What is counted in the global batch, (): the only exchange that varying counts cost."""
-        parallel = self._update.parallel
+        parallel = self._parallel
         own = sum(batch.counted for batch in batches) * parallel.counts_samples
         return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]
 

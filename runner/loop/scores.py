@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.metrics.base import Collected, Metric
+from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.nearest import nearest
 from manyheads.runner.task.base.rank import Task
@@ -38,7 +40,7 @@ class Scores:
     """
 
     def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
-        self.task = task
+        self.task, self.is_mean = task, task.reduction == "mean"
         self.metrics = [*task.metrics, *added]
         self.collected = [metric for metric in self.metrics if isinstance(metric, Collected)]
         # Each metric's statistics by its own names for them: a task's share theirs, others have their first one's.
@@ -62,6 +64,18 @@ class Scores:
                 f"checkpoint.monitor={self.monitor} is not measured.{nearest(self.monitor, columns)} Allowed: auto, "
                 f"{', '.join(columns)}."
             )
+
+    def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> Passed:
+        """The results of a forward pass. Raises ConfigurationError for a loss that is not a single number."""
+        if loss.ndim:
+            raise ConfigurationError(
+                f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. Set loss.reduction=mean."
+            )
+        observed = self.observe(outputs, batch.content) if batch.count else None
+        scale = batch.counted if self.is_mean else 1
+        if not batch.counted:  # a mean over nothing is no number
+            loss = torch.zeros_like(loss)
+        return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
 
     # -- statistics ----------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from manyheads.runner.callbacks.base import RunContext
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints, best_of, kept
-from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.checkpoint.flight import Landed
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
 from manyheads.runner.loop.elsewhere import move_in
+from manyheads.runner.loop.rejoining import Rejoining
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.result import result_of
 from manyheads.runner.loop.state import State
@@ -35,9 +36,9 @@ class Session:
     def __init__(self, trainer: Trainer, run: RunConfig, *, checkpoints: Checkpoints, folder: RunFolder):
         self.trainer, self.run, self.checkpoints, self.folder = trainer, run, checkpoints, folder
         self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, State(trainer)
+        self.rejoining = Rejoining(self.state)
         self._is_described = False
         self._gradients = 0  # bytes
-        self._best: dict[str, Any] | None = None  # the content of best.pt, of ranks that come and go
 
     def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
@@ -77,18 +78,17 @@ class Session:
             self.state.restore(state, seed=seed)
             if state["is_elsewhere"]:
                 move_in(trainer, self.checkpoints, state)
-        reached = trainer.progress.step
-        if (newer := self.parallel.catch_up(self, step=reached)) is not None:
-            self.state.restore({**newer, "source": "another rank"}, seed=seed)
-            self.take_missed(newer, after=reached)
-        if state is not None or newer is not None:
+        has_caught_up = self.rejoining.catch_up(self.checkpoints, seed=seed)
+        if has_caught_up and trainer.done:
+            self.save(best=False)
+        if state is not None or has_caught_up:
             trainer.reporter.display.say(f"resuming from step {trainer.progress.step}")
         self.start()
         trainer.on_first_gradients = self._measure_gradients
         trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
         self.settle()
-        if self.parallel.finish(self):
-            self.conclude(**tested(self))
+        if self.parallel.finish(self.rejoining):
+            self.conclude(**tested(self.state, self.folder))
 
     def start(self) -> None:
         """Call the callbacks because the run starts or is resumed."""
@@ -110,32 +110,6 @@ class Session:
                 )
             )
 
-    def standing(self) -> dict[str, Any]:
-        """Everything that another rank needs to reach this rank's state, between two updates."""
-        self.trainer.collect_all()
-        missed = {"rows": self.trainer.reporter.recorder.kept(), "best": self._best}
-        return {**self.state.whole(), **self.state.reached(), **missed}
-
-    def take_missed(self, newer: dict[str, Any], *, after: int) -> None:
-        """Write what the run would have written after update ``after``, had this rank been there."""
-        self.trainer.reporter.recorder.catch_up(newer["rows"], after=after)
-        self._best = newer["best"]
-        if not self.checkpoints.enabled:
-            return
-        if self.parallel.records and self._best is not None and self._best["progress"]["step"] >= after:
-            self.checkpoints.save_best(self._best)
-        if self.trainer.done:
-            self.save(best=False)
-
-    def drawn(self, batches: list[Batch], *, share: int, of: int) -> list[Batch]:
-        """The next update's micro-batches for this share of ``of``: the current ones if they match, else fetched."""
-        return self.trainer.train.drawn(batches, self.trainer.progress.epoch_step, share=share, of=of)
-
-    def idle(self) -> bool:
-        """Report that this rank is alive although it makes no update; returns whether it was asked to stop."""
-        self.trainer.heartbeat.beat()
-        return self.trainer.heartbeat.stop_signal != 0
-
     def save(self, *, best: bool) -> None:
         """Write a checkpoint if one is due: by the settings, because it is the best, or because the run ends here."""
         trainer, progress = self.trainer, self.trainer.progress
@@ -147,35 +121,24 @@ class Session:
         if self.parallel.records and not self._is_described:  # before the first weights that somebody could use
             write(self.folder, trainer.describe())
             self._is_described = True
-        if self.checkpoints.format == "auto" and (
-            why := self.checkpoints.choose_format(self.state.shares(), self.parallel)
-        ):
-            trainer.reporter.display.say(why)
-        if self.checkpoints.format == "sharded":
-            self.checkpoints.save_shares(self.state.shares(), self.parallel, step=progress.step, best=best)
-        else:
-            state = self.state.whole()
-            if best and self.parallel.keeps_rows:
-                self._best = kept(best_of({**state, **self.state.reached()}))
-            if self.parallel.records:
-                self.checkpoints.save({**state, **self.state.reached()}, step=progress.step, best=best)
-        if not self.checkpoints.asynchronous:
-            self.tell_of_checkpoint()
+        if best:
+            self.rejoining.keep_best()
+        say = trainer.reporter.display.say
+        self._note(self.checkpoints.save(self.state, self.parallel, step=progress.step, best=best, say=say))
         trainer.heartbeat.beat()
         progress.checkpoint_seconds += time.perf_counter() - started
 
     def settle(self) -> None:
         """Wait for a checkpoint that is still being written, and report it."""
-        landed = self.checkpoints.settle()
+        self._note(self.checkpoints.settle())
+
+    def _note(self, landed: Landed | None) -> None:
+        """Call the callbacks because a checkpoint is complete, if one is."""
         if landed is None:
             return
         if landed.waited > NOTABLE:
             said = f"waited {landed.waited:.1f} s for the checkpoint of step {landed.step}"
             self.trainer.reporter.display.say(f"{said}, which was still being written")
-        self.tell_of_checkpoint()
-
-    def tell_of_checkpoint(self) -> None:
-        """Call the callbacks because a checkpoint is complete."""
         for callback in self.trainer.callbacks:
             callback.on_checkpoint(self.folder.last_checkpoint)
 

@@ -54,16 +54,16 @@ class State:
         }
 
     def whole(self) -> dict[str, Any]:
-        """What was learned, with each rank's own state, complete on rank 0."""
+        """The content of a checkpoint: of the whole model, with each rank's own state, complete on rank 0."""
         state = {**self.learned(), "rng": self.parallel.gather(get_state())}
         if self.parallel.has_own_state:
             state["parallel"] = self.parallel.gather(self.parallel.own_state())
         if (average := self.trainer.average) is not None:
             state["average"] = average.state_dict()
-        return state
+        return {**state, **self.reached()}
 
     def shares(self) -> dict[str, Any]:
-        """The content of a checkpoint, with each rank's part of the tensors as Shares."""
+        """The content of a checkpoint, with this rank's part of each tensor as a Share."""
         update, rank = self.update, self.parallel.rank
         state = {
             "model": self.parallel.share_tensors(update.own_weights()),
@@ -78,7 +78,7 @@ class State:
         return {**state, **(self.reached() if rank == 0 else {})}
 
     def reached(self) -> dict[str, Any]:
-        """The progress of training, on rank 0."""
+        """The progress of training; the positions of the tables are known to the rank that writes them."""
         trainer, progress = self.trainer, self.trainer.progress
         return {
             "epoch_updates": trainer.train.updates,

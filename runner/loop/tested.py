@@ -1,30 +1,29 @@
 """Test the best weights once, when training is complete."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.loop.state import State
+from manyheads.runner.run.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from manyheads.runner.loop.session import Session
 
-
-def tested(session: "Session") -> dict[str, Any]:
+def tested(state: State, folder: RunFolder) -> dict[str, Any]:
     """Test results for result.json; empty if the run has no test samples, or was stopped early.
 
     The best weights are those of best.pt, or the last ones if there is none; afterwards the last ones are restored.
     """
-    trainer = session.trainer
+    trainer, update, parallel = state.trainer, state.update, state.parallel
     if trainer.test is None or trainer.stop.signal is not None or trainer.is_cut:
         return {}
-    session.parallel.gather("rank 0 has written best.pt")
-    best = session.folder.best_checkpoint
+    parallel.gather("rank 0 has written best.pt")
+    best = folder.best_checkpoint
     has_best = best.exists()
-    last = {name: weight.clone() for name, weight in session.update.own_weights().items()} if has_best else {}
+    last = {name: weight.clone() for name, weight in update.own_weights().items()} if has_best else {}
     if has_best:
-        session.state.put(load(best, session.parallel)["model"], best)
+        state.put(load(best, parallel)["model"], best)
     found = trainer.test.run("test")
     if has_best:
-        session.update.put_own(last, best)
+        update.put_own(last, best)
     if found is None:
         return {}
     columns, corrupt = found

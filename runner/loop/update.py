@@ -22,7 +22,6 @@ from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.parameters.rank.phases import Phases
 from manyheads.runner.precision.base.rank import Precision
 from manyheads.runner.random.rank.rng import get_state, set_state
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.scheduler.rank import Schedule
 
 
@@ -71,7 +70,6 @@ class Update:
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
         self.names, self.at_rest, self.sharpness, self.phases = names, at_rest, sharpness, phases
         self.tta, self.parameters = tta, precision.parameters(optimizer)
-        self.is_mean, self.counts_samples = scores.task.reduction == "mean", scores.task.counts_samples
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
 
     def __call__(
@@ -91,7 +89,7 @@ class Update:
         buffers = [b.clone() for b in self.model.buffers()] if self.skips else []  # BatchNorm learns from bad data too
         passes = self.compute_gradients(batches)
         if self.sharpness is not None and number % self.sharpness.every == 0:
-            self.sharpness.look_uphill(self, batches)
+            self._look_uphill(self.sharpness, batches)
         self.breakdown.mark("exchanged")
         self.precision.unscale(self.optimizer)
         if on_gradients is not None:
@@ -102,10 +100,16 @@ class Update:
 
     def compute_gradients(self, batches: list[Batch]) -> list[Passed]:
         """Run forward and backward passes of these micro-batches, after which gradients are exchanged."""
-        passes = self.parallel.compute_gradients(batches, MicroSteps(self, batches))
+        passes = self.parallel.compute_gradients(batches, self.micro_steps(batches))
         if self.phases is not None:
             self.phases.drop_gradients()
         return passes
+
+    def micro_steps(self, batches: list[Batch], *, used: bool = True) -> MicroSteps:
+        """Forward and backward passes of these micro-batches. ``used``: whether the optimizer will step with them."""
+        return MicroSteps(
+            self.model, self.optimizer, self.scores, self.parallel, self.precision, batches=batches, used=used
+        )
 
     def evaluate(
         self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None
@@ -123,19 +127,7 @@ class Update:
                 return None
             if on_outputs is not None:
                 on_outputs(outputs)
-            return self.passed(self.scores.task.loss(outputs, batch.content), outputs, batch)
-
-    def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> Passed:
-        """The results of a forward pass. Raises ConfigurationError for a loss that is not a single number."""
-        if loss.ndim:
-            raise ConfigurationError(
-                f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. Set loss.reduction=mean."
-            )
-        observed = self.scores.observe(outputs, batch.content) if batch.count else None
-        scale = batch.counted if self.is_mean else 1
-        if not batch.counted:  # a mean over nothing is no number
-            loss = torch.zeros_like(loss)
-        return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
+            return self.scores.passed(self.scores.task.loss(outputs, batch.content), outputs, batch)
 
     def prime(self, example: Callable[[], Batch], *, warm_up: bool = False) -> None:
         """Run passes without side effects until the strategy's wrapper has settled. ``example``: makes a micro-batch.
@@ -150,7 +142,7 @@ class Update:
             passes += 1
             self.enter_training()
             batches = [example()]
-            self.parallel.compute_gradients(batches, MicroSteps(self, batches, used=False))
+            self.parallel.compute_gradients(batches, self.micro_steps(batches, used=False))
             self.precision.zero_grad(self.optimizer)
 
         self.parallel.prime(throw_away)
@@ -184,6 +176,15 @@ class Update:
     def gradient_norm(self) -> Tensor:
         """The norm over all gradients, which are clipped at the same time if there is a limit."""
         return self.parallel.gradient_norm(self.parameters, limit=self.clip_norm)
+
+    def _look_uphill(self, sharpness: Sharpness, batches: list[Batch]) -> None:
+        """Replace the gradients of these micro-batches by those from uphill; weights and buffers are unchanged."""
+        buffers = [buffer.clone() for buffer in self.model.buffers()]
+        norm = self.parallel.gradient_norm(self.parameters, limit=math.inf)
+        with sharpness.uphill(self.parameters, norm):
+            self.precision.zero_grad(self.optimizer)
+            self.compute_gradients(batches)
+        self.restore_buffers(buffers)
 
     def _step(self, buffers: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
         """The gradients' norm, and whether the update was left out. ``buffers``: the model's before the update."""

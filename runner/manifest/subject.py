@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.errors import ConfigurationError, printable
 
 PORT = 29400
@@ -70,18 +69,4 @@ def text(engine: str, subject: Subject, content: dict[str, Any]) -> str:
         "# NOT TESTED ON A CLUSTER, only validated against the engine's schema. It expects\n"
         f"# - that {shared} is storage shared by all machines under this path, and contains the data too;\n"
         "# - an image with the same versions of torch and manyheads as here, and your own packages.\n"
-    ) + yaml.dump(content, Dumper=_Plain, sort_keys=False, width=1000)
-
-
-class _Plain(yaml.SafeDumper):
-    """Lines as lines, and nothing by reference."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _as_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_Plain.add_representer(str, _as_text)
+    ) + yaml_text.dump(content, expanded=True)

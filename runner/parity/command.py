@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.signals import blocked_signals, handled_by, interrupt
+from manyheads.launchers.signals import blocked_signals, interrupt
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.origin import settle
@@ -20,6 +20,7 @@ from manyheads.runner.run.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.signals import handled_by
 
 PARITY = Path("outputs") / "parity"
 RANK = "manyheads.runner.parity.rank.probe"

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from manyheads.runner.run.called import IS_CHECKOUT, ROOT
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.program import Program
 
 CODE = ("*.py", "conf/")  # untracked files to record: others may be secret or large
 # The user's hooks and monitors must not run when code is examined or checked out.
@@ -41,12 +41,10 @@ def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
     if not IS_CHECKOUT:  # installed, perhaps inside the user's own repository
         return b""
     try:
-        done = subprocess.run(
-            [*GIT, *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, check=False
-        )
+        answer = Program([*GIT, *arguments], {**os.environ, **(env or {})}, ROOT).ask()
     except FileNotFoundError:
         return b""
-    return done.stdout if done.returncode == 0 else b""
+    return answer.output if answer.code == 0 else b""
 
 
 def is_known(commit: str) -> bool:
@@ -63,9 +61,9 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
         tree = Path(scratch) / "code"
         try:
             _git("worktree", "add", "--detach", str(tree), commit)
-            applied = subprocess.run([*GIT, "apply", "-"], cwd=tree, input=diff, capture_output=True, check=False)
-            if diff and applied.returncode:
-                reason = applied.stderr.decode(errors="replace").strip().splitlines()[-1]
+            applied = Program([*GIT, "apply", "-"], folder=tree).ask(given=diff)
+            if diff and applied.code:
+                reason = applied.errors.strip().splitlines()[-1]
                 raise ConfigurationError(f"the recorded changes don't fit commit {commit}: {reason}.")
             yield tree
         finally:

@@ -3,7 +3,6 @@
 import ast
 import hashlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -16,6 +15,7 @@ from manyheads.runner.run import seal
 from manyheads.runner.run.called import ROOT
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import Section, files_named, own_folders, packages_named, targets
+from manyheads.runner.run.program import Program
 from manyheads.runner.run.source_file import source_file
 from manyheads.runner.trust.own import conf_of
 
@@ -75,10 +75,10 @@ def _commit_of(folder: Path, files: tuple[Path, ...]) -> dict[str, object]:
 
 def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run([*GIT, "--literal-pathspecs", *arguments], cwd=folder, capture_output=True, check=False)
+        answer = Program([*GIT, "--literal-pathspecs", *arguments], folder=folder).ask()
     except OSError:
         return ""
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+    return answer.text if answer.code == 0 else ""
 
 
 def _imported_by(path: Path) -> Iterator[Path]:

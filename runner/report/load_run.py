@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.option.declared import GROUPS, declared
-from manyheads.runner.run import kinds
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_yaml, read_json, read_text
+from manyheads.runner.run import kinds, yaml_text
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_json, read_text
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.frozen import read_frozen
 from manyheads.runner.run.locate import OPTION
-from manyheads.runner.run.run_folder import LOADER, RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check import may_declare
 from manyheads.runner.trust.own import Trust, trusted_packages
 
@@ -102,7 +102,7 @@ def _numbers(line: list[str], count: int) -> list[float] | None:
 def read_overrides(path: Path) -> list[str] | None:
     """The overrides typed for a job, from Hydra's record; None if there is none."""
     try:
-        content = parse_yaml(read_text(path / ".hydra" / "overrides.yaml"), LOADER)
+        content = yaml_text.parse(read_text(path / ".hydra" / "overrides.yaml"))
     except Exception:  # YAML's constructors raise anything
         return None
     return [printable(override) for override in content] if isinstance(content, list) else None

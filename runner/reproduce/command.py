@@ -21,7 +21,7 @@ from manyheads.runner.report.rounding import Pair
 from manyheads.runner.reproduce.differences import Difference, differences, overridden, show
 from manyheads.runner.reproduce.recorded import Past, read_past
 from manyheads.runner.reproduce.replay import windows
-from manyheads.runner.reproduce.rerun import Program, recorded_program
+from manyheads.runner.reproduce.rerun import Rerun, recorded_program
 from manyheads.runner.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
 from manyheads.runner.run.errors import DIFFERS, ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -45,7 +45,7 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     end = last_step(past, steps)
     find_where_started(past.folder)
     replaced = overrides_of(copies(past.folder, past.config, chosen=line.chosen))
-    with recorded_program(past, overrides) if code else nullcontext(Program(past.folder.config)) as program:
+    with recorded_program(past, overrides) if code else nullcontext(Rerun(past.folder.config)) as program:
         found = _differences(past, overrides, None if code else _composed(past, line, replaced, trust), trust)
         show(found)
         folder = RunFolder(new_folder(overrides))
@@ -94,7 +94,7 @@ def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust |
     return checked(config, trust=trust, folders=folders)
 
 
-def _verdict(past: Past, folder: RunFolder, program: Program, overrides: list[str]) -> Verdict:
+def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> Verdict:
     now = load_run(folder.path)
 
     def weights() -> Pair | None:

@@ -13,10 +13,10 @@ from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import STEADY_STEPS, Pair
 from manyheads.runner.reproduce.curves import evaluated, pairs
 from manyheads.runner.reproduce.recorded import Past
-from manyheads.runner.reproduce.rerun import Program
+from manyheads.runner.reproduce.rerun import Rerun
 from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.errors import RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 
 MOST = 3
 
@@ -29,7 +29,7 @@ class Window:
     found: list[Pair]
 
 
-def windows(past: Past, program: Program, folder: Path, overrides: list[str]) -> list[Window]:
+def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> list[Window]:
     """From up to three checkpoints of the recorded run, and an evaluation of its final weights.
 
     Raises RunFailed when one of these runs fails.
@@ -53,9 +53,9 @@ def windows(past: Past, program: Program, folder: Path, overrides: list[str]) ->
     return made
 
 
-def _run(program: Program, path: Path, *overrides: str) -> None:
+def _run(program: Rerun, path: Path, *overrides: str) -> None:
     if program.run(path, *overrides, quiet=True):
-        raise RunFailed(Failure(type="CheckFailed", message=f"the check in {path} failed; its error is above"))
+        raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=f"the check in {path} failed; its error is above"))
 
 
 def _starts(past: Past) -> list[tuple[int, Path]]:

@@ -2,27 +2,24 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
-from manyheads.launchers.signals import handled_by
 from manyheads.runner.config.arguments import quoted
 from manyheads.runner.provenance.code_state import ROOT, checkout
 from manyheads.runner.reproduce.recorded import Past
 from manyheads.runner.run import called
-from manyheads.runner.run.errors import ConfigurationError, Interrupted
-from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.program import DISCARD, Program
 from manyheads.runner.trust.door import refuse_untrusted_run
 from manyheads.runner.trust.own import split_typed
 
 
 @dataclass(frozen=True)
-class Program:
+class Rerun:
     """``train`` by the code in ``root``, over a saved config."""
 
     saved: Path  # run.yaml
@@ -31,31 +28,11 @@ class Program:
     def run(self, folder: Path, *overrides: str, quiet: bool = False) -> int:
         """Run it into ``folder``; returns its exit code. Signals are passed on. Raises Interrupted."""
         script = self.root / "run.py"
-        program = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
+        train = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
         saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
-        command = [sys.executable, *program, *saved, *overrides, f"hydra.run.dir={quoted(folder)}"]
-        received: list[int] = []
-        children: list[subprocess.Popen] = []
-
-        def pass_on(signum: int, frame: FrameType | None) -> None:
-            received.append(signum)
-            for child in children:
-                child.send_signal(signum)
-
-        with handled_by(pass_on):
-            child = subprocess.Popen(
-                command,
-                env={**os.environ, "PYTHONPATH": self._path()},
-                stdout=subprocess.DEVNULL if quiet else None,
-                process_group=0,  # Ctrl-C reaches it once, through this process
-                preexec_fn=die_with_parent,
-            )
-            children.append(child)
-            for signum in received:
-                child.send_signal(signum)
-            code = child.wait()
-        if received:
-            raise Interrupted(received[0])
+        command = [sys.executable, *train, *saved, *overrides, f"hydra.run.dir={quoted(folder)}"]
+        program = Program(command, {**os.environ, "PYTHONPATH": self._path()})
+        code = program.run(stdout=DISCARD if quiet else None)
         return code if code >= 0 else 1
 
     def _path(self) -> str:
@@ -65,7 +42,7 @@ class Program:
 
 
 @contextmanager
-def recorded_program(past: Past, overrides: list[str]) -> Iterator[Program]:
+def recorded_program(past: Past, overrides: list[str]) -> Iterator[Rerun]:
     """The recorded commit with the recorded changes, in a worktree that is gone afterwards.
 
     Raises ConfigurationError if there is no such commit, and for code that the user neither recorded with this run nor
@@ -83,4 +60,4 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Program]:
             f"run once: {called.command('trust', past.folder)}"
         )
     with checkout(commit, diff) as root:
-        yield Program(past.folder.config, root)
+        yield Rerun(past.folder.config, root)

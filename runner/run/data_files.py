@@ -6,18 +6,14 @@ control characters written out. Paths are those of ``Folder``. docs/security.md 
 
 import gc
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.folder import MOST_BYTES, Folder
 
-MOST_VALUES = 10_000  # in a YAML file, with every alias written out
 MOST_TABLE_BYTES = 2**31  # of a table of numbers
 
 
@@ -73,30 +69,6 @@ def parse_json(text: str) -> Any:
     content = json.loads(text)
     is_plain = "\\" not in text and text.replace("\n", "").isprintable()
     return content if is_plain else _printable(content)
-
-
-def parse_yaml(text: str, loader_class: Any) -> Any:
-    """What YAML makes of the text. Raises ValueError for aliases that make more of it than anybody writes."""
-    loader = loader_class(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        if "&" in text and _nodes(node, {}) > MOST_VALUES:  # without an anchor there is no alias
-            raise ValueError(f"with its aliases expanded it has more than {MOST_VALUES} values")
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
-    """How many there are from this one down, each alias counted as what it stands for."""
-    if id(node) not in counted:
-        counted[id(node)] = math.inf  # if it is found again below itself
-        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
-        inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
-        counted[id(node)] = 1 + sum(_nodes(each, counted) for each in inner)
-    return counted[id(node)]
 
 
 def _printable(value: Any) -> Any:

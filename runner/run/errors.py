@@ -4,7 +4,7 @@ import signal
 import sys
 from functools import cache
 
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 
 DIFFERS = 3  # the exit code of what ran, and compared, and is not the same
 
@@ -13,6 +13,7 @@ class ConfigurationError(ValueError):
     """A mistake by the user: the message names the value, what is allowed and the key to set."""
 
     exit_code = 2
+    kind = Kind.MISTAKE
     reported = False  # whether it has been printed
 
 

@@ -1,7 +1,8 @@
 """What failed first in a run: the entry ``error`` of result.json, and what a failed rank leaves for its parent."""
 
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 # Gloo closes its connections before the error that it raises can be reported, and other ranks hear that first.
@@ -9,21 +10,47 @@ LOST_PEER = ("connection closed by peer", "connection reset by peer")
 NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of a GPU, or torch's CPU allocator
 
 
-@dataclass(frozen=True, kw_only=True)
+class Kind(StrEnum):
+    """All kinds of failures that this project tells apart."""
+
+    RAISED = "Raised"  # an exception of any other kind
+    MISTAKE = "ConfigurationError"  # by the user: nothing was wrong with the run
+    DIVERGED = "FloatingPointError"  # the loss is no longer a number
+    OUT_OF_MEMORY = "OutOfMemory"  # more was requested than the machine, or the job, has
+    LOST_PEER = "LostPeer"  # an exception which only reports that another rank is gone
+    PROCESS_DIED = "ProcessDied"  # a process ended without reporting why
+    STALLED = "Stalled"  # no progress within launcher.stall_timeout
+    TIMED_OUT = "TimedOut"  # longer than launcher.timeout, or the queue, allows
+    NODE_LOST = "NodeLost"  # a machine is gone, or was never reached
+    PARENT_ENDED = "ParentEnded"  # the run's parent ended this machine's part, or is gone
+    NOT_STARTED = "NotStarted"  # a queue or cluster ended the run before it began, or had no room
+    CANCELLED = "Cancelled"  # by a queue, on request
+    PREEMPTED = "Preempted"  # by a queue, for another job
+    UNREACHABLE = "Unreachable"  # a queue or cluster does not answer, or does not do as asked
+    PROGRAM_FAILED = "ProgramFailed"  # another program than a rank
+
+
+@dataclass(frozen=True)
 class Failure:
     """A failure and its cause.
 
     rank: None if it does not belong to one rank. exit_code: of the process; negative: the signal that killed it; None:
-    unknown. type: an exception's class, or a word of this project's, such as ProcessDied. traceback: "" if there is
-    none. node: where it happened, in a run on several machines.
+    unknown. type: the exception's class; the name of the kind if none was raised. traceback: "" if there is none. node:
+    where it happened, in a run on several machines.
     """
 
+    kind: Kind = Kind.RAISED
+    _: KW_ONLY
     rank: int | None = None
     exit_code: int | None = None
-    type: str
+    type: str = ""
     message: str
     traceback: str = ""
     node: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.type:
+            object.__setattr__(self, "type", self.kind.value)
 
     @classmethod
     def of(cls, error: BaseException, *, rank: int | None = None) -> "Failure":
@@ -32,7 +59,8 @@ class Failure:
         if not isinstance(exit_code, int):
             exit_code = 1
         trace = "".join(traceback.format_exception(error))
-        return cls(rank=rank, exit_code=exit_code, type=type(error).__name__, message=str(error), traceback=trace)
+        name = type(error).__name__
+        return cls(_kind(error), rank=rank, exit_code=exit_code, type=name, message=str(error), traceback=trace)
 
     @classmethod
     def from_json(cls, content: object) -> "Failure | None":
@@ -42,17 +70,10 @@ class Failure:
         numbers = {key: content[key] for key in ("rank", "exit_code") if type(content.get(key)) is int}
         names = ("type", "message", "traceback", "node")
         texts = {key: content[key] for key in names if isinstance(content.get(key), str)}
-        return cls(**numbers, **texts) if {"type", "message"} <= texts.keys() else None
-
-    @property
-    def is_out_of_memory(self) -> bool:
-        """Whether a rank asked for more memory than there was."""
-        return any(text in f"{self.type}: {self.message}" for text in NO_MEMORY)
-
-    @property
-    def is_lost_peer(self) -> bool:
-        """Whether the error only says that another rank is gone, which must have its own cause."""
-        return any(text in self.message.lower() for text in LOST_PEER)
+        if not {"type", "message"} <= texts.keys():
+            return None
+        kind = content.get("kind", texts["type"])  # runs recorded before there were kinds have the type alone
+        return cls(Kind(kind) if kind in [*Kind] else Kind.RAISED, **numbers, **texts)
 
     def to_json(self) -> dict[str, Any]:
         """What ``json.dumps`` takes, with the keys in the order of the fields; a machine where there are several."""
@@ -65,3 +86,17 @@ class Failure:
         where = f"{' on '.join(who)} failed first" if who else "the run failed"
         code = "" if self.exit_code is None else f" (exit code {self.exit_code})"
         return f"{where}{code}: {self.type}: {self.message}"
+
+
+def _kind(error: BaseException) -> Kind:
+    """The kind of failure of a process that ``error`` ends."""
+    if isinstance(kind := getattr(error, "kind", None), Kind):
+        return kind
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, FloatingPointError):
+        return Kind.DIVERGED
+    if any(each in text for each in NO_MEMORY):
+        return Kind.OUT_OF_MEMORY
+    if any(each in text.lower() for each in LOST_PEER):
+        return Kind.LOST_PEER
+    return Kind.RAISED

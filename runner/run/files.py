@@ -72,7 +72,7 @@ def also_named(path: Path, name: Path) -> None:
 
 
 def take_name(beside: Path, path: Path) -> None:
-    """Give a whole folder, which is synced, the name ``path``, which nothing has."""
+    """Give a file or folder, which is complete and synced, the name ``path``, which nothing has."""
     with Folder(path.parent) as folder:
         os.rename(beside.name, path.name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
         folder.sync()
@@ -136,13 +136,23 @@ def is_locked(path: Path) -> bool:
         return not _try_lock(file, fcntl.LOCK_SH)
 
 
+def lock_shared(descriptor: int) -> None:
+    """Hold the lock on an open file together with others, until the descriptor is closed, copies included."""
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Hold the lock on an open file alone, as ``lock_shared``; returns whether nobody else holds it."""
+    return _try_lock(descriptor, fcntl.LOCK_EX)
+
+
 def _lock_file(path: str, flags: int) -> int:
     """An opener for a file that is not written to, and may have further names, as in a backup of hard links."""
     with Folder(Path(path).parent) as folder:
         return folder.descriptor(Path(path).name, flags | os.O_NONBLOCK)
 
 
-def _try_lock(file: IO[bytes], kind: int) -> bool:
+def _try_lock(file: IO[bytes] | int, kind: int) -> bool:
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

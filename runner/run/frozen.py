@@ -7,12 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from manyheads.runner.run.data_files import parse_yaml, read_text
+from manyheads.runner.run import yaml_text
+from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.flat import flatten
-from manyheads.runner.run.run_folder import LOADER, without_format
+from manyheads.runner.run.run_folder import without_format
 
 MOST_BYTES = 2**20
 _SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a key at the top; a list's items may stand as far left
@@ -41,7 +40,7 @@ def _parts(path: Path, start: re.Pattern[str], kind: type, only: str = "") -> It
         text = read_text(path, most=MOST_BYTES)
         try:
             found = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only)]
-        except yaml.YAMLError:  # such as of an alias for what stands in another part
+        except yaml_text.Error:  # such as of an alias for what stands in another part
             found = [_parsed(text)]
     except Exception:  # YAML's constructors raise anything
         return
@@ -55,7 +54,7 @@ def _read(text: str) -> Any:
         return [match[1]]
     head, *keys = _KEY.split(text)
     if keys and _HEAD.fullmatch(head):
-        with suppress(yaml.YAMLError):
+        with suppress(yaml_text.Error):
             [name], *found = [_parsed(part) for part in (head, *keys)]
             if all(isinstance(each, dict) for each in found):
                 return {f"{name}.{key}": value for each in found for key, value in each.items()}
@@ -65,5 +64,5 @@ def _read(text: str) -> Any:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Any:
     """Shared between all who ask: to be read only."""
-    content = parse_yaml(text, LOADER)
+    content = yaml_text.parse(text)
     return flatten(content) if isinstance(content, dict) else content

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def as_failure(reason: BaseException | None) -> Failure | None:
     if isinstance(reason, RunFailed):
         return reason.failure
     if isinstance(reason, ConfigurationError):  # its traceback would lead into this project, and away from the key
-        return Failure(exit_code=reason.exit_code, type=type(reason).__name__, message=str(reason))
+        return Failure(Kind.MISTAKE, exit_code=reason.exit_code, message=str(reason))
     return None
 
 

@@ -9,17 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from manyheads.runner.run import checkpoint_places, kinds, seal
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, parse_yaml, read_bytes, read_json
+from manyheads.runner.run import checkpoint_places, kinds, seal, yaml_text
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_bytes, read_json
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import exclusive, remove, remove_leftovers, write_whole
 
 CHECKED = "MANYHEADS_CHECKED"
-# Far quicker, where PyYAML has them.
-LOADER, DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
 FORMAT = 1  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
 _FORMAT = re.compile(rb"^format: *(\d{1,9}) *$", re.MULTILINE)
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
@@ -28,7 +23,7 @@ FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL
 def run_config(content: bytes, path: Path) -> dict:
     """A run config from the content of run.yaml, at ``path``. Raises ConfigurationError if it cannot be parsed."""
     try:
-        config = parse_yaml(content.decode(errors="replace"), LOADER)
+        config = yaml_text.parse(content.decode(errors="replace"))
     except Exception as error:  # YAML's constructors raise anything, RecursionError included
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if not isinstance(config, dict):
@@ -132,7 +127,7 @@ class RunFolder:
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write and seal run.yaml."""
         self.path.mkdir(parents=True, exist_ok=True)
-        content = yaml.dump({"format": FORMAT, **config}, Dumper=DUMPER, sort_keys=False, allow_unicode=True).encode()
+        content = yaml_text.dump({"format": FORMAT, **config}).encode()
         seal.record(self.path, {self.config.name: content}, anew=True)
         write_whole(self.config, content)
 

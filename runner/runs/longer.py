@@ -6,7 +6,7 @@ from typing import Any
 from manyheads.runner.config.arguments import quoted, typed_values
 from manyheads.runner.config.new_folder import RUN_DIR, new_folder
 from manyheads.runner.provenance.directory import find_where_started
-from manyheads.runner.reproduce.rerun import Program
+from manyheads.runner.reproduce.rerun import Rerun
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
@@ -43,7 +43,7 @@ def go_on(folder: RunFolder, overrides: list[str]) -> int:
     new = RunFolder(new_folder(overrides))
     start = ("checkpoint.load=null", f"checkpoint.resume={quoted(folder.last_checkpoint)}")
     rest = [each for each in overrides if not each.startswith(RUN_DIR)]
-    code = Program(folder.config).run(new.path, *rest, *start)
+    code = Rerun(folder.config).run(new.path, *rest, *start)
     if code:
         with suppress(OSError):  # it holds what is left of the run, unless that was refused
             new.path.rmdir()

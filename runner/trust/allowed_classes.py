@@ -4,12 +4,9 @@ No class of the list opens a file, imports a module by name or calls its argumen
 """
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from manyheads.runner.config.lookup import CONF, NAMED, options, read_option
+from manyheads.runner.config.lookup import CONF, NAMED, options, read, read_option
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.locate import OPTION
 
@@ -66,7 +63,7 @@ def _read(kind: str) -> set[str]:
 def _of_conf(group: str) -> set[str]:
     """The targets of the project's own options."""
     if group == "loss":
-        return {yaml.safe_load((Path(CONF) / "config.yaml").read_text())["loss"]["_target_"]}
+        return {read(CONF / "config.yaml")["loss"]["_target_"]}
     if group in NAMED:
         return {entry["_target_"] for name in options(group) for entry in read_option(group, name).values()}
     return {section["_target_"] for section in _sections(group)} - {"???"}

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from omegaconf._utils import get_yaml_loader  # Hydra's own: another parser might read a file differently
 
-from manyheads.runner.run.data_files import parse_yaml
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust.check import shown
 
@@ -23,7 +23,7 @@ def parse_config(content: bytes, path: Path) -> Any:
     try:
         if len(content) > BYTES:
             raise ValueError(f"it has more than {BYTES} bytes")
-        return parse_yaml(content.decode(), get_yaml_loader())
+        return yaml_text.parse(content.decode(), loader_class=get_yaml_loader())
     except Exception as error:  # YAML's constructors raise anything, RecursionError included
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ConfigurationError(f"a config cannot be read: {shown(path)}: {reason}.") from None

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from manyheads.runner.run import called
+from manyheads.runner.run import called, yaml_text
 from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.seal import was_sealed_earlier
@@ -78,10 +76,10 @@ def of_file() -> list[str]:
     """The packages in ~/.config/manyheads.yaml. Raises ConfigurationError if it contains anything else."""
     path = file()
     try:
-        content = yaml.safe_load(path.read_text()) if path else None
+        content = yaml_text.parse(path.read_text()) if path else None
     except (FileNotFoundError, NotADirectoryError):
         return []
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml_text.Error) as error:
         raise ConfigurationError(f"{path} can't be read: {' '.join(str(error).split())}") from None
     if content is None:
         return []

@@ -23,6 +23,7 @@ from manyheads.runner.checkpoint.sharded.rank.share import Share
 from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.curve import Curve
 from tests.checkpoint.sharded.ranks import Rank, together
+from tests.checkpoint.views import Given
 
 SIZES = (10, 100, 1000)  # MB
 TENSORS = 24
@@ -60,10 +61,7 @@ def by_us(folder: Path, content: Any, ranks: Any, *, form: str, asynchronous: bo
     """Seconds until training goes on; what is written meanwhile is waited for before the next one."""
     checkpoints = Checkpoints(RunFolder(folder), every=1, keep=0, format=form, asynchronous=asynchronous)
     started = time.perf_counter()
-    if form == "single":
-        checkpoints.save(content, step=1, best=False)
-    else:
-        checkpoints.save_shares(content, ranks, step=1, best=False)
+    checkpoints.save(Given(content), ranks, step=1, best=False)
     seconds = time.perf_counter() - started
     checkpoints.settle()
     return seconds

@@ -4,7 +4,7 @@ import pytest
 
 from manyheads.launchers.base import Job
 from manyheads.launchers.collectives import listed, waited_for
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -20,7 +20,7 @@ TIMEOUT = Failure(rank=0, type="RuntimeError", message="Timed out waiting 5000ms
         ([7, 7, 0], TIMEOUT, ""),  # one does not count
         ([0, 0, 0], TIMEOUT, ""),
         ([7, 7, 6], Failure(rank=2, type="ArithmeticError", message="made to fail"), ""),
-        ([7, 7, 6], Failure(type="Stalled", message="no rank made a step"), " Rank 2 had not reached collective"),
+        ([7, 7, 6], Failure(Kind.STALLED, message="no rank made a step"), " Rank 2 had not reached collective"),
     ],
 )
 def test_who_is_late(tmp_path, come, failure, said):

@@ -11,7 +11,7 @@ from manyheads.launchers.base import Job
 from manyheads.launchers.causes import first_failure
 from manyheads.launchers.processes import gone_silently
 from manyheads.runner.run import heartbeat as heartbeats
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -43,7 +43,7 @@ def test_the_earliest_failure_began_it(job):
 
 def test_a_lost_peer_has_another_cause(job):
     """Gloo closed the connection of the rank that had timed out, and its peer was the first to say so."""
-    closed = replace(BEGAN, message="[pair.cc:561] Connection closed by peer [10.77.0.1]:11188.")
+    closed = replace(BEGAN, kind=Kind.LOST_PEER, message="[pair.cc:561] Connection closed by peer [10.77.0.1]:11188.")
     said(job.folder, closed)
     said(job.folder, WENT)
     assert first_failure(job, {0: 1, 1: 1}, silent=[]) == WENT

@@ -10,7 +10,7 @@ from manyheads.runner.loop import build, session
 from manyheads.runner.loop.diagnosis import memory_explained, shapes
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import ALONE, small
@@ -133,7 +133,7 @@ def test_weights_of_classes_are_a_tensor_to_the_loss(tmp_path):
 def test_too_little_memory_says_what_takes_less(tmp_path):
     with pytest.raises(RuntimeError, match=r"trainer\.grad_accumulation=4 .* data\.batch_size") as caught:
         run(tmp_path, "model.width=4000000", "trainer.grad_accumulation=2")
-    assert Failure.of(caught.value).is_out_of_memory
+    assert Failure.of(caught.value).kind is Kind.OUT_OF_MEMORY
 
 
 def test_a_share_that_cannot_be_halved_is_not_said_to_be():

@@ -82,8 +82,8 @@ FAULTS = (
         name="a lost peer is named instead of the rank that failed first",
         promise="the first failure is named",
         file="launchers/causes.py",
-        original="return min(reported, key=lambda failure: failure.is_lost_peer)",
-        replacement="return max(reported, key=lambda failure: failure.is_lost_peer)",
+        original="return min(reported, key=lambda failure: failure.kind is Kind.LOST_PEER)",
+        replacement="return max(reported, key=lambda failure: failure.kind is Kind.LOST_PEER)",
         tests=(f"{FAILED}::test_first_failing_rank_is_named[spawn-1-raise]",),
     ),
     Fault(
@@ -145,7 +145,7 @@ FAULTS = (
     Fault(
         name="a mean over tokens is weighted by sequences",
         promise="each task's loss is that of the whole batch",
-        file="runner/loop/update.py",
+        file="runner/loop/scores.py",
         original="scale = batch.counted if self.is_mean else 1",
         replacement="scale = batch.count if self.is_mean else 1",
         tests=("tests/task/test_denominators.py::test_micro_batches_change_nothing",),

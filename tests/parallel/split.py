@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
-from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
+from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
 
 HALVES = {"up.weight": 0, "up.bias": 0, "down.weight": 1}  # what is split, and along which dimension
 
@@ -91,7 +91,7 @@ class Split(ProcessGroup):
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: list[Any], step: MicroSteps) -> list[Passed]:
+    def compute_gradients(self, batches: list[Any], step: ForwardBackward) -> list[Passed]:
         passes = []
         for batch in reversed(batches):  # an order of its own
             objective, passed = step.objective(self.model(batch.inputs), batch)

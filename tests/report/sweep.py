@@ -13,11 +13,11 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.rows import Row
 from manyheads.runner.report.run_set import gather
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.locate import OPTION
-from manyheads.runner.run.run_folder import LOADER, RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 
-DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # far quicker, where PyYAML has it
 FILES = ("run.yaml", "provenance.json", "steps.csv", "epochs.csv", "result.json")
 
 
@@ -80,7 +80,7 @@ class Sweep:
 def set_config(folder: Path, changes: dict[str, Any]) -> None:
     """Change run.yaml by dotted keys; of a group, its option's name."""
     path = folder / "run.yaml"
-    content = yaml.load(path.read_text(), LOADER)
+    content = yaml_text.parse(path.read_text())
     for key, value in changes.items():
         *sections, leaf = (f"{key}.name" if key in GROUPS else key).split(".")
         section = content
@@ -89,7 +89,7 @@ def set_config(folder: Path, changes: dict[str, Any]) -> None:
         section[leaf] = value
         if key in GROUPS and value in options(key):
             section[OPTION] = read_option(key, value).get(OPTION)
-    path.write_text(yaml.dump(content, Dumper=DUMPER, sort_keys=False))
+    path.write_text(yaml_text.dump(content))
 
 
 def set_result(folder: Path, changes: dict[str, Any]) -> None:

@@ -2,20 +2,31 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
+import torch
 
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.failure import Failure, Kind
 
-JSON = {"rank": 1, "exit_code": -9, "type": "ProcessDied", "message": "killed", "traceback": "Traceback ...\n"}
+JSON = {
+    "kind": "ProcessDied",
+    "rank": 1,
+    "exit_code": -9,
+    "type": "ProcessDied",
+    "message": "killed",
+    "traceback": "Traceback ...\n",
+}
+DIED = Failure(Kind.PROCESS_DIED, rank=1, exit_code=-9, message="killed", traceback="Traceback ...\n")
 
 
 @pytest.mark.parametrize(
     ("failure", "text"),
     [
-        (Failure(**JSON), "rank 1 failed first (exit code -9): ProcessDied: killed"),
+        (DIED, "rank 1 failed first (exit code -9): ProcessDied: killed"),
         (Failure(rank=0, type="OSError", message="disk full"), "rank 0 failed first: OSError: disk full"),
-        (Failure(type="TimedOut", message="too long"), "the run failed: TimedOut: too long"),
+        (Failure(Kind.TIMED_OUT, message="too long"), "the run failed: TimedOut: too long"),
         (Failure(exit_code=0, type="A", message="b"), "the run failed (exit code 0): A: b"),
     ],
 )
@@ -24,8 +35,9 @@ def test_in_words(failure, text):
 
 
 def test_as_json_its_keys_are_in_this_order():
-    assert json.dumps(Failure(**JSON).to_json()) == json.dumps(JSON)
+    assert json.dumps(DIED.to_json()) == json.dumps(JSON)
     assert Failure(type="A", message="b").to_json() == {
+        "kind": "Raised",
         "rank": None,
         "exit_code": None,
         "type": "A",
@@ -35,13 +47,12 @@ def test_as_json_its_keys_are_in_this_order():
 
 
 def test_it_survives_json_and_pickle():
-    failure = Failure(**JSON)
-    assert Failure.from_json(json.loads(json.dumps(failure.to_json()))) == failure
-    assert pickle.loads(pickle.dumps(failure)) == failure
+    assert Failure.from_json(json.loads(json.dumps(DIED.to_json()))) == DIED
+    assert pickle.loads(pickle.dumps(DIED)) == DIED
 
 
 def test_what_else_is_in_the_file_is_passed_over():
-    assert Failure.from_json({**JSON, "time": 1.0, "host": "vm"}) == Failure(**JSON)
+    assert Failure.from_json({**JSON, "time": 1.0, "host": "vm"}) == DIED
 
 
 @pytest.mark.parametrize(
@@ -54,7 +65,7 @@ def test_what_else_is_in_the_file_is_passed_over():
     ],
 )
 def test_a_value_of_the_wrong_kind_is_unknown(change, expected):
-    assert Failure.from_json({**JSON, **change}) == Failure(**{**JSON, **expected})
+    assert Failure.from_json({**JSON, **change}) == replace(DIED, **expected)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +96,36 @@ def test_of_an_exception(error, code):
     assert failure.message == str(error)
     assert failure.traceback.startswith("Traceback (most recent call last)")
     assert "raise error" in failure.traceback
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("no"), Kind.RAISED),
+        (ConfigurationError("optimizer.lr: CUDA out of memory is no number"), Kind.MISTAKE),
+        (Unavailable("no GPU"), Kind.MISTAKE),
+        (FloatingPointError("the loss became nan"), Kind.DIVERGED),
+        (torch.OutOfMemoryError("full"), Kind.OUT_OF_MEMORY),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), Kind.OUT_OF_MEMORY),
+        (RuntimeError("[gloo] Connection closed by peer [127.0.0.1]:1"), Kind.LOST_PEER),
+        (type("ConfigurationError", (Exception,), {})("somebody else's"), Kind.RAISED),
+        (type("Odd", (Exception,), {"kind": "Stalled"})("of a user's own"), Kind.RAISED),
+    ],
+    ids=repr,
+)
+def test_the_kind_of_an_exception(error, kind):
+    assert Failure.of(error).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ({"type": "Stalled", "message": "m"}, Kind.STALLED),  # recorded before there were kinds
+        ({"type": "ValueError", "message": "m"}, Kind.RAISED),
+        ({"kind": "Raised", "type": "Stalled", "message": "an exception with that name"}, Kind.RAISED),
+        ({"kind": "of a later version", "type": "A", "message": "m"}, Kind.RAISED),
+        ({"kind": ["Stalled"], "type": "A", "message": "m"}, Kind.RAISED),
+    ],
+)
+def test_the_kind_in_a_file(content, kind):
+    assert Failure.from_json(content).kind is kind

@@ -53,8 +53,8 @@ def test_overrides_are_read_as_yaml_reads_them(tmp_path: Path, items: str):
 def parsed(monkeypatch) -> list[str]:
     """The texts that YAML parses from now on."""
     texts: list[str] = []
-    parse = frozen.parse_yaml
-    monkeypatch.setattr(frozen, "parse_yaml", lambda text, loader: texts.append(text) or parse(text, loader))
+    parse = frozen.yaml_text.parse
+    monkeypatch.setattr(frozen.yaml_text, "parse", lambda text: texts.append(text) or parse(text))
     frozen._read.cache_clear()
     frozen._parsed.cache_clear()
     return texts

@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.result import as_failure, finish, last_known
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import typed
@@ -25,7 +25,8 @@ KNOWN = {
     "weights_sha256": "ab" * 32,
     "corrupt_samples": 1,
 }
-ERROR = {"rank": 1, "exit_code": -9, "type": "ProcessDied", "message": "killed", "traceback": ""}
+ERROR = {"kind": "ProcessDied", "rank": 1, "exit_code": -9, "type": "ProcessDied", "message": "killed", "traceback": ""}
+FAILURE = Failure(Kind.PROCESS_DIED, rank=1, exit_code=-9, message="killed")
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_completed_run(folder):
 def test_a_failure_counts_whatever_rank_0_wrote(folder, known):
     if known is not None:
         folder.write_json(folder.result, known)
-    finish(folder, CONFIG, 1.0, RunFailed(Failure(**ERROR)))
+    finish(folder, CONFIG, 1.0, RunFailed(FAILURE))
     assert (written(folder)["status"], written(folder)["error"]) == ("failed", ERROR)
     assert list(written(folder)["error"]) == list(ERROR)
 
@@ -65,6 +66,7 @@ def test_a_configuration_error(folder):
     finish(folder, CONFIG, 1.0, ConfigurationError("data.root=/x does not exist"))
     assert written(folder)["status"] == "failed"
     assert written(folder)["error"] == {
+        "kind": "ConfigurationError",
         "rank": None,
         "exit_code": 2,
         "type": "ConfigurationError",
@@ -91,7 +93,7 @@ def test_a_run_that_vanished_without_a_word_failed(folder):
 def test_how_far_a_killed_run_got_is_in_its_tables(folder):
     folder.steps.write_text("epoch,step,samples\n1,10,320\n2,20,640\n2,3")  # the last row was being written
     folder.epochs.write_text("epoch,step\n1,15\n")
-    finish(folder, CONFIG, 1.0, RunFailed(Failure(**ERROR)))
+    finish(folder, CONFIG, 1.0, RunFailed(FAILURE))
     assert {key: written(folder)[key] for key in ("epochs", "steps", "samples_seen")} == {
         "epochs": 1,
         "steps": 20,

@@ -39,7 +39,7 @@ def test_by_epochs(tmp_path, monkeypatch, epochs, is_more):
     folder.checkpoints.mkdir()
     folder.last_checkpoint.touch()
     started = []
-    monkeypatch.setattr("manyheads.runner.runs.longer.Program.run", lambda *call: started.append(call[2:]) or 0)
+    monkeypatch.setattr("manyheads.runner.runs.longer.Rerun.run", lambda *call: started.append(call[2:]) or 0)
     if is_more:
         assert go_on(folder, [f"trainer.epochs={epochs}"]) == 0
         assert started[0][0] == f"trainer.epochs={epochs}"

@@ -13,7 +13,6 @@ FUNCTIONS = {"shutil.rmtree", "os.walk", "OmegaConf.load", "OmegaConf.save", "np
 KNOW_FOLDERS = {"RunFolder", "Ledger", "Folder"}
 # By file, how many calls open something by its path, and why they may.
 ALLOWED = {
-    "runner/config/saved.py": (1, "the project's own conf/"),
     "runner/trust/own.py": (1, "the user's own settings"),
     "runner/run/seal.py": (2, "the user's own key"),
     "runner/run/files.py": (1, "a descriptor that the guard has opened"),

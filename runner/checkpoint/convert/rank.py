@@ -17,7 +17,7 @@ from manyheads.runner.checkpoint.sharded.rank.share import NAMES, Lazy, each_of
 from manyheads.runner.checkpoint.sharded.rank.write import Save, written_by_all
 from manyheads.runner.checkpoint.sharded.safetensors import Kind
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.files import whole_file
+from manyheads.runner.run.files import take_name, whole_file
 from manyheads.runner.run.folder import aside
 
 SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors", "torch": ".weights.pt"}
@@ -27,7 +27,7 @@ ALIGNED = 64  # bytes
 class Alone:
     """The only rank."""
 
-    rank, world_size = 0, 1
+    rank, world_size, records = 0, 1, True
 
     def gather(self, value: Any) -> list[Any]:
         return [value]
@@ -86,7 +86,7 @@ def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
     beside = path.with_name(aside(path.name))
     try:
         write_file(beside, chosen, {"format": "pt"})
-        beside.rename(path)
+        take_name(beside, path)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from manyheads.runner.checkpoint.every import EVERY
 from manyheads.runner.checkpoint.flight import Flight, Landed
+from manyheads.runner.checkpoint.rank.content import View, best_of, kept
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import Retention
 from manyheads.runner.checkpoint.sharded.rank.files import copy_folder
 from manyheads.runner.checkpoint.sharded.rank.read import Ranks
-from manyheads.runner.checkpoint.sharded.rank.share import each_of
 from manyheads.runner.checkpoint.sharded.rank.write import Save, whole_size, written_beside, written_by_all
 from manyheads.runner.machine.memory import memory_bytes
 from manyheads.runner.option.sections import CheckpointSection
@@ -22,7 +21,7 @@ from manyheads.runner.run.files import also_named, remove, remove_leftovers, who
 from manyheads.runner.run.run_folder import RunFolder
 
 LAST, BEST = "last.pt", "best.pt"
-PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the weights
+Work = Callable[[Callable[[], bool]], None]  # writes; its argument tells whether the checkpoint is still wanted
 
 
 class Checkpoints:
@@ -66,21 +65,40 @@ class Checkpoints:
     def due_after_epoch(self, epoch: int) -> bool:
         return self._every_epochs > 0 and epoch % self._every_epochs == 0
 
-    def choose_format(self, state: dict[str, Any], ranks: Ranks) -> str | None:
-        """Choose between the formats by the size of ``state``, as for ``save_shares``; all ranks call it.
+    def save(
+        self, view: View, ranks: Ranks, *, step: int, best: bool, say: Callable[[str], None] = lambda message: None
+    ) -> Landed | None:
+        """Write a checkpoint in the run's format; all ranks call it.
 
-        Returns a message, or an empty string.
+        Returns once the checkpoint is complete, or None if it is still being written, see ``settle``. ``best``: whether
+        the evaluated weights are the best so far; ``say``: shows a message. Raises OSError, on each rank where one of
+        several could not write its part.
         """
-        size, most = whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
-        self.format = "sharded" if size > most else "single"
-        if self.format == "single":
+        if self.format == "auto":
+            self.format = self._fitting_format(view.shares(), ranks, say)
+        writer = self._save_shares if self.format == "sharded" else self._save_single
+        work = writer(view, ranks, step=step, best=best)
+        if self.asynchronous:
+            self._flight = Flight(work, step=step)
             return None
-        return f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory"
+        work(lambda: True)
+        return Landed(step, waited=0.0)
 
-    def save(self, state: dict[str, Any], *, step: int, best: bool) -> None:
-        """Write last.pt and, with ``best``, the evaluated weights to best.pt."""
+    def _fitting_format(self, state: dict[str, Any], ranks: Ranks, say: Callable[[str], None]) -> str:
+        """A file if ``state`` fits into half of the memory of the first rank's machine, else a folder."""
+        size, most = whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
+        if size <= most:
+            return "single"
+        say(f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory")
+        return "sharded"
+
+    def _save_single(self, view: View, ranks: Ranks, *, step: int, best: bool) -> Work:
+        """Writes last.pt and, with ``best``, the evaluated weights to best.pt."""
+        state = view.whole()
+        if not ranks.records:
+            return lambda is_wanted: None
         state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
-        self._begin(lambda _: self._write(state, step=step, best=best), step=step)
+        return lambda is_wanted: self._write(state, step=step, best=best)
 
     def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
@@ -94,14 +112,11 @@ class Checkpoints:
             also_named(folder / LAST, folder / f"step_{step:08}.pt")
         self._remove_others(folder / LAST, folder / BEST if best else None)
 
-    def save_shares(self, state: dict[str, Any], ranks: Ranks, *, step: int, best: bool) -> None:
-        """Write a folder with each rank's part of the state and, with ``best``, one of its weights; all ranks call it.
-
-        ``state``: each rank's, with Shares of its tensors. Raises OSError on each where one could not write.
-        """
+    def _save_shares(self, view: View, ranks: Ranks, *, step: int, best: bool) -> Work:
+        """Writes a folder with each rank's part of the state and, with ``best``, one of its weights."""
         folder = self._folder.checkpoints
         place = checkpoint_places.fresh(folder, "step", step)
-        save = Save(place, {"version": VERSION, **state}, ranks, step=step)
+        save = Save(place, {"version": VERSION, **view.shares()}, ranks, step=step)
         if self.asynchronous:
             save.copy()
 
@@ -119,13 +134,7 @@ class Checkpoints:
                 said = f"{error.strerror}, so a checkpoint was not written; the previous one is intact"
                 raise OSError(error.errno, said, str(place)) from error
 
-        self._begin(write, step=step)
-
-    def _begin(self, work: Callable[[Callable[[], bool]], None], *, step: int) -> None:
-        if self.asynchronous:
-            self._flight = Flight(work, step=step)
-        else:
-            work(lambda: True)
+        return write
 
     def settle(self) -> Landed | None:
         """Wait for a save that is still being written; None if there was none. Raises what it raised."""
@@ -185,28 +194,3 @@ class Checkpoints:
         for path in [*lasts, *bests]:
             if path not in (last, best, *kept):
                 remove(path)
-
-
-def best_of(state: dict[str, Any]) -> dict[str, Any]:
-    """The content of best.pt, of a checkpoint at the best evaluation so far."""
-    parts = {part: state[part] for part in PARTS_OF_BEST}
-    return {"version": state.get("version", VERSION), **parts, "model": evaluated(state)}
-
-
-def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:
-    """The weights that evaluations use: the trained ones, or their average."""
-    weights, average = state["model"], state.get("average", {})
-    if not average.get("is_evaluated"):
-        return weights
-    return {name: average["weights"].get(name, weight).to(weight.dtype) for name, weight in weights.items()}
-
-
-def kept(value: Any) -> Any:
-    """A copy of this state, with its tensors on the CPU."""
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu", copy=True)
-    if isinstance(value, dict):
-        return each_of(value, kept)
-    if isinstance(value, (list, tuple)):
-        return type(value)([kept(each) for each in value])
-    return value

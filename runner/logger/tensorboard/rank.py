@@ -14,7 +14,6 @@ from time import time as now
 from typing import Any
 
 import google_crc32c
-import yaml
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.types_pb2 import DT_FLOAT, DT_STRING
@@ -23,6 +22,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from manyheads.runner.logger.base import LoggedRun, Logger
 from manyheads.runner.logger.csv.columns import TRAINING
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.flat import flatten
 from manyheads.runner.run.locate import Section
@@ -80,7 +80,7 @@ def config_text(config: Section) -> Summary.Value:
     value = Summary.Value(tag="config")
     value.metadata.plugin_data.plugin_name = "text"
     value.tensor.dtype = DT_STRING
-    value.tensor.string_val.append(f"```yaml\n{yaml.safe_dump(config, sort_keys=False)}```".encode())
+    value.tensor.string_val.append(f"```yaml\n{yaml_text.dump(config)}```".encode())
     return value
 
 

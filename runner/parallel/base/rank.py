@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from manyheads.runner.parallel.rank.passes import Course, MicroSteps, Passed
+from manyheads.runner.parallel.rank.passes import Course, ForwardBackward, Passed
 from manyheads.runner.parallel.rank.structure import call
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Parallel:
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
         """Forward and backward of an update's micro-batches, after which each rank has its gradients, exchanged.
 
         A strategy that orders forward and backward passes itself, such as a pipeline, builds on ``step.objective``.

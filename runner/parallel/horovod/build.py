@@ -8,7 +8,6 @@ Sources: https://github.com/horovod/horovod/issues/3996, https://horovod.readthe
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.program import Program
 
 VERSION = "0.28.1"
 TOOLCHAIN = (
@@ -66,10 +66,10 @@ def missing_for_mpi() -> str | None:
         program = Path(scratch) / "program.cc"
         program.write_text(MPI_PROGRAM)
         command = ["mpicxx", str(program), "-o", str(program.with_suffix(""))]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == 0:
+        answer = Program(command).ask()
+    if answer.code == 0:
         return None
-    lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+    lines = (answer.errors or answer.text).strip().splitlines() or [f"exit code {answer.code}"]
     said = next((line.rpartition("error: ")[2] for line in lines if "error: " in line), lines[0])
     return f"mpicxx cannot compile a program that uses MPI: {said} (Debian: libopenmpi-dev)"
 

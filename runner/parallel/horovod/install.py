@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,8 +22,9 @@ from manyheads.runner.parallel.horovod.build import (
     missing_for_mpi,
 )
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.files import in_turn, write_whole
+from manyheads.runner.run.program import Program
 from manyheads.runner.run.user_folders import user_folder
 
 BUILD_REQUIREMENTS = ("setuptools<81", "wheel", "cffi", "cloudpickle", "psutil", "pyyaml", "packaging")
@@ -101,9 +101,8 @@ def _pip(command: str) -> list[str]:
 
 def _run(command: list[str], log: Path) -> None:
     with open(log, "w") as file:
-        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise failed(log)
+        if Program(command).run(stdout=file, stderr=file):
+            raise failed(log)
 
 
 def _shown_on(console: Console) -> Callable[[list[str], dict[str, str], Path], None]:
@@ -114,18 +113,20 @@ def _shown_on(console: Console) -> Callable[[list[str], dict[str, str], Path], N
         shown = 0
         with open(log, "w") as file, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
             task = bar.add_task("compiles", total=100)
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-            place = {"env": environment, "cwd": log.parent}  # not the user's folder, whose modules Python would import
-            with subprocess.Popen(command, text=True, errors="replace", **place, **pipes) as compiler:  # type: ignore[call-overload]
-                for line in compiler.stdout:
-                    file.write(line)
-                    if found := _PERCENT.match(line):
-                        percent = int(found[1])
-                        bar.update(task, completed=percent)
-                        if not console.is_terminal and percent // 10 > shown:
-                            shown = percent // 10
-                            console.print(f"{shown * 10}%")
-        if compiler.returncode:
+
+            def note(line: str) -> None:
+                nonlocal shown
+                file.write(line)
+                if found := _PERCENT.match(line):
+                    percent = int(found[1])
+                    bar.update(task, completed=percent)
+                    if not console.is_terminal and percent // 10 > shown:
+                        shown = percent // 10
+                        console.print(f"{shown * 10}%")
+
+            # Not in the user's folder, whose modules Python would import.
+            code = Program(command, environment, log.parent).run(on_line=note)
+        if code:
             raise failed(log)
 
     return run
@@ -147,4 +148,4 @@ def failed(log: Path) -> RunFailed:
     lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line)][:8] or lines[-8:]
     message = f"Horovod could not be built or installed; the complete output is in {log}"
-    return RunFailed(Failure(type="BuildFailed", message=message, traceback="\n".join(complaints)))
+    return RunFailed(Failure(Kind.PROGRAM_FAILED, message=message, traceback="\n".join(complaints)))

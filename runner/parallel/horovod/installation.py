@@ -4,7 +4,6 @@ import importlib.util
 import json
 import mmap
 import shutil
-import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NoReturn
 
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.program import Program
 
 BUILD = called.command("install-horovod")
 NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
@@ -97,8 +97,7 @@ def open_mpi() -> str | None:
     """The version of Open MPI's mpirun on PATH, or None."""
     if shutil.which("mpirun") is None:
         return None
-    answer = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False).stdout
-    first = (answer.splitlines() or [""])[0]
+    first = (Program(["mpirun", "--version"]).ask().text.splitlines() or [""])[0]
     return first.split()[-1] if "Open MPI" in first or "OpenRTE" in first else None
 
 

@@ -24,7 +24,7 @@ class Passed(NamedTuple):
     observed: Any
 
 
-class MicroSteps(Protocol):
+class ForwardBackward(Protocol):
     """The plain way through a micro-batch, and its parts for strategies that do it differently."""
 
     def __call__(self, batch: "Batch", *, last: bool) -> Passed:
@@ -33,8 +33,8 @@ class MicroSteps(Protocol):
     def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
         """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
 
-    def of(self, batches: "list[Batch]") -> "MicroSteps":
-        """These steps for other micro-batches of the update."""
+    def of(self, batches: "list[Batch]") -> "ForwardBackward":
+        """The same for other micro-batches of the update."""
 
     def flattened(self, passes: list[Passed]) -> Tensor:
         """The results of these passes as one vector, (n,) float64 on the CPU, which can be summed over ranks."""

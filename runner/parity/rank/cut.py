@@ -5,7 +5,6 @@ import itertools
 import torch
 
 from manyheads.runner.data.rank.sampler import Request
-from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parallel.rank.structure import call
 
@@ -28,7 +27,7 @@ def whole_and_parts(session: Session) -> list[float]:
 def _loss(session: Session, requests: list[Request]) -> float:
     update, loader = session.update, session.trainer.train
     batches = [loader.take(request) for request in requests]
-    steps, model = MicroSteps(update, batches, used=False), session.parallel.unwrap(update.model)
+    steps, model = update.micro_steps(batches, used=False), session.parallel.unwrap(update.model)
     is_training = model.training
     model.eval()
     try:

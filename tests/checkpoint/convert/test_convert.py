@@ -15,6 +15,7 @@ from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read import real
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.sharded.ranks import Rank, together
+from tests.checkpoint.views import Given
 from tests.in_process import small, train
 
 
@@ -86,8 +87,8 @@ def test_what_is_listed_is_not_loaded(single, monkeypatch, capsys):
 def test_it_takes_the_memory_of_a_tensor(tmp_path, to):
     """Sixteen of 4 MB, in a process that may have some 24 MB more than it has."""
     state = {"model": {f"w{number}": torch.full((1000, 1000), float(number)) for number in range(16)}, "progress": {}}
-    checkpoints = Checkpoints(RunFolder(tmp_path), every=1, keep=0)
-    checkpoints.save_shares(state, Alone(), step=1, best=False)
+    checkpoints = Checkpoints(RunFolder(tmp_path), every=1, keep=0, format="sharded")
+    checkpoints.save(Given(state), Alone(), step=1, best=False)
     source = RunFolder(tmp_path).last_checkpoint
     del state
 

@@ -25,6 +25,10 @@ class Rank:
         self.rank, self.world_size = rank, world_size
         self._meeting, self._barrier, self._count = meeting, barrier, 0
 
+    @property
+    def records(self) -> bool:
+        return self.rank == 0
+
     def gather(self, value: Any) -> list[Any]:
         self._count += 1
         own = self._meeting / f"{self._count}.{self.rank}"

@@ -13,6 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from manyheads.runner.checkpoint.convert.rank import Alone
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.load import complete, load
@@ -22,6 +23,7 @@ from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import remove_leftovers
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.sharded.ranks import MOMENTS, Rank, state, together, whole
+from tests.checkpoint.views import Given
 from tests.tail import tail, tailed
 
 
@@ -39,7 +41,7 @@ def save(
         for step in steps:
             checkpoints.settle()
             made = state(rank.rank, count, step)
-            checkpoints.save_shares(made, rank, step=step, best=True)
+            checkpoints.save(Given(made), rank, step=step, best=True)
             for _, own in made["model"]["weight"].pieces if asynchronous else ():
                 own.fill_(-1)  # training goes on
         checkpoints.settle()
@@ -108,11 +110,11 @@ def test_one_step_is_saved_again_without_losing_the_first(tmp_path):
 
 def test_the_other_format_takes_over(tmp_path):
     single = Checkpoints(RunFolder(tmp_path), every=1, keep=0)
-    single.save({"model": {"weight": whole(1)}, "progress": {}}, step=1, best=True)
+    single.save(Given({"model": {"weight": whole(1)}, "progress": {}}), Alone(), step=1, best=True)
     assert names(tmp_path) == ["best.pt", "last.pt"]
     assert save(tmp_path, 2, 2) == [0, 0]
     assert names(tmp_path) == ["best_00000002", "step_00000002"]
-    single.save({"model": {"weight": whole(3)}, "progress": {}}, step=3, best=True)
+    single.save(Given({"model": {"weight": whole(3)}, "progress": {}}), Alone(), step=3, best=True)
     assert names(tmp_path) == ["best.pt", "last.pt"]
 
 
@@ -196,7 +198,7 @@ def test_a_limit_on_the_size_of_files_is_told(tmp_path):
     def work(rank: Rank) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         checkpoints = Checkpoints(RunFolder(tmp_path), every=1, keep=0, format="sharded")
-        checkpoints.save_shares({"model": {"large": torch.zeros(20_000)}}, rank, step=1, best=False)
+        checkpoints.save(Given({"model": {"large": torch.zeros(20_000)}}), rank, step=1, best=False)
 
     (code,) = together(1, work, tmp_path / "meeting")
     assert code == 1

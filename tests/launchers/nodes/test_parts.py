@@ -29,7 +29,7 @@ from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
 from manyheads.runner.run.rank_env import Place
 from manyheads.runner.run.run_folder import RunFolder
@@ -219,7 +219,7 @@ def test_how_ranks_failed_is_told_by_their_machines(tmp_path: Path) -> None:
     ranks = NodeRanks(SimpleNamespace(), job, shares, attempt=0, silence=5)  # type: ignore[arg-type]
     job = replace(job, reports=ranks.reports)
     began = Failure(rank=0, exit_code=1, type="OSError", message="[Errno 30] Read-only file system")
-    went = Failure(rank=1, exit_code=1, type="RuntimeError", message="Connection closed by peer")
+    went = Failure(Kind.LOST_PEER, rank=1, exit_code=1, type="RuntimeError", message="closed by peer")
     consequence, cause = {**went.to_json(), "time": 2.0}, {**began.to_json(), "time": 1.0}
     forged = {**cause, "time": 0.0, "message": "not its own"}
     ranks._take(second, told([consequence, forged], 1))  # type: ignore[arg-type]
@@ -261,8 +261,8 @@ def test_a_rank_that_went_with_what_had_started_it_is_named(tmp_path: Path) -> N
     first, second = (Machine(name) for name in ("node1", "node2"))
     shares = {first: range(1), second: range(1, 2)}
     ranks = NodeRanks(SimpleNamespace(), job, shares, attempt=0, silence=5)  # type: ignore[arg-type]
-    died = Failure(rank=1, type="ProcessDied", message="its process disappeared without reporting an error")
-    ended = {"is": "ended", "attempt": 0, "port": 1, "codes": {}, "mistake": None, "failure": died.to_json()}
+    died = Failure(Kind.PROCESS_DIED, rank=1, message="its process disappeared without reporting an error")
+    ended = {"is": "ended", "attempt": 0, "port": 1, "codes": {}, "failure": died.to_json()}
     ranks._take(first, {"is": "status", "words": {"0": [5, FAILED, 4242, 7]}, "gone": []})  # type: ignore[arg-type]
     ranks._take(second, {**ended, "words": {"1": [5, RUNNING, 4243, 7]}})  # type: ignore[arg-type]
     assert gone_silently(ranks.exit_codes(), job) == [1]

@@ -82,7 +82,7 @@ def test_a_machine_that_is_gone_is_waited_for(machines, undisturbed, begun):
         (("launcher.max_restarts=0",), r"machine bundle-\d .* failed first: NodeLost: .*", 0),
         (
             ("launcher.max_restarts=1", "launcher.placement_timeout=3"),
-            r"NoRoom: no room for 2 x .* \(waited for launcher.placement_timeout=3 seconds\)",
+            r"NotStarted: no room for 2 x .* \(waited for launcher.placement_timeout=3 seconds\)",
             1,
         ),
         (("launcher.max_restarts=1", "launcher.timeout=1.5"), r"TimedOut: .* launcher.timeout=1.5 minutes", 1),

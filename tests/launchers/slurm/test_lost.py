@@ -95,4 +95,4 @@ def test_a_controller_that_stays_away_at_submission(cluster, tmp_path, monkeypat
             launch(prepare(folder))
     finally:
         cluster.start_controller()
-    assert folder.read_result()["error"]["type"] == "SlurmAway"
+    assert folder.read_result()["error"]["type"] == "Unreachable"

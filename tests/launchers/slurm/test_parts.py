@@ -16,6 +16,8 @@ from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
+from manyheads.runner.run.failure import Kind
+from manyheads.runner.run.program import Answer
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT
 from tests.in_process import completed_for_here as complete
@@ -151,7 +153,7 @@ def sbatch(monkeypatch, *errors):
 
     def run(*command, **_):
         error = next(waiting, None)
-        return subprocess.CompletedProcess(command, error is not None, "" if error else "7\n", error or "")
+        return Answer(int(error is not None), b"" if error else b"7\n", error or "")
 
     monkeypatch.setattr(commands, "_run", run)
     monkeypatch.setattr(commands, "AGAIN_SECONDS", 0)
@@ -193,17 +195,17 @@ def test_states_as_scontrol_shows_them(state, reason, nodes, said):
 @pytest.mark.parametrize(
     ("state", "has_run", "kind", "said"),
     [
-        ("CANCELLED", False, "JobCancelled", "was cancelled before it started"),
-        ("CANCELLED", True, "JobCancelled", "was cancelled."),
-        ("TIMEOUT", True, "JobTimedOut", "launcher.time_limit"),
-        ("NODE_FAIL", True, "NodeLost", "lost a node"),
-        ("FAILED", False, "JobNotStarted", "before the run started: last words"),
-        ("GONE", False, "JobNotStarted", "before the run started"),
+        ("CANCELLED", False, Kind.CANCELLED, "was cancelled before it started"),
+        ("CANCELLED", True, Kind.CANCELLED, "was cancelled."),
+        ("TIMEOUT", True, Kind.TIMED_OUT, "launcher.time_limit"),
+        ("NODE_FAIL", True, Kind.NODE_LOST, "lost a node"),
+        ("FAILED", False, Kind.NOT_STARTED, "before the run started: last words"),
+        ("GONE", False, Kind.NOT_STARTED, "before the run started"),
     ],
 )
 def test_what_slurm_did_to_a_job_in_a_sentence(state, has_run, kind, said):
     failure = ended_badly("5", Status(state), "last words", has_run=has_run)
-    assert failure.type == kind
+    assert failure.kind is kind
     assert said in failure.message
 
 

@@ -61,7 +61,7 @@ def test_before_its_time_limit_a_run_stops_and_is_queued_again_by_itself(cluster
     code, text = run.end(60)
     assert code == 1
     assert f"Slurm job {job} was cancelled." in text
-    assert run.folder.read_result()["error"]["type"] == "JobCancelled"
+    assert run.folder.read_result()["error"]["type"] == "Cancelled"
     assert not survivors(run.folder)
     steps = [int(row["step"]) for row in rows(run.folder.steps)]
     assert steps == sorted(set(steps))

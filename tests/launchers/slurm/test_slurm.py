@@ -110,7 +110,7 @@ def test_a_job_that_is_cancelled_while_it_waits_says_so(cluster, tmp_path):
     with pytest.raises(RunFailed, match=r"Slurm job \d+ was cancelled before it started"):
         launch(prepare(folder))
     result = folder.read_result()
-    assert (result["status"], result["error"]["type"], result["steps"]) == ("failed", "JobCancelled", 0)
+    assert (result["status"], result["error"]["type"], result["steps"]) == ("failed", "Cancelled", 0)
     assert result["slurm"]["job"] == noted_job(folder)
 
 
@@ -165,7 +165,7 @@ def test_a_script_that_ends_before_the_run_begins_is_said_with_its_last_line(clu
     folder = freeze(tmp_path / "run", *COMMON, f"launcher.template={template}")
     with pytest.raises(RunFailed, match="ended before the run started: no python on n1"):
         launch(prepare(folder))
-    assert folder.read_result()["error"]["type"] == "JobNotStarted"
+    assert folder.read_result()["error"]["type"] == "NotStarted"
 
 
 def test_a_folder_whose_name_has_spaces_and_more(cluster, tmp_path):

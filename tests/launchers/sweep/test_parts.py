@@ -27,7 +27,7 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
@@ -115,9 +115,9 @@ class TestSettle:
             (Unavailable("no GPU"), "skipped", "no GPU", False),
             (ConfigurationError("wrong"), "failed", "wrong", False),
             (RunFailed(FAILURE), "failed", "rank 1 failed first (exit code 1): ValueError: no", False),
-            (RunFailed(replace(FAILURE, type="OutOfMemoryError")), "failed", None, True),
-            (RunFailed(replace(FAILURE, message="DefaultCPUAllocator: can't allocate memory")), "failed", None, True),
-            (RunFailed(replace(FAILURE, message="CUDA error: out of memory")), "failed", None, True),
+            (RunFailed(Failure(Kind.OUT_OF_MEMORY, message="no")), "failed", None, True),
+            (RunFailed(Failure.of(RuntimeError("DefaultCPUAllocator: can't allocate memory"))), "failed", None, True),
+            (RunFailed(Failure.of(RuntimeError("CUDA error: out of memory"))), "failed", None, True),
             (ZeroDivisionError(), "failed", "ZeroDivisionError", False),
             (Interrupted(signal.SIGTERM), "interrupted", "SIGTERM", False),
             (KeyboardInterrupt(), "interrupted", "SIGINT", False),

@@ -14,6 +14,7 @@ from manyheads.runner.parallel.horovod import installation as horovod_installati
 from manyheads.runner.parallel.horovod.build import TOOLCHAIN, VERSION, Features
 from manyheads.runner.parallel.horovod.install import cache_folder, failed, install, is_installed
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.run.failure import Kind
 
 PLAIN = Features(mpi=False, nccl=False)
 WHEEL = f"horovod-{VERSION}-cp311-cp311-linux_x86_64.whl"
@@ -224,7 +225,7 @@ def test_a_failed_compilation_names_the_log_and_the_compilers_complaint(pip, tmp
         build()
     log = cache_folder() / PLAIN.key / "build.log"
     assert caught.value.failure.message.endswith(f"is in {log}")
-    assert caught.value.failure.type == "BuildFailed"
+    assert caught.value.failure.kind is Kind.PROGRAM_FAILED
     assert caught.value.failure.traceback.splitlines()[0] == COMPLAINT
     assert len(caught.value.failure.traceback.splitlines()) <= 8
     assert CONSEQUENCES.strip() in log.read_text()

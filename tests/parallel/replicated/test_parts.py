@@ -14,7 +14,6 @@ from manyheads.runner.estimate.rank.rehearsal import rehearse
 from manyheads.runner.logger.csv.keeping import Keeping
 from manyheads.runner.logger.csv.rank import Recorder
 from manyheads.runner.loop.header import division
-from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.machine.addresses import free_port
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.errors import ConfigurationError
@@ -42,7 +41,7 @@ def test_shares_drawn_late_are_the_global_batch(session):
 
 def test_what_shares_come_to_adds_up_to_the_batch(session):
     update, loader = session.trainer.update, session.trainer.train
-    steps = MicroSteps(update, [])
+    steps = update.micro_steps([])
 
     def row(share: int, of: int) -> torch.Tensor:
         batches = loader.drawn([], 5, share=share, of=of)

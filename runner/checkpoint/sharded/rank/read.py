@@ -16,10 +16,16 @@ LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are rea
 
 
 class Ranks(Protocol):
-    """The ranks that save or load a checkpoint together. ``gather``: returns every rank's value, in rank order."""
+    """The ranks that save or load a checkpoint together.
+
+    ``records``: whether this rank writes the run's files. ``gather``: returns every rank's value, in rank order.
+    """
 
     rank: int
     world_size: int
+
+    @property
+    def records(self) -> bool: ...
 
     def gather(self, value: Any) -> list[Any]: ...
 

@@ -15,7 +15,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 from manyheads.runner.parallel.model_parallel.rank.flow import Flow, follow
 from manyheads.runner.parallel.model_parallel.rank.samples import chunks, joined, padded, rows_of, shapes_of, trimmed
 from manyheads.runner.parallel.model_parallel.rank.stages import Stages, Window
-from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
+from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
 from manyheads.runner.run.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Pipeline:
 
     # -- training ------------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
         """Run all forward and backward passes; return their results on the last stage's rank, [] elsewhere.
 
         Raises ConfigurationError if the micro-batches differ in their samples' shapes.

@@ -19,7 +19,7 @@ from manyheads.runner.parallel.model_parallel.rank.staging import Piped, Staging
 from manyheads.runner.parallel.model_parallel.rank.state import WholeState
 from manyheads.runner.parallel.model_parallel.rank.tensors import local
 from manyheads.runner.parallel.process_group.rank import ProcessGroup
-from manyheads.runner.parallel.rank.passes import MicroSteps, Passed
+from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
@@ -134,7 +134,7 @@ class ModelParallel(ProcessGroup):
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
         if self.pipe is None:
             return super().compute_gradients(batches, step)
         passes = self.pipe.compute_gradients(batches, step)

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.base.rank import Parallel, Reduction
-from manyheads.runner.parallel.rank.passes import Course, MicroSteps, Passed
+from manyheads.runner.parallel.rank.passes import Course, ForwardBackward, Passed
 from manyheads.runner.parallel.replicated.rank.group import Group
 from manyheads.runner.parallel.replicated.rank.membership import Membership
 
@@ -109,7 +109,7 @@ class Replica(Parallel):
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
         if self._members is None:  # a throw-away pass
             return super().compute_gradients(batches, step)
         before = [buffer.clone() for buffer in self._model.buffers()]
@@ -134,7 +134,7 @@ class Replica(Parallel):
         if self._members.taken() is not None:
             raise RuntimeError("the other replicas are a step ahead: this one restarts from their state.")
 
-    def _attempt(self, batches: "list[Batch]", step: MicroSteps) -> list[Passed] | None:
+    def _attempt(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed] | None:
         """This rank's share, and what comes of it with the others'; None where the update is not committed."""
         assert self._members is not None
         assert self._course is not None

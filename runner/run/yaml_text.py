@@ -1,0 +1,77 @@
+"""YAML as text: the same values are read and written as by Hydra, but much faster, and within limits."""
+
+import math
+import re
+from typing import Any
+
+import yaml
+
+MOST_VALUES = 10_000  # in a text, with every alias written out
+Error = yaml.YAMLError
+_FLOAT, _TIMESTAMP, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("float", "timestamp", "str"))
+# YAML 1.1 reads 1e-3 as text. Source: omegaconf._utils.get_yaml_loader, of OmegaConf 2.3.
+_NUMBER = re.compile(
+    r"^(?:[-+]?[0-9]+(_[0-9]+)*\.[0-9_]*([eE][-+]?[0-9]+)?|[-+]?[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+)"
+    r"|\.[0-9]+(_[0-9]+)*([eE][-+][0-9]+)?|[-+]?[0-9]+(_[0-9]+)*(:[0-5]?[0-9])+\.[0-9_]*"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
+)
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads plain values alone; numbers as Hydra does, and dates as text."""
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes what ``Loader`` reads as the same values."""
+
+
+class _Expanded(Dumper):
+    """Writes texts of several lines as such, and nothing by reference, for files that people read."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag not in (_FLOAT, _TIMESTAMP)]
+    for first, found in Loader.yaml_implicit_resolvers.items()
+}
+for _class in (Loader, Dumper):  # which quotes a text that ``Loader`` would take for a number
+    _class.add_implicit_resolver(_FLOAT, _NUMBER, list("-+0123456789."))
+_Expanded.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
+)
+
+
+def parse(text: str, *, loader_class: Any = Loader) -> Any:
+    """The content of a text that anybody may have written.
+
+    Raises ValueError for aliases that expand to more values than anybody writes, and otherwise what YAML raises.
+    """
+    loader = loader_class(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if "&" in text and _nodes(node, {}) > MOST_VALUES:  # without an anchor there is no alias
+            raise ValueError(f"with its aliases expanded it has more than {MOST_VALUES} values")
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def dump(content: Any, *, expanded: bool = False) -> str:
+    """The content as text, keys in their order. ``expanded``: in long lines, without references, for people."""
+    if expanded:
+        return yaml.dump(content, Dumper=_Expanded, sort_keys=False, allow_unicode=True, width=1000)
+    return yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+
+
+def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
+    """How many there are from this one down, each alias counted as what it stands for."""
+    if id(node) not in counted:
+        counted[id(node)] = math.inf  # if it is found again below itself
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
+        counted[id(node)] = 1 + sum(_nodes(each, counted) for each in inner)
+    return counted[id(node)]

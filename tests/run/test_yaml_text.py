@@ -1,0 +1,53 @@
+"""YAML is read as Hydra reads it; what is written means the same to Hydra, to other programs and to ourselves."""
+
+import pytest
+import yaml
+from omegaconf._utils import get_yaml_loader
+
+from manyheads.runner.run import yaml_text
+
+WRITTEN = (
+    *("1e-3", "1E5", "-1.5e+3", "1_000", "1_0.5", "12e", "0x1F", "017", "0b11", "1:30", "1:30.5", ".5", ".5e-3", "5."),
+    *("nan", ".nan", ".NaN", "inf", ".inf", "-.INF", "yes", "no", "on", "True", "null", "~", "", "2026-01-31"),
+    *("2026-01-31 12:00:00", "a: b", "- a", "# no", "'quoted'", '"quoted"', "@here", "%", "${seed}", "=", "<<"),
+    *("several\nlines", " indented", "trailing ", "tab\there", "ä", "\u2028", "+1", "--", "e3", "1e", "1.e5"),
+)
+
+
+# libyaml accepts a tab within a plain text, which PyYAML's own parser refuses.
+@pytest.mark.parametrize("text", [text for text in WRITTEN if "\t" not in text], ids=repr)
+def test_it_is_read_as_by_hydra(text: str) -> None:
+    try:
+        expected = yaml.load(f"key: {text}\n", get_yaml_loader())
+    except yaml.YAMLError:
+        with pytest.raises(yaml_text.Error):
+            yaml_text.parse(f"key: {text}\n")
+    else:
+        assert repr(yaml_text.parse(f"key: {text}\n")) == repr(expected)
+
+
+VALUES = (*WRITTEN, 0.001, 1e-5, 1e22, 3, True, None, [1, "1e-3"], {"1e-3": {"2": [[]]}})
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("expanded", [False, True])
+def test_it_is_written_so_that_all_read_the_same(value: object, expanded: bool) -> None:
+    text = yaml_text.dump({"key": value}, expanded=expanded)
+    for found in (yaml_text.parse(text), yaml.load(text, get_yaml_loader()), yaml.safe_load(text)):
+        assert found == {"key": value}
+
+
+def test_for_people_nothing_is_by_reference() -> None:
+    shared = {"script": "first line\nsecond line\n"}
+    text = yaml_text.dump({"a": shared, "b": shared}, expanded=True)
+    assert text == "".join(f"{name}:\n  script: |\n    first line\n    second line\n" for name in "ab")
+    assert "&" in yaml_text.dump({"a": shared, "b": shared})
+
+
+def test_aliases_that_expand_without_end_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6)]
+    with pytest.raises(ValueError, match="more than 10000 values"):
+        yaml_text.parse("\n".join(lines))
+    with pytest.raises(ValueError, match="more than 10000 values"):
+        yaml_text.parse("a: &a [*a]")
