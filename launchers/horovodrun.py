@@ -26,6 +26,8 @@ from manyheads.runner.run.errors import Unavailable
 from manyheads.runner.run.layout import read_hosts
 from manyheads.runner.run.rank_env import without_place
 
+# Otherwise its ranks die without an error.
+NEEDS_NAMES = "launcher=horovodrun needs a distinct name for each machine"
 _ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
 
 
@@ -91,11 +93,18 @@ class Horovodrun(Launcher):
     def _order(self, job: Job, shares: list[Share], number: int) -> Message:
         """The first machine runs horovodrun, whose ssh asks the other machines' agents."""
         if number:
-            return {"engine": "horovodrun", "command": None}
+            return {"command": None}
         self.machines = {share.address: len(share.ranks) for share in shares}
         self.network_interface = "{interface}"
         command = ["{python}" if part == sys.executable else part for part in self._command(job)]
-        return {"engine": "horovodrun", "command": command, "log": "horovodrun.log", "quiet": True}
+        return {
+            "exit_codes": f"{__name__}.{exit_codes.__name__}",
+            "meets_by_name": NEEDS_NAMES,
+            "starts_others": True,
+            "command": command,
+            "log": "horovodrun.log",
+            "quiet": True,
+        }
 
     def _command(self, job: Job) -> list[str]:
         options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]

@@ -74,7 +74,7 @@ class Mpirun(Launcher):
     def _order(self, job: Job, shares: list[Share], number: int) -> Message:
         """The first machine runs mpirun, whose remote shell asks the other machines' agents."""
         if number:
-            return {"engine": "mpirun", "command": None}
+            return {"command": None}
         self.machines = {share.address: len(share.ranks) for share in shares}
         added = {**exported(job.environment), **dict.fromkeys((*AT_AGENT, PLACE, VARIABLE), "")}
         command = self._command(job, {}, added)
@@ -85,7 +85,14 @@ class Mpirun(Launcher):
         options = [word for name, value in network for word in ("--mca", name, value)]
         command = [command[0], *options, *command[1:]]
         command[command.index(sys.executable)] = "{python}"
-        return {"engine": "mpirun", "command": command, "log": "mpirun.log", "quiet": True}
+        return {
+            "exit_codes": f"{__name__}.{exit_codes.__name__}",
+            "meets_by_name": None,
+            "starts_others": True,
+            "command": command,
+            "log": "mpirun.log",
+            "quiet": True,
+        }
 
     def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
         # Open MPI would bind each rank to one core, whatever number of threads it is given.

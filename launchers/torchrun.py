@@ -72,7 +72,9 @@ def order(job: Job, shares: list[Share], number: int) -> Message:
     options += ["--log-dir", "{scratch}"]
     worker = ["-m", job.main, str(job.folder.path)]
     return {
-        "engine": "torchrun",
+        "exit_codes": f"{__name__}.{exit_codes.__name__}",
+        "meets_by_name": None,
+        "starts_others": False,
         "command": ["{python}", *AGENT, *options, *worker],
         "log": f"torchrun_{number}.log",
         "quiet": False,

@@ -120,7 +120,7 @@ def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) 
 
 def _reduced(machines: Gathering, nodes: list[Node], folder: RunFolder) -> str:
     """Time an all-reduce of a small and of a large tensor, with one rank per machine."""
-    options = {"name": "torchrun", "nproc_per_node": 1, "threads_per_rank": 1, "stall_timeout": 60.0}
+    options = {"name": "doctor", "nproc_per_node": 1, "threads_per_rank": 1, "stall_timeout": 60.0}
     launcher = Launcher(**options)  # type: ignore[arg-type]
     launcher.machines = dict.fromkeys(machines.settings.hosts, 1)
     with received_signals() as signals:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from manyheads.launchers import horovodrun, mpirun, scratch, torchrun
+from manyheads.launchers import scratch
 from manyheads.launchers.agent import run_agent
 from manyheads.launchers.background import in_background
 from manyheads.launchers.base import Job
@@ -21,16 +21,15 @@ from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
 from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.launchers.stdout_relay import passed_on
-from manyheads.launchers.torchft.part import run_part
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
 from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat, Report
+from manyheads.runner.run.locate import load
 from manyheads.runner.run.rank_env import without_place
 from manyheads.runner.run.run_folder import RunFolder
 
 STATUS_SECONDS = 0.2
-MEETS = {"torchrun": torchrun.exit_codes, "horovodrun": horovodrun.exit_codes, "mpirun": mpirun.exit_codes}
 
 
 class Over(RunFailed):
@@ -89,16 +88,20 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
 
 
 def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
-    """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does."""
+    """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does.
+
+    The order names the launcher's own functions: ``run_part``, if it starts the ranks itself, or else ``exit_codes``,
+    which reads them in its program's output. ``meets_by_name``: that program needs a distinct name for each machine;
+    ``starts_others``: it starts the ranks on all machines, with the ``ssh`` of ``errands``.
+    """
     variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
-    if order["engine"] == "torchft":
+    if "run_part" in order:
         environment = {**without_place(os.environ), **variables}
-        run_part(order, job, environment, own=own, note=partial(tell_restart, job.link))
+        load(order["run_part"])(order, job, environment, own=own, note=partial(tell_restart, job.link))
         return
-    read = MEETS[order["engine"]]
 
     def read_exit_codes(text: str) -> dict[int, int]:
-        found = read(text)
+        found = load(order["exit_codes"])(text)
         codes.update(found)
         return found
 
@@ -107,12 +110,12 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         supervise(Errand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
         return
     with ExitStack() as stack:
-        if order["engine"] == "horovodrun":  # otherwise its ranks die without an error
-            addresses.resolved("launcher=horovodrun needs a distinct name for each machine", socket.gethostname())
-        if order["engine"] == "torchrun":  # the others pass it on to other machines
-            variables["MANYHEADS_PARENT"] = str(os.getpid())
-        else:
+        if why := order["meets_by_name"]:
+            addresses.resolved(why, socket.gethostname())
+        if order["starts_others"]:  # to which it would pass on the id of this process
             variables |= stack.enter_context(passed_on()) | stack.enter_context(remote_shell(own, job.link))
+        else:
+            variables["MANYHEADS_PARENT"] = str(os.getpid())
         run_agent(
             filled(order["command"], own, order["address"]),
             job,

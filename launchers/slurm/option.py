@@ -44,6 +44,7 @@ class SlurmOption(LauncherOption):
         "follow",
     )
     derived: ClassVar[tuple[str, ...]] = ("nodes", "cpus_per_node")
+    leaves = ("slurm.sh", "slurm.json")
     finds_machines = True
     first_output: ClassVar[str | None] = "slurm.log"
     gpus_per_node: int

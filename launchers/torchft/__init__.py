@@ -10,7 +10,7 @@ from manyheads.launchers.option import LauncherOption
 from manyheads.launchers.spawn import Spawn
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.launchers.torchft.machines import run_on_machines
-from manyheads.launchers.torchft.part import note_restart, run_replicas
+from manyheads.launchers.torchft.part import note_restart, run_part, run_replicas
 from manyheads.runner.option.rules import number
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.replicated.option import missing
@@ -59,7 +59,7 @@ class Torchft(Spawn):
         limits |= {"width": width, "is_warm": self.warm}
         job.added["restarts"] = []
         if self.settings is not None:
-            order = {"engine": "torchft", "command": None, "limits": limits}
+            order = {"run_part": f"{run_part.__module__}.{run_part.__name__}", "command": None, "limits": limits}
             beat, stall = self.heartbeat_timeout, self.stall_timeout
             run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
             return

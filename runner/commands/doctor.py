@@ -10,16 +10,19 @@ from rich.table import Table
 
 from manyheads.launchers.nodes.examination import examine as machines_examined
 from manyheads.runner.config.arguments import CommandLine
-from manyheads.runner.config.lookup import OWN, Folders, options, read_option, unavailable
+from manyheads.runner.config.installed import package_of
+from manyheads.runner.config.lookup import OWN, Folders, options, own_sections, read_option, unavailable
 from manyheads.runner.config.origin import settle
 from manyheads.runner.machine import compiler, hardware, shared_memory
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import OPTION, TARGET
 from manyheads.runner.run.nearest import nearest
 from manyheads.runner.trust.check import complaint, untrusted
-from manyheads.runner.trust.own import Trust
+from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
 
+NONE = Trust()
 HELP = "show which options run on this machine, and how to get the others"
 # Groups with options that need something of the machine; of the others, those of the user's own are listed.
 LISTED = ("parallel", "precision", "launcher", "optimizer", "logger")
@@ -48,12 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.hosts:
         return examine_hosts(arguments)
-    packages = [name for name in arguments.names if name.startswith("trust=")]
-    line, origin = settle(CommandLine.of(packages, arguments.config_dir))
-    if asked := [name for name in arguments.names if name not in packages]:
-        explain(asked, line.folders, origin.trust)
+    typed, asked = split_typed(arguments.names)
+    line, origin = settle(CommandLine.of(set(arguments.names) - set(asked), arguments.config_dir))
+    trusted = Trust(trusted_packages(typed))
+    if asked:
+        explain(asked, line.folders, origin.trust, trusted)
     else:
-        examine(line.folders, origin.trust)
+        examine(line.folders, origin.trust, trusted)
     return 0
 
 
@@ -70,10 +74,11 @@ def examine_hosts(arguments: argparse.Namespace) -> int:
     return int(any(each.faults for each in found) or any("failed" in line for line in said))
 
 
-def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
+def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE) -> None:
     """Print the machine, then of each group what it can run and what not.
 
-    folders: where options are looked up; trust: what the user trusts of them, None if all of them are the project's.
+    folders: where options are looked up; trust: what the user trusts of them, None if all of them are the user's own;
+    trusted: the installed packages whose options may be imported without being chosen.
     """
     console = Console(highlight=False)
     machine = Table(title="This machine", title_justify="left", show_header=False)
@@ -84,17 +89,24 @@ def examine(folders: Folders = OWN, trust: Trust | None = None) -> None:
     for title in ("", "runs here", "not here"):
         table.add_column(title)
     missing = []
+    unasked: dict[str, list[str]] = {}
     for group, names in listed(folders).items():
+        for name in names:
+            if (package := not_imported(group, name, trusted)) is not None:
+                unasked.setdefault(package, []).append(f"{group}={name}")
+        names = [name for name in names if not_imported(group, name, trusted) is None]
         reasons = {name: why_not(group, name, folders, trust) for name in names}
         missing += [f"{group}={name}" for name, reason in reasons.items() if reason]
         here, not_here = ([name for name in names if bool(reasons[name]) is absent] for absent in (False, True))
         table.add_row(group, ", ".join(here), ", ".join(not_here))
     console.print(table)
+    for package, found in unasked.items():
+        console.print(f"Installed with {package}, and not imported until you choose it: {', '.join(found)}")
     if missing:
         console.print(f"Why, and how to get it: {called.command('doctor', missing[0])}", soft_wrap=True)
 
 
-def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None) -> None:
+def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE) -> None:
     """Print details of options: whether they run here and how, or why not and how to get them.
 
     asked: ``option``, ``group=option`` or ``group``. Raises ConfigurationError for anything else.
@@ -109,7 +121,11 @@ def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = 
             allowed = "Allowed: a group, an option, group=option, or nothing for a table of all"
             raise ConfigurationError(f"{words} is not an option.{nearest(words, dict.fromkeys(names))} {allowed}.")
         for group, name in found:
-            option, reason = f"{group}={name}", why_not(group, name, folders, trust)
+            option = f"{group}={name}"
+            if words == group and (package := not_imported(group, name, trusted)) is not None:
+                console.print(f"{option} is installed with {package}, and not imported until you choose it.")
+                continue
+            reason = why_not(group, name, folders, trust)
             if reason:
                 why = f"as {told[reason]}" if reason in told else reason
                 console.print(f"{option} does not run here: {why}.", soft_wrap=True)
@@ -131,6 +147,17 @@ def listed(folders: Folders) -> dict[str, list[str]]:
 def why_not(group: str, option: str, folders: Folders = OWN, trust: Trust | None = None) -> str | None:
     """Why an option cannot run here, or may not be asked; None for one that runs."""
     return _untrusted(group, option, folders, trust) or unavailable(group, option, folders)
+
+
+def not_imported(group: str, option: str, trusted: Trust) -> str | None:
+    """The installed package that brings an option, unless it is trusted: nothing of it may be imported."""
+    package = package_of(group, option)
+    if package is None:
+        return None
+    content = read_option(group, option, (package.folder,))
+    sections = [content] if group in GROUPS else content.values()
+    names = {name for section in sections for key in (TARGET, OPTION) if (name := section.get(key)) is not None}
+    return None if all(map(trusted.covers, names)) else package.name
 
 
 def describe_machine() -> dict[str, str]:
@@ -175,7 +202,7 @@ def list_models() -> None:
 
 def _installed() -> dict[str, str]:
     """The libraries that this project's strategies are built on, by name."""
-    known = (declared("parallel", read_option("parallel", name)).installed() for name in options("parallel"))
+    known = (declared("parallel", section).installed() for section in own_sections("parallel"))
     return {name: text for libraries in known for name, text in libraries.items()}
 
 

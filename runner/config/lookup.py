@@ -77,6 +77,12 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
     return {key: value for base in (*bases, own) for key, value in base.items()}
 
 
+def own_sections(group: str) -> list[dict[str, Any]]:
+    """The contents of this project's own options of a group; for a group of entries, the contents of these."""
+    found = [read_option(group, name) for name in options(group)]
+    return [entry for each in found for entry in each.values()] if group in NAMED else found
+
+
 def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any] | None:
     """The option that a composed section is an instance of; None if its keys are the user's own."""
     known = options(group, folders)

@@ -8,7 +8,7 @@ from typing import Any
 from manyheads.runner.config import saved
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.lookup import CONF
-from manyheads.runner.config.project import with_project
+from manyheads.runner.config.project import with_own_folders
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.trust.door import trust_for
@@ -50,7 +50,7 @@ def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
     """
     if line.flags.experimental_rerun is not None:
         raise ConfigurationError(NO_RERUN)
-    line = with_project(line)
+    line = with_own_folders(line)
     if line.flags.shell_completion:
         return line, Origin()
     packages, others = split_typed(line.overrides)

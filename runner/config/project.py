@@ -1,15 +1,28 @@
-"""The user's own project: the conf/ folder next to the user's code is treated like this project's, once trusted."""
+"""Folders of options besides this project's: the user's own conf/, once trusted, and those of installed packages."""
 
 import os
 import sys
 from pathlib import Path
 
 from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.installed import packages
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.seal import is_own_place
 from manyheads.runner.trust.own import conf_of
+
+
+def with_own_folders(line: CommandLine) -> CommandLine:
+    """The command line with the user's own conf/, and with the folders of installed packages.
+
+    Raises ConfigurationError as ``with_project`` and ``packages`` do.
+    """
+    line = with_project(line)
+    known = {source.folder for source in line.sources()}
+    for package in packages():
+        line = line if package.folder in known else line.searching(package.folder)
+    return line
 
 
 def with_project(line: CommandLine) -> CommandLine:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from manyheads.runner.config.arguments import CommandLine, searching
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of, read
-from manyheads.runner.config.project import with_project
+from manyheads.runner.config.project import with_own_folders
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
@@ -84,7 +84,7 @@ def composed(config: Section, overrides: Iterable[str], *, chosen: set[str]) -> 
     chosen: as for ``offer``. Raises what Hydra raises, and ConfigurationError as ``offer`` does.
     """
     offer(config, chosen=chosen)
-    folders = with_project(CommandLine(())).folders
+    folders = with_own_folders(CommandLine(())).folders
     path = [searching(folders[1:])] if folders[1:] else []
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(NAME, [*overrides, *path]), folders

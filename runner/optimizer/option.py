@@ -7,9 +7,13 @@ from manyheads.runner.option.rules import choice, list_of, number, whole
 
 
 class OptimizerOption(Option):
-    """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size."""
+    """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size.
+
+    ``layout``: keys that change how an update is computed, but not its result up to rounding.
+    """
 
     group = "optimizer"
+    layout: ClassVar[tuple[str, ...]] = ("fused",)
     rules: ClassVar = {
         "lr": number(above=0),
         "lr_scaling": choice("none", "linear", "sqrt"),

@@ -23,8 +23,9 @@ class Option:
     Class attributes declare what the class adds to its bases. ``rules``: allowed values of its keys. ``steering``: keys
     whose free text becomes part of a command line, names a machine or a file to write, or that download something, so
     that somebody else's config may set them only to null or false. ``derived``: keys that ``resolved`` derives from
-    others. ``without_effect``: keys that cannot change a run's results. ``has_own_class``: no other option has the same
-    class, so that its name identifies the code.
+    others. ``without_effect``: keys that cannot change a run's results. ``leaves``: files and folders that it writes
+    into a run's folder, by their names there. ``has_own_class``: no other option has the same class, so that its name
+    identifies the code.
     """
 
     group: ClassVar[str]
@@ -32,6 +33,7 @@ class Option:
     steering: ClassVar[tuple[str, ...]] = ()
     derived: ClassVar[tuple[str, ...]] = ()
     without_effect: ClassVar[tuple[str, ...]] = ()
+    leaves: ClassVar[tuple[str, ...]] = ()
     has_own_class: ClassVar[bool] = False
     fields: ClassVar[frozenset[str]] = frozenset({"name"})  # the keys that are attributes
     name: str
@@ -81,6 +83,10 @@ class Option:
         """By name, the libraries that the option is built on, as the doctor describes them; without torch's own."""
         return {}
 
+    def versions(self) -> dict[str, str | None]:
+        """By name, the versions of these libraries for provenance.json; None for one that is not installed."""
+        return {}
+
     def resolved(self, run: "RunConfig") -> "RunConfig":
         """The run config with this section's ``auto`` values and relative paths resolved.
 
@@ -107,5 +113,5 @@ class Option:
 
     @classmethod
     def every(cls, attribute: str) -> set[str]:
-        """The keys in ``steering``, ``derived`` or ``without_effect`` of the class and its bases."""
+        """The names in ``steering``, ``derived``, ``without_effect`` or ``leaves`` of the class and its bases."""
         return {key for kind in cls.__mro__ for key in vars(kind).get(attribute, ())}

@@ -13,12 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.lookup import ABOUT, options, read_option
-from manyheads.runner.machine import apex as apex_installation
+from manyheads.runner.config.lookup import ABOUT, own_sections
 from manyheads.runner.machine.inventory import inventory
-from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared, declared_class
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.horovod import installation as horovod_installation
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.fingerprint import fingerprint
 from manyheads.runner.provenance.kept_files import keep_files
@@ -48,7 +46,7 @@ WITHOUT_EFFECT = frozenset(
 @cache
 def without_effect() -> frozenset[str]:
     """All keys that cannot change a run's results, with those that any of this project's options declares."""
-    known = ((group, declared_class(group, read_option(group, name))) for group in GROUPS for name in options(group))
+    known = ((group, declared_class(group, section)) for group in GROUPS for section in own_sections(group))
     found = (f"{group}.{key}" for group, option in known for key in option.every("without_effect"))
     return WITHOUT_EFFECT.union(found)
 
@@ -87,8 +85,7 @@ def describe(run: RunConfig, *, composed_from: str | None = None) -> dict[str, A
             "python": here["versions"]["python"],
             "torch": packages.get("torch"),
             "torchvision": packages.get("torchvision"),
-            "horovod": horovod_installation.version(),
-            "apex": apex_installation.description(),
+            **_libraries(),
             "cuda": here["versions"]["cuda"],
             "cudnn": _of_nvidia(packages, "cudnn"),
             "nccl": _of_nvidia(packages, "nccl"),
@@ -105,6 +102,12 @@ def describe(run: RunConfig, *, composed_from: str | None = None) -> dict[str, A
         "launcher": run.launcher.name,
         "data": fingerprint(run.data),
     }
+
+
+def _libraries() -> dict[str, str | None]:
+    """The versions of the libraries that this project's strategies are built on, by name."""
+    known = (declared("parallel", section).versions() for section in own_sections("parallel"))
+    return {name: version for libraries in known for name, version in libraries.items()}
 
 
 def continued_from(checkpoint: str | None) -> str | None:

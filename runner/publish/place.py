@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from manyheads.runner.config.lookup import own_sections
+from manyheads.runner.option.declared import declared_class
 from manyheads.runner.run import called
 from manyheads.runner.run.errors import printable
 from manyheads.runner.run.seal import is_own_place
@@ -16,8 +18,6 @@ from manyheads.runner.trust.own import own_project
 
 if TYPE_CHECKING:
     from manyheads.runner.logger.option import LoggerOption
-
-_FOLDER = re.compile(r"(TRACKIO|WANDB)_(\w+_)?DIR")  # variables with folders, which may be relative
 
 
 def is_own() -> bool:
@@ -31,10 +31,17 @@ def settled() -> Iterator[None]:
     if is_own():
         yield
         return
-    for name in filter(_FOLDER.fullmatch, list(os.environ)):
+    for name in filter(_folders().fullmatch, list(os.environ)):
         os.environ[name] = os.path.abspath(os.environ[name])
     with tempfile.TemporaryDirectory(prefix="manyheads-") as empty, contextlib.chdir(empty):
         yield
+
+
+def _folders() -> re.Pattern[str]:
+    """The environment variables of this project's trackers whose values are folders, which may be relative."""
+    kinds = [declared_class("logger", section) for section in own_sections("logger")]
+    packages = [kind.package.upper() for kind in kinds if kind.publishes]
+    return re.compile(rf"({'|'.join(packages)})_(\w+_)?DIR")
 
 
 def tell_unread(trackers: "Iterable[LoggerOption]") -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyheads.runner.data.base.option import DataOption
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
@@ -17,7 +18,11 @@ from manyheads.runner.report.rows import Row, make_rows
 from manyheads.runner.report.run_set import Job, RunSet
 from manyheads.runner.run.ledger import STATES
 
-TOLD_ELSEWHERE = ("parallel.", "launcher.", "checkpoint.", "data.root", "trainer.device")  # or without effect
+# Mentioned in other notes, or without effect.
+TOLD_ELSEWHERE = (
+    *("parallel.", "launcher.", "checkpoint.", "trainer.device"),
+    *(f"data.{key}" for key in DataOption.without_effect),
+)
 SUSPICIOUS = 1.2  # efficiency; caches and less memory traffic for each rank can make somewhat more than 1
 
 EXPLAINED = ("failed", "skipped", "interrupted", "pruned")  # states whose reason is told

@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
+from manyheads.runner.config.lookup import own_sections
 from manyheads.runner.machine.driver import THROTTLED
+from manyheads.runner.option.declared import declared_class
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import follows, repeating_keys, text_of, varies
 from manyheads.runner.report.rows import Row
 
 GROUPS = ("model.", "data.", "task.", "precision.")
-SINGLE = ("seed", "trainer.epochs", "trainer.max_steps", "parallel.compression")
+SINGLE = ("seed", "trainer.epochs", "trainer.max_steps")
 ENVIRONMENT = {
     "host": lambda row: row.first.run.provenance.get("host"),
     "GPUs": lambda row: ", ".join(row.first.run.provenance.get("devices") or ()),
@@ -29,14 +32,21 @@ ENVIRONMENT = {
 
 
 def fair_values(row: Row) -> dict[str, str]:
-    """The values that must agree for speed and accuracy to be comparable. Missing compression counts as none."""
+    """The values that must agree for speed and accuracy to be comparable. A missing key changes no gradients."""
     config = row.first.run.config
     kept = {
         key: text_of(value)
         for key, value in config.items()
         if (key in SINGLE or key.startswith(GROUPS)) and key not in without_effect() and not key.endswith("._target_")
     }
-    return {"parallel.compression": "none", **kept}
+    return {key: text_of(config.get(key, exact)) for key, exact in changes_gradients().items()} | kept
+
+
+@cache
+def changes_gradients() -> dict[str, Any]:
+    """Keys of this project's strategies that are meant to change gradients, with the values that do not."""
+    known = (declared_class("parallel", section) for section in own_sections("parallel"))
+    return {f"parallel.{key}": exact for kind in known for key, exact in kind.changes_gradients.items()}
 
 
 def differing(rows: Sequence[Row]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from manyheads.runner.config.lookup import ABOUT
+from manyheads.runner.optimizer.option import OptimizerOption
 from manyheads.runner.option.declared import ENTRIES
 from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.report.keys import varies
@@ -12,7 +13,8 @@ GROUPS = ("parallel", "launcher", "precision")
 # Other keys that change how updates are computed, but not their results.
 LAYOUT = {
     *(f"trainer.{key}" for key in ("device", "grad_accumulation", "compile", "compile_units", "recompute")),
-    *("trainer.channels_last", "trainer.deterministic", "optimizer.fused"),
+    *("trainer.channels_last", "trainer.deterministic"),
+    *(f"optimizer.{key}" for key in OptimizerOption.layout),
 }
 
 

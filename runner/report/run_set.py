@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from manyheads.runner.data.base.option import DataOption
 from manyheads.runner.report.load_run import Run, load_run, read_overrides
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.failure import Failure
@@ -10,7 +11,7 @@ from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
-SEED, FOLD = "seed", "data.fold"
+SEED, FOLD = "seed", f"data.{DataOption.repeating}"
 REPEATING = (SEED, FOLD)  # keys that repeat a job rather than define another one
 # Of steps.csv; for long runs, parsing numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")

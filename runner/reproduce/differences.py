@@ -15,6 +15,7 @@ from manyheads.runner.run.flat import flatten
 from manyheads.runner.run.locate import Section
 
 # Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
+HARMLESS = ("python", "driver")  # versions that cannot change numbers
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")
 MOST_PACKAGES = 6
 MAY = {True: "may", False: "no"}
@@ -102,7 +103,7 @@ def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, 
         then, today = (digest and f"sha256 {digest[:10]}" for digest in both(package, "own_code"))
         yield f"code of {package}", then, today, True
     yield "data", _data(recorded, now), _data(now, recorded), True
-    for name in ("torch", "torchvision", "cuda", "cudnn", "nccl", "horovod", "apex"):
+    for name in _libraries(recorded, now):
         yield name, *both(name, "versions"), True
     packages = [{k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now)]
     if not (recorded.get("commit") and now["commit"]):  # which says more of its code
@@ -118,17 +119,23 @@ def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, 
         if not name.startswith("SLURM_"):  # others in each job of a cluster
             yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), True
     yield "launcher", *both("launcher"), False
-    for name in ("python", "driver"):
+    for name in HARMLESS:
         yield name, *both(name, "versions"), False
     yield "CPU cores", *both("cores", "cpu"), False
     for name in ("host", "system"):
         yield name, *both(name), False
-    yield from _other_packages(*packages)
+    yield from _other_packages(*packages, shown={"manyheads", *_libraries(recorded, now), *COMPUTING})
 
 
-def _other_packages(then: dict[str, str], today: dict[str, str]) -> Iterator[tuple[str, Any, Any, bool]]:
-    told = {"torch", "torchvision", "horovod", "apex", "manyheads", *COMPUTING}
-    changed = [name for name in sorted({*then, *today} - told) if then.get(name) != today.get(name)]
+def _libraries(*contents: dict[str, Any]) -> list[str]:
+    """Those of the recorded versions that can change numbers."""
+    return list(dict.fromkeys(name for each in contents for name in each.get("versions", {}) if name not in HARMLESS))
+
+
+def _other_packages(
+    then: dict[str, str], today: dict[str, str], *, shown: set[str]
+) -> Iterator[tuple[str, Any, Any, bool]]:
+    changed = [name for name in sorted({*then, *today} - shown) if then.get(name) != today.get(name)]
     if then and changed:
         for name in changed[:MOST_PACKAGES]:
             yield name, then.get(name, "absent"), today.get(name, "absent"), False

@@ -5,9 +5,12 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from manyheads.runner.config.lookup import own_sections
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.checkpoint_places import folders
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import is_locked
@@ -24,7 +27,7 @@ HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
     *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
-    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", "wandb", "slurm.sh", "slurm.json", SEAL),
+    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", SEAL),
 }
 IN_SWEEP = {
     *(LEDGER, SEAL, "search.json", "planning.json", "multirun.yaml", "run.log", "trackers.lock", "study.log"),
@@ -184,7 +187,7 @@ def _is_ours(folder: RunFolder) -> bool:
 def _foreign(folder: Path, runs: set[Path]) -> str | None:
     """The first file or folder in one of these, or between them, that no run and no sweep leaves."""
     above = {parent for run in runs for parent in run.parents}
-    names = IN_RUN if folder in runs else IN_SWEEP
+    names = IN_RUN | of_options() if folder in runs else IN_SWEEP
     for path in sorted(folder.iterdir()):
         if path in runs or (path in above and not path.is_symlink()):
             if (found := _foreign(path, runs)) is not None:
@@ -192,6 +195,13 @@ def _foreign(folder: Path, runs: set[Path]) -> str | None:
         elif path.name not in names and not _ASIDE.fullmatch(path.name):
             return path.name
     return None
+
+
+@cache
+def of_options() -> frozenset[str]:
+    """What this project's options leave in a run's folder, besides what every run does."""
+    known = ((group, section) for group in (*GROUPS, *ENTRIES) for section in own_sections(group))
+    return frozenset(name for group, section in known for name in declared_class(group, section).every("leaves"))
 
 
 def _is_held(path: Path) -> bool:

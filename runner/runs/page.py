@@ -22,7 +22,7 @@ from manyheads.runner.runs.sizes import disk_use, readable
 from manyheads.runner.runs.summary import Summary, summary
 
 Rows = Iterator[tuple[str, str]]
-VERSIONS = ("python", "torch", "torchvision", "cuda", "horovod", "apex")
+PARTS = ("cudnn", "nccl", "driver")  # versions that are too many for one page
 
 
 def show_run(path: str) -> None:
@@ -103,7 +103,7 @@ def _origin(run: Summary, provenance: dict[str, Any]) -> Rows:
     if own := in_words(provenance):
         yield "your code", f"{own}; copies of its files in {run.folder.code.name}/"
     versions = provenance.get("versions") or {}
-    if found := [f"{name} {versions[name]}" for name in VERSIONS if versions.get(name)]:
+    if found := [f"{name} {versions[name]}" for name in versions if name not in PARTS and versions[name]]:
         yield "versions", ", ".join(found)
     devices = ", ".join(provenance.get("devices") or ()) or str((provenance.get("cpu") or {}).get("model") or "")
     if devices:

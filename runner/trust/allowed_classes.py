@@ -6,7 +6,7 @@ No class of the list opens a file, imports a module by name or calls its argumen
 from functools import cache
 from typing import Any
 
-from manyheads.runner.config.lookup import CONF, NAMED, options, read, read_option
+from manyheads.runner.config.lookup import CONF, own_sections, read
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.locate import OPTION
 
@@ -38,13 +38,18 @@ READ = {
 @cache
 def own_declarations(group: str) -> frozenset[str]:
     """The names of the classes by which the project's own options of this group declare themselves."""
-    return frozenset(name for option in _sections(group) if (name := option.get(OPTION)) is not None)
+    return frozenset(name for option in _declaring(group) if (name := option.get(OPTION)) is not None)
 
 
 @cache
 def own_steering(group: str) -> frozenset[str]:
     """The keys of this group that somebody else's config may not set, as declared by the project's own options."""
-    return frozenset(key for section in _sections(group) for key in declared_class(group, section).every("steering"))
+    return frozenset(key for section in _declaring(group) for key in declared_class(group, section).every("steering"))
+
+
+def _declaring(group: str) -> list[dict[str, Any]]:
+    """The project's own options of a group whose options declare something."""
+    return own_sections(group) if group in (*GROUPS, *ENTRIES) else []
 
 
 def is_harmless(group: str | None, target: str) -> bool:
@@ -64,13 +69,4 @@ def _of_conf(group: str) -> set[str]:
     """The targets of the project's own options."""
     if group == "loss":
         return {read(CONF / "config.yaml")["loss"]["_target_"]}
-    if group in NAMED:
-        return {entry["_target_"] for name in options(group) for entry in read_option(group, name).values()}
-    return {section["_target_"] for section in _sections(group)} - {"???"}
-
-
-def _sections(group: str) -> list[dict[str, Any]]:
-    """The contents of the project's own options of a group; for a group of entries, the entries' contents."""
-    if group in ENTRIES:
-        return [entry for name in options(group) for entry in read_option(group, name).values()]
-    return [read_option(group, name) for name in options(group)] if group in GROUPS else []
+    return {section["_target_"] for section in own_sections(group)} - {"???"}

@@ -3,6 +3,7 @@
 | what comes in                                  | what it may be                                                    |
 | ---------------------------------------------- | ----------------------------------------------------------------- |
 | folder of configs (--config-path, -dir, ...)   | only the user's own: one that is trusted (own)                    |
+| folder of configs of an installed package      | options with names of their own (config/installed)                |
 | one complete run config (run.yaml)             | plain values: nothing of Hydra's own, no resolver (content)       |
 | config, as composed and as resolved            | classes of the list, no steering keys (check, allowed_classes)    |
 | run folder, sweep                              | no link out of it; its config like any other                      |
@@ -21,6 +22,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
+from manyheads.runner.config.installed import packages
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.schema import check
 from manyheads.runner.run import called, seal
@@ -60,6 +62,8 @@ def trust_for(
 def _is_own(source: Source, saved: tuple[Section, bool] | None) -> bool:
     if source.folder is None:
         return False
+    if source.folder in (package.folder for package in packages()):
+        return True
     is_recorded = saved is not None and saved[1] and source.named_by == "--config-path"
     return is_recorded or source.folder.resolve().is_relative_to(CONF) or seal.is_own_place(source.folder)
 

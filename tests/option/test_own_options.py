@@ -148,7 +148,7 @@ def test_a_search_path_leads_to_them_too(run_here):
         (["task.steepness=0"], "task.steepness=0 is not allowed. Allowed: a number above 0."),
         (
             ["checkpoint.monitor=val_acc1"],
-            "val_acc1 is not measured. Allowed: auto, val_loss, val_distance",
+            "val_acc1 is not measured. Did you mean val_distance? Allowed: auto, val_loss, val_distance",
         ),
         (["trainer.compile=default"], "parallel=averaging has never been compiled."),
         (["model.feature=3"], "Did you mean model.features?"),

@@ -16,11 +16,9 @@ ALLOWED = {
     "runner/machine/apex.py": {"apex"},
     "runner/parallel/horovod/build.py": {"mpirun"},
     "runner/parallel/horovod/installation.py": {"mpirun"},
-    "runner/provenance/record.py": {"apex", "horovod", "import.horovod"},
-    "runner/reproduce/differences.py": {"apex", "horovod"},
-    "runner/runs/page.py": {"apex", "horovod"},
     # launchers that are built on another one
     "launchers/inline.py": {"import.spawn"},
+    "launchers/nodes/examination.py": {"import.torchrun"},
     "launchers/ray/__init__.py": {"import.torchrun"},
     "launchers/slurm/__init__.py": {"import.torchrun"},
     # a strategy with a launcher of its own, whose replicas may have several ranks
@@ -31,21 +29,7 @@ ALLOWED = {
     "runner/parallel/replicated/rank/__init__.py": {"ddp"},
     "runner/parallel/replicated/rank/membership.py": {"torchft"},
     # to be mended
-    "launchers/nodes/examination.py": {"import.torchrun", "torchrun"},
-    "launchers/nodes/part.py": {
-        *(
-            name
-            for program in ("horovodrun", "mpirun", "torchft", "torchrun")
-            for name in (program, f"import.{program}")
-        ),
-    },
     "runner/estimate/rank/rehearsal.py": {"precision.dtype"},
-    "runner/optimizer/apex/option.py": {"precision.opt_level"},
-    "runner/parallel/rank/units.py": {"parallel.units"},
-    "runner/report/comparison.py": {"data.root"},
-    "runner/report/fairness.py": {"parallel.compression"},
-    "runner/report/purpose.py": {"optimizer.fused"},
-    "runner/report/run_set.py": {"data.fold"},
 }
 
 

@@ -15,7 +15,7 @@ def gpt() -> GPT:
 
 
 def test_a_model_that_names_its_blocks_is_taken_at_its_word():
-    assert list(find_units(gpt(), "auto")) == ["blocks.0", "blocks.1", "blocks.2"]
+    assert list(find_units(gpt(), "auto", key="parallel.units")) == ["blocks.0", "blocks.1", "blocks.2"]
 
 
 @pytest.mark.parametrize(
@@ -28,18 +28,21 @@ def test_a_model_that_names_its_blocks_is_taken_at_its_word():
     ],
 )
 def test_the_blocks_of_others_are_found(make, count, first):
-    found = find_units(make(), "auto")
+    found = find_units(make(), "auto", key="parallel.units")
     assert len(found) == count
     assert first is None or first in found
 
 
 @pytest.mark.parametrize("wanted", [["blocks.*"], ["Block"], ["blocks.2", "blocks.0", "blocks.1"]])
 def test_units_are_named_by_module_wildcard_or_class(wanted):
-    assert sorted(find_units(gpt(), wanted)) == ["blocks.0", "blocks.1", "blocks.2"]
+    assert sorted(find_units(gpt(), wanted, key="parallel.units")) == ["blocks.0", "blocks.1", "blocks.2"]
 
 
 def test_inner_units_come_first():
-    assert list(find_units(gpt(), ["blocks.1", "blocks.1.attention"])) == ["blocks.1.attention", "blocks.1"]
+    assert list(find_units(gpt(), ["blocks.1", "blocks.1.attention"], key="parallel.units")) == [
+        "blocks.1.attention",
+        "blocks.1",
+    ]
 
 
 class Tied(nn.Module):
@@ -63,7 +66,7 @@ class Tied(nn.Module):
 )
 def test_what_can_be_no_unit_is_refused(model, wanted, words):
     with pytest.raises(ConfigurationError, match=words):
-        find_units(model, wanted)
+        find_units(model, wanted, key="parallel.units")
 
 
 def test_a_setting_that_would_do_nothing_is_refused():

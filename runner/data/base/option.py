@@ -142,12 +142,14 @@ class DataOption(Option):
     """What a data option declares. It is asked last, so ``check_keys`` may look for files, using an absolute ``root``.
 
     ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
+    ``repeating``: the key that repeats a run on other samples of the same data, whose results are averaged.
     """
 
     group = "data"
     derived = ("num_workers",)
     without_effect = ("root", "num_workers", "fingerprint")
     most_workers: ClassVar[int] = 16
+    repeating: ClassVar[str] = "fold"
     rules: ClassVar = {
         "root": TEXT,
         "image_size": whole(1),

@@ -11,6 +11,7 @@ class WandBOption(TrackerOption):
 
     package = "wandb"
     settings = ("wandb/settings", ".wandb/settings", "config-defaults.yaml")
+    leaves = ("wandb",)
     rules: ClassVar = {
         "project": NAME,
         "entity": NAME,

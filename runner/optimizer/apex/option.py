@@ -37,8 +37,8 @@ class FusedNovoGradOption(FusedOption):
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
-        if run.precision.reloads_optimizer():  # as amp.initialize does
+        if setting := run.precision.reloads_optimizer():  # as amp.initialize does
             raise ConfigurationError(
-                f"precision.opt_level={run.precision.section['opt_level']}: FusedNovoGrad fails in amp.initialize at "
-                "every level except O1. Set precision.opt_level=O1, or optimizer=fused_lamb."
+                f"{setting.key}: FusedNovoGrad cannot load its state before its first step, as this setting makes it "
+                f"do. Set {setting.other}, or optimizer=fused_lamb."
             )

@@ -24,6 +24,9 @@ class ApexDistributedDataParallelOption(ParallelOption):
     def installed(self) -> dict[str, str]:
         return {"Apex": apex.description() or "not installed"}
 
+    def versions(self) -> dict[str, str | None]:
+        return {"apex": apex.description()}
+
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
         apex.refuse_cpu(run.trainer.device, f"parallel={self.name}", "parallel")

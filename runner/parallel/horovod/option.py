@@ -60,6 +60,9 @@ class HorovodOption(ParallelOption):
             return {"Horovod": f"{version}, which is unusable here; see parallel=horovod"}
         return {"Horovod": f"{version}, built with {horovod.built_with()}"}
 
+    def versions(self) -> dict[str, str | None]:
+        return {"horovod": horovod.version()}
+
     def stand_in(self) -> ParallelOption:
         section = {
             "_target_": "manyheads.runner.parallel.replicas.rank.Replicas",

@@ -64,7 +64,7 @@ REFUSALS = [
     Refusal(
         "any",
         "precision=apex",
-        lambda run, mesh: run.precision.reloads_optimizer(),
+        lambda run, mesh: run.precision.reloads_optimizer() is not None,
         "Apex changes the model and the optimizer in ways that do not work with shards",
         "Set precision=bf16 or amp.",
     ),

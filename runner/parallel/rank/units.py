@@ -11,7 +11,7 @@ from manyheads.runner.run.errors import ConfigurationError
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-def find_units(model: nn.Module, wanted: str | Sequence[str], *, key: str = "parallel.units") -> dict[str, nn.Module]:
+def find_units(model: nn.Module, wanted: str | Sequence[str], *, key: str) -> dict[str, nn.Module]:
     """The units by name, those inside of others first.
 
     ``wanted``: names of modules or classes, names with wildcards ("blocks.*"); or "auto": the classes that the model

@@ -13,7 +13,7 @@ def heights(model: nn.Module) -> dict[str, int]:
     first block form another layer, modules after the last one the head, and modules between two blocks belong to the
     earlier one. Raises ConfigurationError for a model without such blocks.
     """
-    units = set(find_units(model, "auto"))
+    units = set(find_units(model, "auto", key="parameters.layer_decay"))
     names = [name for name, _ in model.named_parameters()]
     owner = {name: next((unit for unit in units if name.startswith(f"{unit}.")), None) for name in names}
     inside = [index for index, name in enumerate(names) if owner[name] is not None]

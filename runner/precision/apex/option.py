@@ -5,7 +5,7 @@ from typing import ClassVar
 from manyheads.runner.machine import apex
 from manyheads.runner.option.rules import BOOLEAN, choice, either, number
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.precision.base.option import PrecisionOption
+from manyheads.runner.precision.base.option import PrecisionOption, Reloading
 from manyheads.runner.run.errors import ConfigurationError
 
 
@@ -50,5 +50,6 @@ class ApexOption(PrecisionOption):
     def scales_gradients(self, *, on_gpus: bool) -> bool:
         return True
 
-    def reloads_optimizer(self) -> bool:
-        return self.opt_level != "O1"
+    def reloads_optimizer(self) -> Reloading | None:
+        level = self.opt_level
+        return None if level == "O1" else Reloading(f"precision.opt_level={level}", "precision.opt_level=O1")

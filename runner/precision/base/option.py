@@ -19,6 +19,13 @@ class HalfWeights(NamedTuple):
     other: str
 
 
+class Reloading(NamedTuple):
+    """A setting after which an optimizer loads its own state. ``key``: with its value; ``other``: one without this."""
+
+    key: str
+    other: str
+
+
 class PrecisionOption(Option):
     """Declarations of a precision, with cautious defaults.
 
@@ -43,6 +50,6 @@ class PrecisionOption(Option):
         """The settings that make weights half precision; None if they are not."""
         return None
 
-    def reloads_optimizer(self) -> bool:
-        """Whether the optimizer has to load its own state before its first step."""
-        return False
+    def reloads_optimizer(self) -> Reloading | None:
+        """The setting that makes the optimizer load its own state before its first step; None if it does not."""
+        return None

@@ -51,7 +51,7 @@ class Sharding:
         without one, the parameters outside of units are sharded too, as one unit. Raises ConfigurationError for unknown
         units, or for a parameter without dimensions.
         """
-        units = find_units(model, self.units)
+        units = find_units(model, self.units, key="parallel.units")
         if holds is not None:
             inside = {name: [key for key in names if key.startswith(f"{name}.")] for name in units}
             units = {name: unit for name, unit in units.items() if all(map(holds, inside[name]))}

@@ -1,0 +1,1 @@
+"""A package that pip installs: a strategy, a logger and an experiment for manyheads."""

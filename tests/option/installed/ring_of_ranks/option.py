@@ -1,0 +1,21 @@
+"""What the options declare, without torch."""
+
+from typing import ClassVar
+
+from manyheads.runner.logger.option import LoggerOption
+from manyheads.runner.option.rules import TEXT, whole
+from manyheads.runner.parallel.base.option import ParallelOption
+
+
+class RingOption(ParallelOption):
+    rules: ClassVar = {"rounds": whole(1)}
+    color = "#654321"
+
+    def note(self) -> str:
+        return "gradients travel around a ring"
+
+
+class JotterOption(LoggerOption):
+    rules: ClassVar = {"file": TEXT}
+    steering = ("file",)
+    leaves = ("jotted.txt",)

@@ -1,0 +1,44 @@
+"""What runs in a rank."""
+
+import torch
+import torch.distributed as dist
+
+from manyheads.runner.logger.base import Logger
+from manyheads.runner.parallel.process_group.rank import ProcessGroup
+
+
+class Ring(ProcessGroup):
+    """Gradients are averaged by passing each rank's own around the ring, ``rounds`` times the same."""
+
+    def __init__(self, *, rounds: int, **place):
+        super().__init__(**place)
+        self.rounds = rounds
+
+    def synchronize(self, optimizer):
+        for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+            for _ in range(self.rounds):
+                parameter.grad = self._average(parameter.grad)
+
+    def _average(self, own: torch.Tensor) -> torch.Tensor:
+        total, passed = own.clone(), own
+        for _ in range(self.world_size - 1):
+            received = torch.empty_like(passed)
+            sending = dist.isend(passed, (self.rank + 1) % self.world_size)
+            dist.recv(received, (self.rank - 1) % self.world_size)
+            sending.wait()
+            total, passed = total + received, received
+        return total / self.world_size
+
+
+class Jotter(Logger):
+    """A line for each epoch, in a file of the run folder or any other."""
+
+    def __init__(self, *, file: str | None):
+        self.file = file
+
+    def start(self, run):
+        self.path = self.file or run.folder / "jotted.txt"
+
+    def epoch(self, row):
+        with open(self.path, "a") as file:
+            file.write(f"{row['epoch']}: {row['val_loss']:.6f}\n")
