@@ -78,7 +78,12 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
 
 
 def own_sections(group: str) -> list[dict[str, Any]]:
-    """The contents of this project's own options of a group; for a group of entries, the contents of these."""
+    """The contents of this project's own options of a group; for a group of entries, the contents of these.
+
+    Empty for any other name.
+    """
+    if group not in (*GROUPS, *NAMED):
+        return []
     found = [read_option(group, name) for name in options(group)]
     return [entry for each in found for entry in each.values()] if group in NAMED else found
 

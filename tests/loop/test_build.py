@@ -8,7 +8,7 @@ from manyheads.runner.loop.settings import Settings
 from manyheads.runner.model.option import ModelOption
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.locate import call, locate
-from tests.in_process import attempt, config, opened, small, train, typed, weights
+from tests.in_process import attempt, opened, small, train, typed, weights
 
 
 def test_locate_finds_classes_and_says_what_is_missing():
@@ -46,7 +46,7 @@ def test_the_number_of_updates(max_steps, total):
 
 def test_process_settings_are_set_each_time():
     for number in (2, 1):
-        set_process(config(f"launcher.threads_per_rank={number}", "trainer.device=cpu"))
+        set_process(typed(f"launcher.threads_per_rank={number}", "trainer.device=cpu"))
         assert torch.get_num_threads() == number
 
 

@@ -110,8 +110,9 @@ def run(path, *overrides: str) -> None:
     """What a rank does with the config of these overrides."""
     config, folder = small(*overrides), RunFolder(path)
     folder.write_config(config)
-    parallel = build.join(config, **ALONE._asdict())
-    session.run(config, parallel, folder, Heartbeat.create(folder.heartbeat, ranks=1))
+    frozen = RunConfig.of(config)
+    parallel = build.join(frozen, **ALONE._asdict())
+    session.work(frozen, parallel, folder, Heartbeat.create(folder.heartbeat, ranks=1))
 
 
 @pytest.mark.parametrize(("overrides", "said"), MISTAKES.values(), ids=MISTAKES)

@@ -46,7 +46,7 @@ def test_evaluations_are_of_the_mean_and_training_is_not(tmp_path):
     [
         (("task=segmentation", "data=shapes", "model=fcn_resnet50"), "outputs of task=segmentation cannot be averaged"),
         (("data=diabetes", "task=regression", "model=mlp"), "outputs of task=regression cannot be averaged"),
-        (("trainer.tta=flp",), 'trainer.tta="flp" is not allowed. Allowed: none, flip, flip_shift.'),
+        (("trainer.tta=flp",), 'trainer.tta="flp" is not allowed. Did you mean flip? Allowed: none, flip, flip_shift.'),
     ],
 )
 def test_it_is_refused_where_it_means_nothing(tmp_path, overrides, text):

@@ -11,6 +11,7 @@ from manyheads.runner.checkpoint.rank.digest import weights_sha256
 from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.config.lookup import options
 from manyheads.runner.loop import build, session
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.record import without_effect
 from manyheads.runner.random.rank.determinism import WORKSPACE, operations_named, set_deterministic
 from manyheads.runner.run.errors import ConfigurationError
@@ -127,11 +128,12 @@ def test_an_operation_without_a_deterministic_form_is_named(tmp_path):
     folder = RunFolder(tmp_path / "b")
     folder.write_config(config)
     heartbeat = Heartbeat.create(folder.heartbeat, ranks=1)
-    parallel = build.join(config, **ALONE._asdict())
+    frozen = RunConfig.of(config)
+    parallel = build.join(frozen, **ALONE._asdict())
     with pytest.raises(
         ConfigurationError, match=r"^trainer.deterministic=true: .* no deterministic implementation of put_ on"
     ):
-        session.run(config, parallel, folder, heartbeat)
+        session.work(frozen, parallel, folder, heartbeat)
 
 
 def test_cublas_without_its_workspace_is_told(monkeypatch):

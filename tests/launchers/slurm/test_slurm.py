@@ -12,6 +12,7 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.slurm.queued import noted_job
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.machine.inventory import inventory
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.record import record
 from manyheads.runner.run.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.ledger import Ledger
@@ -127,7 +128,7 @@ def test_a_run_that_is_left_in_the_queue_is_not_submitted_twice(cluster, tmp_pat
 
 def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
     folder = freeze(tmp_path / "run", *COMMON, HELD, "launcher.follow=false")
-    record(folder, folder.read_config())
+    record(folder, RunConfig.of(folder.read_config()))
     launch(prepare(folder))
     job = noted_job(folder)
     (run,) = summaries(tmp_path)
@@ -142,7 +143,7 @@ def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
     show_run(str(folder.path))
     launch(prepare(folder))
     shown, again = capfd.readouterr().out.split("resume it:")
-    assert f"job       Slurm job {job} was cancelled before it started." in shown
+    assert f"job Slurm job {job} was cancelled before it started." in " ".join(shown.split())
     assert f"Slurm job {job} was cancelled before it started.\nsubmitted as Slurm job {noted_job(folder)}" in again
     assert noted_job(folder) != job
 
