@@ -107,10 +107,10 @@ def test_an_interruption_ends_it_cleanly(monkeypatch):
 
 
 def test_a_sweep(monkeypatch):
-    rows = manyheads.sweep([*FAST, "seed=1,2", "optimizer.lr=1e-5,-1"])
+    rows = manyheads.sweep([*FAST, "seed=1,2", "trainer.clip_norm=1", "trainer.clip_value=inf,1e-5"])
     assert [row.status for row in rows] == ["completed", "failed"] * 2
-    assert rows[0].overrides == {"seed": 1, "optimizer.lr": 1e-5} | rows[0].overrides
-    assert "optimizer.lr=-1" in rows[1].reason
+    assert rows[0].overrides == {"seed": 1, "trainer.clip_value": float("inf")} | rows[0].overrides
+    assert "two ways to clip" in rows[1].reason
     assert rows[0].metrics["val_loss"] > 0
     assert (rows.folder / "comparison.csv").exists()
     assert rows[0].folder == rows.folder / "0"
@@ -121,7 +121,7 @@ def test_a_sweep(monkeypatch):
         monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
         table = rows.to_pandas()
     assert [line["seed"] for line in table] == [1, 1, 2, 2]
-    assert [line["optimizer.lr"] for line in table] == [1e-5, -1, 1e-5, -1]
+    assert [line["trainer.clip_value"] for line in table] == [float("inf"), 1e-5] * 2
     assert table[0]["val_loss"] == rows[0].metrics["val_loss"]
 
 
