@@ -40,7 +40,7 @@ class Job:
         return range(self.ranks) if self.own is None else self.own
 
     def fits(self, ranks: int) -> bool:
-        """Whether so many ranks can share the batch."""
+        """Whether the batch divides among this many ranks."""
         return self.run is None or self.run.fits(ranks)
 
     def failures(self) -> list[Failure]:

@@ -16,7 +16,7 @@ GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, onc
 
 
 class Ranks:
-    """What a launcher has started, as it is supervised. ``heartbeat``: that of the ranks on this machine.
+    """The processes that a launcher has started and supervises. ``heartbeat``: of the ranks on this machine.
 
     ``patience``: seconds that the root processes get to clean up after their ranks; ``grace``: seconds that the other
     ranks get to report their own failures once one has failed.
@@ -73,7 +73,7 @@ def _left(job: Job) -> list[int]:
 
 
 def watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
-    """Return when all have ended, or should have; and which ranks had gone without a word when one first failed.
+    """Wait until all have ended or must be ended; returns the ranks that had exited silently when one first failed.
 
     Raises RunFailed for a run that stalls or takes too long, Interrupted after ``signals``.
     """

@@ -39,7 +39,7 @@ class Package(NamedTuple):
             yield group, name
 
     def error(self, what: str) -> ConfigurationError:
-        """What is wrong with the package, and the way out."""
+        """The error for a package that cannot be used: what is wrong with it, and how to continue without it."""
         return ConfigurationError(f"{what} The package {self.name} brings it: uninstall it, or another version.")
 
 

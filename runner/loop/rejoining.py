@@ -1,4 +1,4 @@
-"""What a rank of a strategy whose ranks leave and rejoin keeps for the others, and takes over from them."""
+"""State that ranks keep for peers that rejoin, and take over from peers when they rejoin themselves."""
 
 from typing import Any
 

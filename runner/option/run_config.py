@@ -103,7 +103,7 @@ class RunConfig:
         return self.data.batch_size // (self.data_shares * self.trainer.grad_accumulation)
 
     def fits(self, ranks: int) -> bool:
-        """Whether the batch can be divided among so many ranks."""
+        """Whether the batch divides among this many ranks."""
         try:
             shares = self.parallel.data_shares(ranks=ranks)
         except ConfigurationError:

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: a view of the state of training, its copy on the CPU, and its part for best.pt."""
+"""The content of a checkpoint: a view of the training state, its copy on the CPU, and the part kept in best.pt."""
 
 from typing import Any, Protocol
 

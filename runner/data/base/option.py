@@ -139,7 +139,7 @@ class Dataset(Protocol):
 
 
 class DataOption(Option):
-    """What a data option declares. It is asked last, so ``check_keys`` may look for files, using an absolute ``root``.
+    """Declarations of a data option. It is asked last, so ``check_keys`` may look for files below ``root``.
 
     ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
     ``repeating``: the key that repeats a run on other samples of the same data, whose results are averaged.

@@ -86,7 +86,7 @@ class HorovodOption(ParallelOption):
         return run.changed(parallel={"backward_passes_per_step": run.trainer.grad_accumulation})
 
     def check_run(self, run: RunConfig) -> None:
-        """Refuse what Horovod cannot do, or would do wrong without a word."""
+        """Refuse what Horovod cannot do, or would silently do wrong."""
         super().check_run(run)
         launcher, controller = run.launcher.name, run.launcher.horovod_controller
         if controller is None:

@@ -136,7 +136,7 @@ class OwnLoss(Task):
 
 
 def _entry(outputs: Any, name: str) -> Any:
-    """What the model returns by this name: the entry of a dict, also within a tuple, or an attribute; else None."""
+    """An output of the model by name: a dict's entry, also inside a tuple, or an attribute; None if there is none."""
     if isinstance(outputs, Mapping):
         return outputs.get(name)
     if isinstance(outputs, (tuple, list)) and not hasattr(outputs, name):

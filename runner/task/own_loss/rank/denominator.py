@@ -12,7 +12,7 @@ EQUAL = 1e-5  # relative difference of two computations of one loss in fp32
 
 
 class Declared(Protocol):
-    """What a task declares of its loss, as in conf/task/own_loss.yaml."""
+    """The declarations about the loss in conf/task/own_loss.yaml."""
 
     over: str
     reduction: str
