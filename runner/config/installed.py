@@ -40,7 +40,7 @@ class Package(NamedTuple):
 
     def error(self, what: str) -> ConfigurationError:
         """The error for a package that cannot be used: what is wrong with it, and how to continue without it."""
-        return ConfigurationError(f"{what} The package {self.name} brings it: uninstall it, or another version.")
+        return ConfigurationError(f"{what} It comes from {self.name}: uninstall that package, or change its version.")
 
 
 @cache

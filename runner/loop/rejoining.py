@@ -19,7 +19,7 @@ class Rejoining(Course):
     def catch_up(self, checkpoints: Checkpoints, *, seed: int) -> bool:
         """Take over the state of other ranks if they are ahead; returns whether they were.
 
-        What the run would have written since, had this rank been there, is written now, except for the last checkpoint.
+        Writes the rows and checkpoints that this rank missed, except for the last checkpoint.
         """
         reached = self._trainer.progress.step
         newer = self._parallel.catch_up(self, step=reached)

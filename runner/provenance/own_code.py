@@ -143,7 +143,7 @@ def _configs() -> Iterator[Path]:
     """The configs of the project that the user is in, if they were read."""
     try:
         conf = conf_of(Path.cwd())
-    except ConfigurationError:  # reported by whoever composes
+    except ConfigurationError:  # composing the config reports it
         return
     if conf is not None and _is_own(conf.resolve()) and seal.is_own_place(conf):
         yield from (path for path in conf.resolve().rglob("*.yaml") if path.is_file() and not path.is_symlink())

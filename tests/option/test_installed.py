@@ -161,5 +161,5 @@ def test_it_cannot_take_the_place_of_something_else(tmp_path, monkeypatch, path,
     with pytest.raises(ConfigurationError) as caught:
         installed.packages()
     assert words in str(caught.value)
-    assert str(caught.value).endswith("The package second 1 brings it: uninstall it, or another version.")
+    assert str(caught.value).endswith("It comes from second 1: uninstall that package, or change its version.")
     installed.packages.cache_clear()
