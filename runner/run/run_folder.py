@@ -96,9 +96,14 @@ class RunFolder:
         return self.config.exists() or (self.path / ".hydra").exists()
 
     def clear_refused(self) -> None:
-        """Remove what Hydra wrote for a run that was then refused, so that the corrected one may have the folder."""
-        if self.config.exists():
+        """Remove what was written for a run that was then refused, so that the corrected one may have the folder.
+
+        Also for one that its ranks refused before the first update; any other that was frozen stays.
+        """
+        if self.config.exists() and not self._was_refused_by_ranks():
             return
+        if self.config.exists():
+            self._remove_frozen()
         remove(self.composed.parent)
         for log in self.path.glob("*.log"):
             if not log.stat().st_size:
@@ -109,6 +114,21 @@ class RunFolder:
                 if Path.cwd() not in parent.parents:
                     break
                 parent.rmdir()
+
+    def _was_refused_by_ranks(self) -> bool:
+        result = self.read_result() or {}
+        error = result.get("error") or {}
+        is_refusal = error.get("type") == ConfigurationError.__name__ and result.get("steps") == 0
+        return is_refusal and not self.last_checkpoint.exists()
+
+    def _remove_frozen(self) -> None:
+        """Remove what freezing, recording and starting a run wrote, but no folder in which something was before."""
+        frozen = self.config.stat().st_mtime_ns
+        folders = (self.code, self.logs, self.tensorboard, self.pictures, self.checkpoints)
+        new = [f for f in folders if all(each.lstat().st_mtime_ns >= frozen for each in f.rglob("*") if each.is_file())]
+        files = (self.provenance, self.code_diff, self.result, self.description, self.log, self.path / seal.NAME)
+        for path in (*new, *files, self.steps, self.epochs, self.evaluations, self.gpu, self.host, self.config):
+            remove(path)
 
     def is_planned(self) -> bool:
         """Whether a run was frozen here that has never been started, as a sweep does with all its jobs."""

@@ -8,6 +8,7 @@ from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.code_files import absolute, project_of
+from manyheads.runner.config.lookup import read
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
@@ -97,6 +98,19 @@ def test_what_is_wrong_is_known_before_there_is_a_run(run_here, project, model, 
     assert done.code == 2
     assert message.format(project=project) in done.err
     assert not list(project.glob("outputs/**/run.yaml"))
+
+
+def test_a_run_that_its_rank_refuses_leaves_nothing(run_here, project):
+    """And its folder can be used again."""
+    typed = ("model=mine", "data=synthetic", "data.image_size=8", *OWN, "hydra.run.dir=run")
+    (project / "conf/model/mine.yaml").write_text(OPTION.replace("width: 4", "widht: 4"))
+    done = run_here(*typed)
+    assert done.code == 2
+    assert "unexpected keyword argument 'widht'. Did you mean width?" in done.err
+    assert not (project / "run").exists()
+    (project / "conf/model/mine.yaml").write_text(OPTION)
+    read.cache_clear()
+    assert run_here(*typed).code == 0
 
 
 def test_nothing_of_an_untrusted_project(run_here, project):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,37 @@ class TestClearRefused:
         (folder.path / "notes.log").write_text("mine")
         folder.clear_refused()
         assert names(folder.path) == ["notes.log"]
+
+    def refused_by_ranks(self, path: Path, **result: Any) -> RunFolder:
+        folder = self.refused(path)
+        folder.write_config(CONFIG)
+        for name in ("code/a.py", "logs/rank_0.log", "steps.csv", "host.csv", "provenance.json", "run.log"):
+            (path / name).parent.mkdir(exist_ok=True)
+            (path / name).write_text("{}")
+        error = {"type": "ConfigurationError", "message": "no such class"}
+        folder.write_json(folder.result, {"status": "failed", "steps": 0, "error": error, **result})
+        return folder
+
+    def test_removes_a_run_that_its_ranks_refused(self, tmp_path):
+        self.refused_by_ranks(tmp_path / "run").clear_refused()
+        assert names(tmp_path) == []
+
+    def test_keeps_folders_in_which_something_was_before(self, tmp_path):
+        (tmp_path / "run" / "code").mkdir(parents=True)
+        (tmp_path / "run" / "code" / "mine.py").write_text("1")
+        os.utime(tmp_path / "run" / "code" / "mine.py", (1, 1))
+        folder = self.refused_by_ranks(tmp_path / "run")
+        folder.clear_refused()
+        assert names(folder.path) == ["code"]
+        assert (folder.code / "mine.py").read_text() == "1"
+        assert not folder.holds_run()
+
+    @pytest.mark.parametrize("result", [{"steps": 3}, {"error": {"type": "RuntimeError"}}, {"error": None}])
+    def test_keeps_a_run_that_began_or_failed(self, tmp_path, result):
+        folder = self.refused_by_ranks(tmp_path / "run", **result)
+        folder.clear_refused()
+        assert folder.config.exists()
+        assert folder.read_result()["status"] == "failed"
 
     def test_keeps_a_run(self, tmp_path):
         folder = self.refused(tmp_path / "run")
