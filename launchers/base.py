@@ -80,6 +80,12 @@ class Launcher:
     def prepare(self, environment: Mapping[str, str]) -> None:
         """Start slow preparations in the background. ``environment``: that of the job to come."""
 
+    def check(self, run: RunConfig, environment: Mapping[str, str]) -> None:
+        """Raises ConfigurationError for what the ranks would refuse, if that can be known without delaying them.
+
+        ``environment``: as in ``prepare``, which has been called.
+        """
+
     @property
     def is_elsewhere(self) -> bool:
         """Whether the run's parent is not this process, but for example a job in a queue."""

@@ -50,10 +50,23 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
     folder.refuse_other_format()
     pinned = folder.pin_config()
     run = RunConfig.read(folder)
-    launcher: Launcher = run.launcher.kind(name=run.launcher.name, **run.launcher.arguments())
+    launcher = _launcher(run)
     launcher = launcher.apart() if apart else launcher
     launcher.prepare(environment(launcher))
     return Plan(folder, run, launcher, pinned)
+
+
+def refuse_early(run: RunConfig) -> None:
+    """Raises ConfigurationError for what ranks would refuse, as far as the launcher can tell without starting them."""
+    launcher = _launcher(run)
+    variables = environment(launcher)
+    launcher.prepare(variables)
+    launcher.check(run, variables)
+
+
+def _launcher(run: RunConfig) -> Launcher:
+    launcher: Launcher = run.launcher.kind(name=run.launcher.name, **run.launcher.arguments())
+    return launcher
 
 
 def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.launch import launch, prepare, refuse_early
 from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.command_line import check_experiment, explained, in_sweep, job
 from manyheads.runner.config.freeze import checked, freeze
@@ -47,7 +47,8 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
         if not is_planned:
             folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
             check_experiment(hydras.overrides.task, folders)
-            freeze(folder, config, trust=origin.trust, folders=folders)
+            early = None if in_sweep() else refuse_early
+            freeze(folder, config, trust=origin.trust, folders=folders, check=early)
         seal.record(folder.path, {folder.COMPOSED: OmegaConf.to_yaml(config)})  # as Hydra has written it
         plan = prepare(folder, apart=in_sweep())
         return launch(plan, composed_from=origin.composed_from)["objective"]

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import OPTION, TARGET, files_named
+from manyheads.runner.run.locate import OPTION, TARGET, files_named, own_folders, targets
 from manyheads.runner.run.nearest import nearest
 from manyheads.runner.trust.own import conf_of
 
@@ -54,9 +55,27 @@ def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
 
 
 def check_files(config: Any) -> None:
-    """Raises ConfigurationError for a file that is missing, or that does not define the class that a config names."""
+    """Raises ConfigurationError for a file that is missing, or that does not define the class that a config names.
+
+    Also for a module of the user's own package that does not define it.
+    """
     for key, file in files_named(config).items():
         refuse_undefined(f"{key}={file.path}:{file.name}", file.path, file.name)
+    for key, target in targets(config):
+        if (module := _own_module(target)) is not None:
+            refuse_undefined(f"{key}={target}", module, target.rpartition(".")[2])
+
+
+def _own_module(target: Any) -> Path | None:
+    """The file of the module in which a dotted name is looked up, if it is in a folder of the user's."""
+    package, *inner = str(target).split(".")[:-1] or [""]
+    if not package.isidentifier() or PathFinder.find_spec(package) is not None:
+        return None
+    for folder in own_folders():
+        if PathFinder.find_spec(package, [folder]) is not None:
+            path = Path(folder, package, *inner)
+            return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
+    return None
 
 
 def refuse_undefined(said: str, path: Path, name: str, *, typed: str | None = None) -> None:

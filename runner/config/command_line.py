@@ -1,6 +1,7 @@
 """Exit codes, and the one handler that prints every command's error, as a single paragraph."""
 
 import errno
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ def exit_code(app: Callable[[], Any]) -> int:
 
     0 for success, or what ``app`` returns; 1 failed, 2 configuration error, 130 or 143 interrupted.
     """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it announces its font cache, and temporary folders
     try:
         return app() or 0
     except Ended as end:

@@ -3,6 +3,8 @@
 All of it happens without torch, before any process of the run starts.
 """
 
+from collections.abc import Callable
+
 from omegaconf import DictConfig
 
 from manyheads.runner.config.checks import check_batch, check_graphs, check_trainer, with_checkpoint
@@ -28,10 +30,16 @@ def freeze(
     trust: Trust | None = None,
     timeout: float | None = None,
     folders: Folders = OWN,
+    check: Callable[[RunConfig], None] | None = None,
 ) -> RunConfig:
-    """Write run.yaml and return its content. The arguments and errors are those of ``checked``."""
+    """Write run.yaml and return its content. The other arguments and errors are those of ``checked``.
+
+    check: called with the checked config before anything is written; may raise ConfigurationError.
+    """
     folder.refuse_second_run()
     run = checked(composed, trust=trust, timeout=timeout, folders=folders)
+    if check is not None:
+        check(run)
     if composed.trainer.device == "auto" and not run.on_gpus and (why := hardware.unused_gpus()):
         warn(f"trainer.device=auto: this run trains on the CPU. {why}. Set trainer.device=cpu if that is meant.")
     folder.write_config(run.written)

@@ -34,7 +34,7 @@ def header(
     return {
         "run": str(folder),
         **about(run),
-        "model": f"{run.model.name}, {parameters:,} parameters",
+        "model": f"{run.model.title}, {parameters:,} parameters",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",

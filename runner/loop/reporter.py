@@ -37,9 +37,12 @@ class Reporter:
     ):
         self.recorder, self.display, self.parallel = recorder, display, parallel
         self.epochs, self.scores, self.utilization = epochs, scores, utilization
+        self._row_step = 0  # of the row of steps.csv before the next one
         self.corrupt: set[str] = set()  # paths of samples that could not be read
 
-    def start(self, progress: Progress, *, total: int) -> None:
+    def start(self, progress: Progress, *, total: int, epochs: int) -> None:
+        """``total``: updates at which the run ends; ``epochs``: in which it ends, at the latest."""
+        self.epochs, self._row_step = epochs, progress.step
         self.display.start(done=progress.step, total=total)
 
     def phase(self, progress: Progress, *, evaluates: bool = False) -> None:
@@ -69,7 +72,22 @@ class Reporter:
             row[MFU] = self.utilization.mfu(samples_per_second)
         progress.interval = Sums()
         self.recorder.step(row)
-        self.display.interval(row, self.scores.live(means))
+        seconds = sums.seconds / self.parallel.world_size / max(1, end.step - self._row_step)
+        self._row_step = end.step
+        words = {
+            "loss": f"loss {row['loss']:.4f}",
+            "metric": self.scores.live(means),
+            "pace": f"{milliseconds(seconds)} ms/step",
+            "speed": self._speed(sums, samples_per_second, brief=True),
+        }
+        self.display.interval(end.step, words)
+
+    def _speed(self, sums: Sums, samples_per_second: float, *, brief: bool = False) -> str:
+        """In tokens where the loss averages over tokens, else in samples. ``brief``: 12.3k instead of 12,346."""
+        is_of_tokens = self.scores.task.counts_tokens and sums.count
+        value = samples_per_second * sums.counted / sums.count if is_of_tokens else samples_per_second
+        unit = "tokens/s" if is_of_tokens else "samples/s"
+        return f"{thousands(value) if brief else f'{value:,.0f}'} {unit}"
 
     def epoch(self, progress: Progress, seconds: float, measured: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """A row of epochs.csv, and whether this epoch is the best so far. ``seconds``: of the slowest rank.
@@ -93,7 +111,9 @@ class Reporter:
         names = (*self.scores.names("train"), *self.scores.names("val"), "val_samples")
         progress.metrics = {name: row[name] for name in names}
         self.recorder.epoch(row)
-        self.display.epoch(row, epochs=self.epochs, scores={split: self.scores.line(split, row) for split in SPLITS})
+        words = [f"{split} {text}" for split in SPLITS if (text := self.scores.line(split, row))]
+        speed = self._speed(progress.sums, row["samples_per_second"])
+        self.display.epoch([f"epoch {row['epoch']}/{self.epochs}", *words, speed])
         is_best = self.scores.is_better(row, progress.best)
         if is_best:
             progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
@@ -119,6 +139,19 @@ class Reporter:
         self.corrupt.update(paths)
         for path in paths:
             log.warning("skipping unreadable sample: %s", path)
+
+
+def milliseconds(seconds: float) -> str:
+    """Three digits of them, or all before the point."""
+    value = 1000 * seconds
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def thousands(value: float) -> str:
+    """``9,500``, ``12.3k``, ``1.23M``."""
+    if value >= 1e6:
+        return f"{value / 1e6:,.2f}M"
+    return f"{value / 1e3:.3g}k" if 1e4 <= value < 999.5e3 else f"{value:,.0f}"
 
 
 def peak_memory_mb(device: torch.device) -> float:

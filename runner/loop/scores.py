@@ -170,7 +170,9 @@ class Scores:
         for split in ("test", "val", "train"):
             if row.get(f"{split}_loss") is not None:
                 found = [
-                    (m, row[f"{split}_{m.name}"]) for m in self.metrics if row.get(f"{split}_{m.name}") is not None
+                    (m, row[f"{split}_{m.name}"])
+                    for m in self.metrics
+                    if m.is_shown and row.get(f"{split}_{m.name}") is not None
                 ]
                 first, *more = [f"{m.label} {m.text(value)}" for m, value in found] or [""]
                 rest = f" ({', '.join(more)})" if more else ""

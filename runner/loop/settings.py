@@ -1,5 +1,6 @@
 """How long a run trains, and when it evaluates."""
 
+import math
 from dataclasses import dataclass
 
 from manyheads.runner.checkpoint.every import steps_of
@@ -45,6 +46,10 @@ class Settings:
             log_every=section.log_every,
             warm_up=section.device == "cuda" or section.compile != "none",
         )
+
+    def epochs_until_end(self, updates: int) -> int:
+        """In how many epochs the run ends; fewer than ``epochs`` if max_steps ends it earlier."""
+        return min(self.epochs, math.ceil(self.total_steps / max(1, updates)))
 
     def is_done(self, progress: Progress, updates: int) -> bool:
         """Whether nothing is left to train."""

@@ -67,7 +67,8 @@ class Trainer:
 
         save: writes a checkpoint if one is due, when called with ``best``; due_after_step: says so of a step.
         """
-        self.reporter.start(self.progress, total=self.settings.last_step)
+        epochs = self.settings.epochs_until_end(self.train.updates)
+        self.reporter.start(self.progress, total=self.settings.last_step, epochs=epochs)
         while not self.done and self.stop.signal is None:
             with self.garbage:
                 self.train_epoch(save, due_after_step)

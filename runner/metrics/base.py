@@ -13,7 +13,8 @@ Direction = Literal["max", "min"]
 class Metric:
     """A named number, with the direction that is better. Tables call it ``train_<name>`` and ``val_<name>``.
 
-    ``label``: its name in words; ``short``: an abbreviation for the live line; ``unit``: "%" or none. ``shapes``: the
+    ``label``: its name in words; ``short``: an abbreviation for the live line; ``unit``: "%" or none; ``is_shown``:
+    whether the terminal shows it, in addition to the tables. ``shapes``: the
     shape of each statistic that it needs, by name; () for a single number. ``family``: metrics of the same family and
     the same shapes have the same statistics, which are then computed once for all of them; None for none.
     """
@@ -21,6 +22,7 @@ class Metric:
     direction: Direction = "max"
     shapes: Mapping[str, tuple[int, ...]] = {}
     is_collected = False
+    is_shown = True
     family: str | None = None
 
     def __init__(self, name: str, *, label: str = "", short: str = "", unit: str = ""):

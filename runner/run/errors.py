@@ -68,7 +68,7 @@ def report(error: ConfigurationError | RunFailed) -> None:
     if error.reported:
         return
     error.reported = True
-    if isinstance(error, RunFailed) and error.failure.traceback:
+    if isinstance(error, RunFailed) and error.failure.traceback and error.failure.kind is not Kind.DIVERGED:
         print(printable(error.failure.traceback.rstrip()), file=sys.stderr)
     complain(str(error))
 

@@ -110,6 +110,12 @@ def _modules_like(name: str) -> str:
 
 def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
     """Call ``kind``. Raises ConfigurationError when its arguments don't fit."""
+    refuse_unfit(group, target, kind, *arguments, **options)
+    return kind(*arguments, **options)
+
+
+def refuse_unfit(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> None:
+    """Raises ConfigurationError for arguments that ``kind`` does not take, without calling it."""
     try:
         signature(kind).bind(*arguments, **options)
     except TypeError as error:
@@ -118,7 +124,6 @@ def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) ->
         raise ConfigurationError(
             f"{group}._target_={target} rejects its arguments: {error}.{meant} Set them under {group}."
         ) from None
-    return kind(*arguments, **options)
 
 
 def signature(kind: Any) -> inspect.Signature:

@@ -7,13 +7,12 @@ import pytest
 from rich.cells import cell_len
 
 from manyheads.runner.logger.terminal import rank as display
-from manyheads.runner.logger.terminal.rank import Display, Terminal
+from manyheads.runner.logger.terminal.rank import Display, Terminal, fitting
 from tests.in_process import small, train
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-STEP = {"step": 3, "loss": 1.23456, "samples_per_second": 123456.7}
-EPOCH = {"epoch": 1, "samples_per_second": 12345.6}
-SCORES = {"train": "1.2345 45.68%", "val": "0.9876 97.25%"}
+WORDS = {"loss": "loss 1.2346", "metric": "acc 12.3%", "pace": "12.3 ms/step", "speed": "123k samples/s"}
+EPOCH = ["epoch 1/90", "train 1.2345 45.68%", "val 0.9876 97.25%", "12,346 samples/s"]
 
 
 @pytest.fixture
@@ -33,15 +32,15 @@ def terminal(monkeypatch):
     return make
 
 
-def show_a_run(shown: Terminal, *, speed: float = 123456.7) -> None:
+def show_a_run(shown: Terminal) -> None:
     shown.header({"run": "outputs/2026-01-01/12-00-00", "model": "small_cnn, 93,706 parameters"})
     shown.start(done=0, total=100_000)
     for step in range(1, 4):
         shown._shown = 0.0  # long ago
         shown.update(step)
-        shown.interval({**STEP, "step": step, "samples_per_second": speed}, "acc 12.3%")
+        shown.interval(step, WORDS)
     shown.update(3)
-    shown.epoch(EPOCH, epochs=90, scores=SCORES)
+    shown.epoch(EPOCH)
     shown.say("goes on from step 3")
     shown.stop()
     shown.stop()
@@ -62,19 +61,19 @@ def test_where_colors_are_forced_there_is_no_live_line(terminal, capsys, monkeyp
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_a_live_line_never_breaks_and_nothing_is_too_long(terminal, capsys, width):
-    show_a_run(terminal(width), speed=9_876_543.2)
+    show_a_run(terminal(width))
     output = capsys.readouterr().out
     assert "\x1b[" in output
     for line in re.split(r"[\r\n]", ESCAPES.sub("", output)):
         assert cell_len(line) <= width, line
-    live = [line for line in re.split(r"[\r\n]", ESCAPES.sub("", output)) if "/100000" in line and "step" not in line]
-    assert live
+    live = [line for line in re.split(r"[\r\n]", ESCAPES.sub("", output)) if "3/100000" in line]
+    assert any("loss 1.2346" in line for line in live) or width == 40
 
 
 def test_the_live_line_tells_loss_accuracy_speed_and_time_left(terminal, capsys):
     show_a_run(terminal(120))
     (*_, last) = [line for line in re.split(r"[\r\n]", ESCAPES.sub("", capsys.readouterr().out)) if "3/100000" in line]
-    assert re.search(r"3/100000.*loss 1\.2346.*acc 12\.3%.*123,457/s.*\d+:\d\d left", last)
+    assert re.search(r"3/100000 .*loss 1\.2346  acc 12\.3%  12\.3 ms/step  123k samples/s.*\d+:\d\d left", last)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -82,11 +81,11 @@ def test_the_live_line_says_which_epoch_and_when_it_evaluates(terminal, capsys, 
     shown = terminal(width)
     shown.start(done=0, total=100)
     shown.phase("epoch 3/15")
-    shown.interval({**STEP, "samples_per_second": 1234.5}, "acc 12.3%")
+    shown.interval(0, WORDS)
     shown.phase("epoch 3/15 evaluating")
     shown.stop()
     lines = [line for line in re.split(r"[\r\n]", ESCAPES.sub("", capsys.readouterr().out)) if "0/100" in line]
-    assert any(line.startswith("epoch 3/15 0/100") for line in lines)
+    assert any(re.match(r"epoch 3/15 (step )?0/100", line) for line in lines)
     assert any(line.startswith("epoch 3/15 evaluating") for line in lines)
     assert all(cell_len(line) <= width for line in lines)
 
@@ -107,7 +106,7 @@ def test_plain_lines_where_there_is_no_terminal(terminal, capsys):
     assert "\r" not in output
     lines = output.splitlines()
     assert "run    outputs/2026-01-01/12-00-00" in [line.rstrip() for line in lines]
-    assert "step 2/100000  loss 1.2346  acc 12.3%  123,457/s" in lines
+    assert "step 2/100000  loss 1.2346  acc 12.3%  12.3 ms/step  123k samples/s" in lines
     assert "epoch 1/90  train 1.2345 45.68%  val 0.9876 97.25%  12,346 samples/s" in lines
     assert "goes on from step 3" in lines
 
@@ -120,20 +119,27 @@ def test_plain_lines_come_now_and_then_only(terminal, capsys, monkeypatch):
     for step in range(1, 101):
         now[0] += 1
         shown.update(step)
-        shown.interval({**STEP, "step": step}, "")
+        shown.interval(step, {**WORDS, "metric": ""})
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [
         f"{step}/1000" for step in (21, 42, 63, 84)
     ]
 
 
-def test_what_was_not_measured_is_not_shown(terminal, capsys):
+def test_a_narrow_line_omits_what_matters_least():
+    assert fitting(WORDS, 80) == "loss 1.2346  acc 12.3%  12.3 ms/step  123k samples/s"
+    assert fitting(WORDS, 45) == "loss 1.2346  12.3 ms/step  123k samples/s"
+    assert fitting(WORDS, 30) == "loss 1.2346  123k samples/s"
+    assert fitting(WORDS, 11) == "loss 1.2346"
+    assert fitting(WORDS, 10) == fitting({}, 10) == ""
+
+
+def test_a_metric_is_shown_until_the_next_one(terminal, capsys):
     shown = terminal(None)
-    shown.epoch(EPOCH, epochs=2, scores={**SCORES, "val": ""})
-    shown.epoch({**EPOCH, "samples_per_second": 0.0}, epochs=2, scores={"train": "", "val": ""})
-    assert capsys.readouterr().out.splitlines() == [
-        "epoch 1/2  train 1.2345 45.68%  12,346 samples/s",
-        "epoch 1/2  0 samples/s",
-    ]
+    shown.start(done=0, total=9)
+    for metric in ("acc 12.3%", ""):
+        shown._shown = -1000.0
+        shown.interval(1, {**WORDS, "metric": metric})
+    assert capsys.readouterr().out.count("acc 12.3%") == 2
 
 
 @pytest.mark.parametrize("width", [None, 120])
@@ -163,8 +169,8 @@ def test_the_other_ranks_show_nothing(capsys):
     silent.header({})
     silent.start(done=0, total=1)
     silent.update(1)
-    silent.interval({}, "")
-    silent.epoch({}, epochs=1, scores={})
+    silent.interval(1, {})
+    silent.epoch([])
     silent.say("hello")
     silent.table("", {})
     silent.stop()

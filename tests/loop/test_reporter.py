@@ -14,7 +14,7 @@ from manyheads.runner.logger.terminal.rank import Display
 from manyheads.runner.loop.log_windows import Row
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
-from manyheads.runner.loop.reporter import Reporter, peak_memory_mb
+from manyheads.runner.loop.reporter import Reporter, milliseconds, peak_memory_mb, thousands
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.single.rank import Single
 from manyheads.runner.task.classification.rank import Classification
@@ -69,6 +69,41 @@ def test_a_row_of_an_interval():
         "time": 1234.568,
     }
     assert progress.interval == Sums()
+
+
+class Shown(Display):
+    def __init__(self):
+        self.words, self.lines = {}, []
+
+    def interval(self, step, words):
+        self.words = words
+
+    def epoch(self, words):
+        self.lines.append("  ".join(words))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "pace", "speed", "line"),
+    [(False, "200 ms/step", "10 samples/s", "4 samples/s"), (True, "200 ms/step", "100 tokens/s", "40 tokens/s")],
+)
+def test_speed_is_in_what_the_loss_averages_over(tokens, pace, speed, line):
+    reports, progress = reporter(ranks=2), Progress()
+    reports.display, reports.scores.task.counts_tokens = Shown(), tokens
+    sums = {**SUMS, "counted": 200.0}
+    progress.interval, progress.sums = Sums(**sums, seconds=4.0), Sums(**sums)
+    reports.start(progress, total=30, epochs=2)
+    reports.interval(progress, Row(step=10, lr=0.1, norm=2.0, time=0.0))
+    reports.epoch(progress, 5.0, {})
+    assert reports.display.words["pace"] == pace
+    assert reports.display.words["speed"] == speed
+    assert reports.display.lines == [f"epoch 1/2  train 0.1500 25.00%  {line}"]
+
+
+def test_short_numbers():
+    assert [thousands(each) for each in (0.4, 9999, 12_345, 999_499, 1_234_567)] == [
+        *("0", "9,999", "12.3k", "999k", "1.23M")
+    ]
+    assert [milliseconds(each) for each in (0.001234, 0.01234, 0.1234, 12.34)] == ["1.23", "12.3", "123", "12,340"]
 
 
 def test_an_interval_of_nothing_has_no_loss():

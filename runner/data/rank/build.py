@@ -15,7 +15,7 @@ from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_spli
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.base.rank import Parallel
 from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call
+from manyheads.runner.run.locate import OPTION, TARGET, call, refuse_unfit, signature
 from manyheads.runner.task.base.rank import Task
 
 # Every option's keys, not its class's.
@@ -45,6 +45,18 @@ def build_data(option: DataOption) -> Data:
         data = call("data", option.target, kind, **options, **named)
     data.without_classes = option.without_classes
     return data
+
+
+def check_custom(option: DataOption) -> None:
+    """Raises ConfigurationError unless the user's own class takes its keys. It is not called: it may read files."""
+    kind = option.kind
+    if isinstance(kind, type) and issubclass(kind, Data):
+        return
+    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS)
+    own = {key: value for key, value in option.section.items() if key not in others}
+    if option.root is not None and "root" in signature(kind).parameters:
+        own["root"] = option.root
+    refuse_unfit("data", option.target, kind, split="train", **own)
 
 
 def build_dataset(data: Data, *, train: bool) -> Dataset:

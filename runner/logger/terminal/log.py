@@ -4,7 +4,6 @@ import io
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -68,13 +67,13 @@ class Both(Display):
         for display in self._all:
             display.phase(text)
 
-    def interval(self, row: dict[str, Any], metric: str) -> None:
+    def interval(self, step: int, words: dict[str, str]) -> None:
         for display in self._all:
-            display.interval(row, metric)
+            display.interval(step, words)
 
-    def epoch(self, row: dict[str, Any], *, epochs: int, scores: dict[str, str]) -> None:
+    def epoch(self, words: list[str]) -> None:
         for display in self._all:
-            display.epoch(row, epochs=epochs, scores=scores)
+            display.epoch(words)
 
     def say(self, message: str) -> None:
         for display in self._all:

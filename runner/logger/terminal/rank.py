@@ -1,14 +1,19 @@
 """What rank 0 shows: a header, a live line while training, a line for each epoch, a table at the end."""
 
 import time
-from typing import Any
+from collections.abc import Mapping
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 20.0
+WIDE = 100  # a terminal that has room for more words
+BAR_WIDTH = 4  # of the bar, at least
+LEFT_WIDTH = 14  # of the time that is left, with the spaces between columns
+DISPENSABLE = ("metric", "pace", "speed", "loss")  # what a narrow terminal omits, in this order
 
 
 class Display:
@@ -25,11 +30,11 @@ class Display:
     def update(self, done: int) -> None:
         """An update is done; called very often."""
 
-    def interval(self, row: dict[str, Any], metric: str) -> None:
-        """A row of steps.csv, and the interval's first metric in words; empty if there is none yet."""
+    def interval(self, step: int, words: dict[str, str]) -> None:
+        """A row of steps.csv is written: ``loss``, ``metric``, ``pace`` and ``speed`` in words; empty if unknown."""
 
-    def epoch(self, row: dict[str, Any], *, epochs: int, scores: dict[str, str]) -> None:
-        """A row of epochs.csv, and what was measured of each split, in words; empty where nothing was."""
+    def epoch(self, words: list[str]) -> None:
+        """A row of epochs.csv is written: which epoch it was, and what was measured."""
 
     def say(self, message: str) -> None: ...
 
@@ -49,8 +54,8 @@ class Terminal(Display):
         self._live = self._console.is_interactive and self._console.file.isatty()
         self._shown = time.monotonic()
         self._progress: Progress | None = None
-        self._fields: dict[str, Any] = {"phase": "", "loss": "", "metric": "", "speed": ""}
-        self._total = 0
+        self._words: dict[str, str] = {}
+        self._phase, self._total = "", 0
 
     def header(self, lines: dict[str, str]) -> None:
         width = max(map(len, lines))
@@ -64,43 +69,50 @@ class Terminal(Display):
     def start(self, *, done: int, total: int) -> None:
         self._total = total
         if self._live:
-            phase, *values = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in self._fields)
-            columns: list[ProgressColumn] = [phase, TextColumn("{task.completed}/{task.total}")]
-            columns += [BarColumn(bar_width=None), *values]
+            columns: list[ProgressColumn] = [
+                TextColumn("{task.fields[where]}", markup=False),
+                BarColumn(bar_width=None),
+            ]
+            columns += [TextColumn("{task.fields[words]}", markup=False)]
             columns += [TimeRemainingColumn(compact=True), TextColumn("left")]
             self._progress = Progress(
                 *columns, console=self._console, auto_refresh=False, transient=True, expand=True, redirect_stderr=False
             )
-            self._task = self._progress.add_task("", total=total, completed=done, **self._fields)
+            self._task = self._progress.add_task("", total=total, completed=done, where="", words="")
             self._progress.start()
 
     def phase(self, text: str) -> None:
-        self._fields["phase"] = text
-        if self._progress is not None:
-            self._progress.update(self._task, refresh=True, **self._fields)
+        self._phase = text
+        self._refresh()
 
     def update(self, done: int) -> None:
         if self._progress is not None and time.monotonic() - self._shown > LIVE_SECONDS:
             self._shown = time.monotonic()
-            self._progress.update(self._task, completed=done, refresh=True, **self._fields)
+            self._progress.update(self._task, completed=done)
+            self._refresh()
 
-    def interval(self, row: dict[str, Any], metric: str) -> None:
-        self._fields = {
-            "phase": self._fields["phase"],
-            "loss": f"loss {row['loss']:.4f}",
-            "metric": metric or self._fields["metric"],
-            "speed": f"{row['samples_per_second']:,.0f}/s",
-        }
+    def _refresh(self) -> None:
+        """Draw the live line, with as much as fits into the terminal."""
+        if self._progress is None:
+            return
+        step = f"{self._progress.tasks[self._task].completed:.0f}/{self._total}"
+        step = f"step {step}" if self._console.width >= WIDE else step
+        room = self._console.width - LEFT_WIDTH - BAR_WIDTH
+        both = f"{self._phase} {step}".strip()
+        where = both if cell_len(both) <= room else self._phase or step
+        words = fitting(self._words, room - cell_len(where) - 1)
+        self._progress.update(self._task, where=where, words=words, refresh=True)
+
+    def interval(self, step: int, words: dict[str, str]) -> None:
+        self._words = {**words, "metric": words["metric"] or self._words.get("metric", "")}
         if not self._live and time.monotonic() - self._shown > PLAIN_SECONDS:
             self._shown = time.monotonic()
-            values = "  ".join(value for name, value in self._fields.items() if value and name != "phase")
-            self._console.print(f"step {row['step']}/{self._total}  {values}", soft_wrap=True)
+            values = "  ".join(filter(None, self._words.values()))
+            self._console.print(f"step {step}/{self._total}  {values}", soft_wrap=True)
 
-    def epoch(self, row: dict[str, Any], *, epochs: int, scores: dict[str, str]) -> None:
-        parts = [f"epoch {row['epoch']}/{epochs}", *(f"{split} {text}" for split, text in scores.items() if text)]
-        parts.append(f"{row['samples_per_second']:,.0f} samples/s")
+    def epoch(self, words: list[str]) -> None:
         self._shown = time.monotonic()
-        self._console.print("  ".join(parts), soft_wrap=not self._live)
+        self._console.print("  ".join(words), soft_wrap=not self._live)
 
     def say(self, message: str) -> None:
         self._console.print(message, soft_wrap=True)
@@ -117,3 +129,13 @@ class Terminal(Display):
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+
+def fitting(words: Mapping[str, str], room: int) -> str:
+    """As many of the words as fit into ``room`` cells, in their order, separated by two spaces."""
+    kept = {name: text for name, text in words.items() if text}
+    for name in DISPENSABLE:
+        if cell_len(text := "  ".join(kept.values())) <= room:
+            return text
+        kept.pop(name, None)
+    return ""

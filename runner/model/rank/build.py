@@ -92,7 +92,7 @@ def _is_file(name: str) -> bool:
 def _made(option: ModelOption, data: Data, dtype: torch.dtype, *, given: dict[str, Any] | None = None) -> nn.Module:
     """Instantiate the class with the option's keys, the data's properties that it accepts, and ``given``."""
     kind, accepts, options = option.kind, signature(option.kind).parameters, option.arguments("pretrained")
-    classes = options.pop("num_classes")
+    classes = options.pop("num_classes", None)
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepts.values())
     count = classes or data.num_classes
     if "num_classes" in accepts and count is None and accepts["num_classes"].default is inspect.Parameter.empty:

@@ -19,9 +19,11 @@ class Task(nn.Module):
     ``reduction``: whether ``loss`` returns the sum over what ``count`` counts, or the mean. ``metrics``: what is
     measured, the first of which is shown during training; ``monitor``: the name of the one that selects the best
     checkpoint, or "loss". ``outputs``: "logits" if the model returns one per class, for later use of the trained model.
+    ``counts_tokens``: whether ``count`` counts tokens, so that the speed is shown in tokens per second.
     """
 
     reduction: str = "sum"
+    counts_tokens: bool = False
     metrics: Sequence[Metric] = ()
     monitor: str = "loss"
     outputs: str | None = None

@@ -30,18 +30,23 @@ class Scored(NamedTuple):
         return self.logits.ndim == 2 and self.targets.ndim == 1 and not self.targets.is_floating_point()
 
 
+def accuracies(classes: Any = None) -> tuple[Share, Share]:
+    """Accuracy of the first class, and of the first five, which says nothing about data with no more classes."""
+    first = Share("acc1", "correct1", "judged", label="accuracy", short="acc")
+    top5 = Share("acc5", "correct5", "judged", label="top-5")
+    top5.is_shown = not isinstance(classes, int) or classes > PLACES
+    return first, top5
+
+
 class Classification(Task):
     """Any loss of (logits, targets) that averages over its batch; the accuracy of the first class, and of five."""
 
-    metrics = (
-        Share("acc1", "correct1", "judged", label="accuracy", short="acc"),
-        Share("acc5", "correct5", "judged", label="top-5"),
-    )
     monitor = "acc1"
 
     def __init__(self, *, loss: nn.Module, reduction: str, data: "Data | None" = None):
         super().__init__()
         self.classes = None if data is None else data.num_classes
+        self.metrics = accuracies(self.classes)
         self.criterion = loss
         self.reduction = reduction_of(loss) if reduction == "auto" else reduction
         self.ignored = getattr(loss, "ignore_index", -1)

@@ -56,6 +56,7 @@ class LanguageModel(Task):
         loss.reduction = "sum"  # a mean of nothing, where a micro-batch is all padding, would be no number
         self.criterion, self.ignored, self.class_weights = loss, loss.ignore_index, weights_of(loss)
         self.vocabulary = None if data is None else data.num_classes
+        self.counts_tokens = self.class_weights is None
         self.is_plain = loss.weight is None and not loss.label_smoothing
         self.metrics = (Perplexity(is_loss=self.is_plain),)
 

@@ -1,7 +1,7 @@
 """task=own_loss: models that compute their own loss, such as nanoGPT's, and those of transformers."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -9,9 +9,12 @@ from torch import Tensor
 from manyheads.runner.metrics.base import Direction, Metric
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.task.base.rank import Task
-from manyheads.runner.task.classification.rank import Classification, top_places
+from manyheads.runner.task.classification.rank import accuracies, top_places
 from manyheads.runner.task.language_model.rank import Perplexity
 from manyheads.runner.task.own_loss.rank.denominator import refuse_other_denominator
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.base.option import Data
 
 
 class Mean(Metric):
@@ -37,14 +40,23 @@ class OwnLoss(Task):
     """
 
     def __init__(
-        self, *, loss_over: str, reduction: str, ignore_index: int, labels: str | int, metrics: dict[str, Direction]
+        self,
+        *,
+        loss_over: str,
+        reduction: str,
+        ignore_index: int,
+        labels: str | int,
+        metrics: dict[str, Direction],
+        data: "Data | None" = None,
     ):
         super().__init__()
         self.over, self.reduction, self.ignored, self.where = loss_over, reduction, ignore_index, labels
         self.named = tuple(Mean(name, direction) for name, direction in metrics.items())
         self.is_checked = False
+        self.counts_tokens = loss_over != "samples"
         if loss_over == "samples":
-            self.metrics, self.outputs = (*self.named, *Classification.metrics), "logits"
+            classes = None if data is None else data.num_classes
+            self.metrics, self.outputs = (*self.named, *accuracies(classes)), "logits"
         else:
             self.metrics, self.monitor = (*self.named, Perplexity(is_loss=True)), "perplexity"
 

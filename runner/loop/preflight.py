@@ -1,0 +1,98 @@
+"""What ranks would refuse, found before there is a run: classes, their arguments, and outputs that do not fit the data.
+
+Runs in a process of its own, since constructors may do anything. Tensors are on torch's meta device, which has shapes
+but no memory. Some models cannot be built there: only a ConfigurationError refuses a run, and one that the meta device
+may have caused is confirmed with real tensors.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+import torch
+from torch import nn
+
+from manyheads.runner.data.base.option import Data
+from manyheads.runner.data.rank.build import build_data, check_custom
+from manyheads.runner.model.rank.build import bare_model
+from manyheads.runner.optimizer.rank.build import build_optimizer
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.run.locate import Section, locate, targets
+from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.task.rank.build import build_task
+
+SAMPLES = 2
+CHANNELS = 3  # of images, which data sets in this project have whatever they are read from
+
+
+class Unread(Data):
+    """Stands in for data that nobody has read: a constructor needs some number of classes."""
+
+    num_inputs = 2
+
+    def __init__(self, num_classes: int | None):
+        self.num_classes = num_classes or 2
+
+
+def main(config: Section, answer: Connection) -> NoReturn:
+    """Send why a run with this config would be refused, empty if nothing is known against it, and end the process."""
+    die_with_parent()
+    with open(os.devnull, "w") as nowhere:  # a constructor may print, and will do so again in the ranks
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
+    answer.send(refusal(RunConfig.of(config)))
+    os._exit(0)
+
+
+def refusal(run: RunConfig) -> str:
+    """Why the run would be refused; empty if no check knows a reason."""
+    if "pretrained" in run.model.section:
+        run = run.changed(model={"pretrained": None})
+    for check in _checks(run):
+        try:
+            check()
+        except ConfigurationError as error:
+            return str(error)
+        except Exception:  # of the user's code, or of the meta device; the ranks report it if it is real
+            continue
+    return ""
+
+
+def _checks(run: RunConfig) -> Iterator[Callable[[], None]]:
+    """In the order in which ranks would find out."""
+    yield lambda: _locate_all(run.written)
+    is_own = run.data.target.startswith("manyheads.")
+    if not is_own:
+        yield lambda: check_custom(run.data)
+    yield lambda: _optimizer(run)
+    yield lambda: _model(run, build_data(run.data) if is_own else Unread(run.data.num_classes), reads=is_own)
+
+
+def _locate_all(config: Section) -> None:
+    for key, target in targets(config):
+        group, _, name = key.rpartition(".")
+        if target != "auto" and not target.startswith("manyheads."):  # some of this project's import slow libraries
+            locate(group, target, key=name)
+
+
+def _optimizer(run: RunConfig) -> None:
+    build_optimizer(run.optimizer, nn.Linear(2, 2), batch_size=run.data.batch_size)
+
+
+def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
+    """Build the model, and see what the loss says of its outputs for images."""
+    try:
+        with torch.device("meta"):
+            model = bare_model(run.model, data)
+    except ConfigurationError:
+        bare_model(run.model, data)  # with real tensors; raises again unless the meta device was the reason
+        return
+    task = build_task(run.task, data, loss=run.loss, label_smoothing=run.trainer.label_smoothing)
+    side: Any = getattr(data, "image_size", None)
+    if reads and side is not None and run.trainer.resize_from is None:
+        with torch.no_grad(), torch.device("meta"):
+            outputs = model.eval()(torch.zeros(SAMPLES, CHANNELS, side, side))
+            task.loss(outputs, (None, torch.zeros(SAMPLES, dtype=torch.long)))
