@@ -1,6 +1,7 @@
 """A batch of jobs for a Hydra sweeper: planned, run, and their results returned."""
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -13,7 +14,6 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep import console
-from manyheads.launchers.sweep.arguments import PLANNING, SEARCH
 from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
@@ -22,11 +22,14 @@ from manyheads.launchers.sweep.plan import Planned, compose, frozen, refuse_wron
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume import go_on
 from manyheads.launchers.sweep.run import run_jobs
+from manyheads.runner.config.compositions import RememberingLoader
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.run import seal
+from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.run.files import remove
+from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -49,7 +52,7 @@ class Batch:
         *,
         pruning: NoPruning | None = None,
     ):
-        self._pruning = pruning or NoPruning()
+        self._is_search, self._pruning = pruning is not None, pruning or NoPruning()
         self._context, self._task, self._config, self._options = context, task, config, options
         self._trust = Origin.of(task).trust
         self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
@@ -61,30 +64,51 @@ class Batch:
         """Run the jobs. Raises ConfigurationError, and Interrupted when a signal stopped the sweep."""
         setup_globals()
         configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
-        try:
-            planned = self._compose(overrides, first)
-        except ConfigurationError:
-            if not self._ledger.exists():
-                self._leave_nothing()
-            raise
-        slots = jobs_at_once(self._options.jobs, [each.config for each in planned])
         if self._options.dry_run:
-            console.show_plan(self._frozen(planned, slots))
-            self._leave_nothing()
-            return []
-        planned = [each for each in planned if not each.excluded]
-        if not planned and not self._ledger.exists():
+            return self._show(overrides, first)
+        planned = self._plan(overrides, first)
+        if not planned and not self._ledger.entries():
             console.all_excluded()
             self._leave_nothing()
             return []
-        self._note(planned)
-        with self._ledger.locked():
+        slots = self._slots(planned)
+        with self._ledger.locked():  # again: the file with the new jobs has replaced the other
             entries = self._run(self._frozen(planned, slots), slots)
         conclude(self._ledger, every_job=self._basic)
         return [self._return(job, entries) for job in range(first, first + len(overrides))]
 
+    def _show(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
+        """Only show what would be run."""
+        try:
+            planned = self._compose(overrides, first)
+            console.show_plan(self._frozen(planned, self._slots(planned)))
+        finally:
+            self._leave_nothing()
+        return []
+
+    @without_collector()
+    def _plan(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
+        """Compose the jobs and add them to the ledger, which exists before: planning that was killed is repeated."""
+        if not self._ledger.exists():
+            self._ledger.create(asdict(self._options), arguments=sys.argv[1:], is_search=self._is_search)
+        with self._ledger.locked():
+            try:
+                planned = [each for each in self._compose(overrides, first) if not each.excluded]
+                self._note(planned)
+            except OSError:  # such as of a full disk, after which the sweep can be resumed
+                raise
+            except Exception:
+                self._leave_nothing()
+                raise
+        return planned
+
+    def _slots(self, planned: list[Planned]) -> int:
+        return jobs_at_once(self._options.jobs, [each.config for each in planned])
+
+    @without_collector()
     def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
         loader = self._context.config_loader
+        assert isinstance(loader, RememberingLoader)
         composed = compose(loader, self._config, overrides, first, self._options, self._trust)
         planned = list(console.progress(composed, "composing", of=len(overrides) * self._options.repeat))
         if not self._basic and (self._options.dry_run or self._options.exclude):
@@ -100,20 +124,16 @@ class Batch:
         return planned
 
     def _note(self, planned: list[Planned]) -> None:
-        """From now on the sweep can be resumed, whatever happens to this process."""
-        if not self._ledger.exists():
-            for each in planned:  # what is left of a plan that was killed
+        """From now on the jobs can be resumed from their folders."""
+        if not self._ledger.entries():
+            for each in planned:  # left by planning that was killed
                 if not each.folder.config.exists():
                     remove(each.folder.composed.parent)
         for each in planned:
-            save_composed(each.folder, each.config, own=self._trust is None)  # else it is not looked at as a whole yet
-        entries = [each.entry for each in planned]
-        if self._ledger.exists():
-            self._ledger.write(*entries)
-        else:
-            self._ledger.create(asdict(self._options), *entries)
-        remove(self._ledger.sweep / PLANNING)
+            save_composed(each.folder, each.config, own=self._trust is None)  # others' are not checked as a whole yet
+        self._ledger.add(*(each.entry for each in planned))
 
+    @without_collector()
     def _frozen(self, planned: list[Planned], slots: int) -> list[Planned]:
         """``auto`` is decided for the cores that a job will have."""
         with on_cores(shares_of_cores(1 if are_placed([each.config for each in planned]) else slots)[0]):
@@ -121,8 +141,10 @@ class Batch:
             return list(console.progress(checked, "checking", of=len(planned)))
 
     def _leave_nothing(self) -> None:
-        """Remove what the sweeper wrote for a sweep that is not run."""
-        for name in ("multirun.yaml", PLANNING, *([] if (self._ledger.sweep / SEARCH).exists() else [seal.NAME])):
+        """Remove what was written for a sweep that has no jobs."""
+        if self._ledger.exists() and self._ledger.entries():
+            return
+        for name in ("multirun.yaml", LEDGER, seal.NAME):
             (self._ledger.sweep / name).unlink(missing_ok=True)
         with suppress(OSError):  # it holds something else
             self._ledger.sweep.rmdir()

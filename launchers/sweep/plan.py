@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import filter_overrides
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -15,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
 from manyheads.launchers.sweep.options import Options
 from manyheads.runner.config.command_line import check_experiment
+from manyheads.runner.config.compositions import RememberingLoader
 from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import searched
@@ -41,7 +41,7 @@ class Planned:
 
 
 def compose(
-    loader: ConfigLoader,
+    loader: RememberingLoader,
     config: DictConfig,
     batch: Sequence[Sequence[str]],
     first: int,
@@ -55,10 +55,11 @@ def compose(
     excluded = combinations(options.exclude)
     for job, overrides in enumerate(batch, first):
         for repeat in range(1, options.repeat + 1):
-            composed = loader.load_sweep_config(config, list(overrides))
-            refuse_untrusted(plain(composed), trust)
+            composed = loader.load_job(config, list(overrides))
+            if trust is not None:
+                refuse_untrusted(plain(composed), trust)
             if repeat > 1 and options.repeat_seed == "vary" and "seed" in composed:
-                composed = loader.load_sweep_config(config, [*overrides, f"seed={composed.seed + repeat - 1}"])
+                composed = loader.load_job(config, [*overrides, f"seed={composed.seed + repeat - 1}"])
             folder = _place(composed, job, repeat)
             name = os.path.relpath(folder.path, Path(str(config.hydra.sweep.dir)).absolute())
             by = excluded_by(composed, excluded)

@@ -14,10 +14,12 @@ from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.run import run_jobs
+from manyheads.runner.config.arguments import quoted
 from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.new_folder import SWEEP_DIR
 from manyheads.runner.provenance.directory import find_where_started
 from manyheads.runner.report.write import is_current
-from manyheads.runner.run import called
+from manyheads.runner.run import called, seal
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.log_file import log_file
@@ -25,6 +27,25 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.door import config_of_job, refuse_untrusted_jobs, refuse_untrusted_run
 
 DONE = ("completed", "pruned")
+
+
+def command_of(sweep: Path) -> list[str] | None:
+    """The arguments of the command that resumes a sweep if its jobs alone cannot, and if it is the user's own.
+
+    That is a search, or a sweep that was killed while it was being planned. None for all others. Raises
+    ConfigurationError for a ledger that cannot be read, or was recorded by an earlier version.
+    """
+    ledger = Ledger(sweep)
+    if not ledger.exists() or not seal.is_own(ledger.sweep, ledger.sealed_part()):
+        return None
+    if "arguments" not in ledger.about():
+        raise ConfigurationError(
+            f"{RunFolder(sweep)} was recorded by an earlier version, which alone can resume it. Resume its runs one by "
+            "one."
+        )
+    if (arguments := ledger.restarting()) is None:
+        return None
+    return [*(each for each in arguments if not each.startswith(SWEEP_DIR)), f"{SWEEP_DIR}{quoted(ledger.sweep)}"]
 
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:

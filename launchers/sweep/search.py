@@ -14,7 +14,6 @@ from hydra.plugins.launcher import Launcher
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.sweep.arguments import SEARCH, remember_arguments
 from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume import finish
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
@@ -33,9 +32,7 @@ DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
 def search(config: DictConfig, launcher: Launcher, arguments: list[str]) -> None:
     """Run trials until the requested number is reached. Raises ConfigurationError, RunFailed and Interrupted."""
-    one = Search(config, launcher, arguments)
-    remember_arguments(Path(str(config.hydra.sweep.dir)), SEARCH)
-    one.run()
+    Search(config, launcher, arguments).run()
 
 
 class Search:

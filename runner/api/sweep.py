@@ -84,6 +84,7 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
     finally:
         with suppress(OSError):  # it holds jobs, unless the sweep was refused
             folder.rmdir()
-    if not Ledger(folder).exists():
+    found = Sweep(folder)
+    if not found:  # else a job's failure is in its row
         ended.check()
-    return Sweep(folder)
+    return found

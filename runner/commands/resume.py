@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.nodes.joining import join
-from manyheads.launchers.sweep.arguments import arguments_of
+from manyheads.launchers.sweep.resume import command_of
 from manyheads.launchers.sweep.resume import resume as resume_sweep
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def resume(path: str, packages: Sequence[str] = ()) -> None:
     """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted."""
-    if (arguments := arguments_of(Path(path).resolve())) is not None:
+    if (arguments := command_of(Path(path))) is not None:
         os.environ[RESUMED] = str(Path(path).resolve())
         train.take(arguments)
         return

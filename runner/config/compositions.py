@@ -61,6 +61,14 @@ class RememberingLoader(ConfigLoaderImpl):
         super().__init__(config_search_path=loader.get_search_path())
         self._compositions = Compositions(ConfigLoaderImpl._load_configuration_impl)
 
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """The sweep's own config: sweepers only compose each job to find mistakes, and planning it finds them too."""
+        return master_config
+
+    def load_job(self, master_config: DictConfig, overrides: list[str]) -> DictConfig:
+        """The config of a job of this sweep, as ``load_sweep_config`` of Hydra's own loader composes it."""
+        return super().load_sweep_config(master_config, overrides)
+
     def _load_configuration_impl(self, config_name: str | None, overrides: list[str], **how: Any) -> DictConfig:  # type: ignore[override]
         return self._compositions.compose(self, config_name, overrides, **how)
 

@@ -56,7 +56,8 @@ def checked(
 
     Raises ConfigurationError for an invalid config, Unavailable for a valid one that this machine cannot run.
     """
-    refuse_untrusted(plain(composed), trust)
+    if trust is not None:
+        refuse_untrusted(plain(composed), trust)
     config = check(composed, folders)
     refuse_untrusted(config, trust)  # as it will run; classes are looked up after this
     run = completed(RunConfig.of(config))

@@ -49,7 +49,12 @@ def _folder(schema: str, path: str) -> Path | None:
 
 def options(group: str, folders: Folders = OWN) -> list[str]:
     """The names of a group's options, in alphabetical order."""
-    return sorted({path.stem for folder in folders for path in (folder / group).glob("*.yaml")})
+    return sorted({name for folder in folders for name in _names(folder / group)})
+
+
+@cache
+def _names(folder: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in folder.glob("*.yaml"))
 
 
 @cache

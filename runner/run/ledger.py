@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -54,7 +54,7 @@ class Entry:
 
 
 class Ledger:
-    """``<sweep>/ledger.jsonl``: a first line with the sweep's options, then entries; a job's last entry counts."""
+    """``<sweep>/ledger.jsonl``: a first line about the sweep, then entries; a job's last entry counts."""
 
     def __init__(self, sweep: str | Path):
         self.sweep = Path(sweep).resolve()
@@ -63,16 +63,28 @@ class Ledger:
     def exists(self) -> bool:
         return self.path.exists()
 
-    def create(self, options: dict[str, Any], *entries: Entry) -> None:
-        """Begin it. ``options``: how the sweep runs its jobs, for whoever resumes it."""
+    def create(
+        self, options: dict[str, Any], *entries: Entry, arguments: Sequence[str] = (), is_search: bool = False
+    ) -> None:
+        """Begin it. ``options``: how the sweep runs its jobs.
+
+        arguments: the command line, which plans the jobs again until they are in the ledger. is_search: it always
+        resumes the sweep, since it has yet to propose trials.
+        """
         self.sweep.mkdir(parents=True, exist_ok=True)
-        first = json.dumps({"id": secrets.token_hex(8), "options": options})
+        about = {"id": secrets.token_hex(8), "options": options, "arguments": [*arguments], "is_search": is_search}
+        first = json.dumps(about)
         seal.record(self.sweep, {NAME: first})
         write_whole(self.path, first + "\n" + _lines_of(entries))
 
     def sealed_part(self) -> dict[str, bytes]:
         """The part of the ledger that is sealed with the sweep: its first line, which never changes."""
         return {NAME: read_bytes(self.path, most=MOST_BYTES).partition(b"\n")[0]}
+
+    def add(self, *entries: Entry) -> None:
+        """Append new jobs, all or none of them. The file is replaced, so that nobody holds a lock on it afterwards."""
+        content = read_bytes(self.path, most=MOST_BYTES)
+        write_whole(self.path, content[: content.rfind(b"\n") + 1] + _lines_of(entries).encode())
 
     def write(self, *entries: Entry) -> None:
         """Append lines, durably, after cutting off what a killed writer left of one."""
@@ -90,8 +102,22 @@ class Ledger:
             except OSError as error:  # a full disk names no file
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
 
+    def about(self) -> dict[str, Any]:
+        """The first line."""
+        return self._lines()[0]
+
     def options(self) -> dict[str, Any]:
-        return self._lines()[0].get("options", {})
+        return self.about().get("options", {})
+
+    def restarting(self) -> list[str] | None:
+        """The arguments of the command that resumes the sweep; None if its jobs are resumed from their folders."""
+        about, *entries = self._lines()
+        arguments = about.get("arguments") if about.get("is_search") or not entries else None
+        if arguments is None:
+            return None
+        if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+            raise ConfigurationError(f"{self.path} cannot be read: its arguments are not a list of strings.")
+        return arguments
 
     def entries(self) -> list[Entry]:
         """Each job as it stands, in the order in which they were planned."""

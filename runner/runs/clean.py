@@ -30,7 +30,7 @@ IN_RUN = {
     *("evaluations.csv", "model.json", "trackers", "pictures", "profile", SEAL),
 }
 IN_SWEEP = {
-    *(LEDGER, SEAL, "search.json", "planning.json", "multirun.yaml", "run.log", "trackers.lock", "study.log"),
+    *(LEDGER, SEAL, "multirun.yaml", "run.log", "trackers.lock", "study.log"),
     "optimization_results.yaml",
 }
 _ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves

@@ -49,11 +49,11 @@ def look(path: Path) -> list[Look]:
     ledger = Ledger(path)
     jobs = [RunFolder(path / entry.folder) for entry in ledger.entries()] if ledger.exists() else [RunFolder(path)]
     jobs = [job for job in jobs if job.holds_run() and job.path.is_relative_to(path)]
-    if not jobs:
+    if not jobs and not ledger.exists():
         return [_look_at_configs(own_project(path))]
     with Folder(path) as folder:
         folder.refuse_links()
-        sweep = [_look_at_search(folder)] if ledger.exists() else []
+        sweep = [_look_at_sweep(ledger)] if ledger.exists() else []
         return [*sweep, *(_look_at_run(job, folder.child(job.path.relative_to(path))) for job in jobs)]
 
 
@@ -82,19 +82,12 @@ def _look_at_run(run: RunFolder, folder: Folder) -> Look:
         return Look(run.path, tuple(map(printable, found)), seal.digests(parts))
 
 
-def _look_at_search(folder: Folder) -> Look:
-    """A sweep's own part: how it is restarted."""
-    parts: dict[str, bytes | str] = dict(Ledger(folder.path).sealed_part())
+def _look_at_sweep(ledger: Ledger) -> Look:
+    """A sweep's own part: how it is restarted, if its jobs alone cannot resume it."""
     found = []
-    for name in ("search.json", "planning.json"):  # as launchers/sweep/arguments.py writes them
-        with suppress(FileNotFoundError):
-            content = parts[name] = folder.read(name)
-            try:
-                arguments = parse_json(content.decode())["arguments"]
-                found.append(f"{folder.path}: resume would run: train {' '.join(map(str, arguments))}")
-            except (ValueError, LookupError, TypeError, RecursionError):
-                raise ConfigurationError(f"{printable(folder.path / name)} cannot be read. Remove it.") from None
-    return Look(folder.path, tuple(map(printable, found)), seal.digests(parts))
+    if (arguments := ledger.restarting()) is not None:
+        found.append(printable(f"{ledger.sweep}: resume would run: train {' '.join(map(str, arguments))}"))
+    return Look(ledger.sweep, tuple(found), seal.digests(ledger.sealed_part()))
 
 
 def _look_at_configs(path: Path) -> Look:

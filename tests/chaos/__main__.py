@@ -131,7 +131,7 @@ def special(folder: str, names: list[str]) -> list[str]:
 
 def has_begun(run: Path) -> bool:
     """Whether there is something to resume."""
-    return (run / "run.yaml").exists() or Ledger(run).exists() or (run / "search.json").exists()
+    return (run / "run.yaml").exists() or Ledger(run).exists()
 
 
 def last_line(output: Path) -> str:

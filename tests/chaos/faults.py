@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 
 from tests.chaos.place import IS_ROOT, Place
+from tests.launchers.ray_cluster.cluster import fill as fill_cluster
+from tests.launchers.ray_cluster.cluster import lose_a_node
 
 LATEST = 45.0  # seconds; a moment that never comes
 
@@ -102,6 +104,10 @@ def lock(_: random.Random, __: Place, ___: psutil.Process, folder: Path) -> str:
     return "without permission to write"
 
 
+def make_immutable(_: random.Random, __: Place, ___: psutil.Process, folder: Path) -> str:
+    return "chattr +i" if _change_attributes("+i", folder) else "too late"
+
+
 def unplug(chance: random.Random, place: Place, _: psutil.Process, __: Path) -> str:
     assert place.cluster is not None
     node, seconds = chance.choice([*place.cluster.nodes]), chance.choice([0.5, 3.0, 60.0])
@@ -119,15 +125,45 @@ def power_off(chance: random.Random, place: Place, _: psutil.Process, __: Path) 
     return f"node {node}"
 
 
+def lose_slurm_node(chance: random.Random, place: Place, _: psutil.Process, __: Path) -> str:
+    assert place.slurm is not None
+    node, seconds = chance.choice(["n1", "n2"]), chance.choice([0.0, 3.0, 15.0])
+    place.slurm.kill_node(node)
+    time.sleep(seconds)
+    place.slurm.start_node(node)
+    return f"{node} for {seconds:g} s"
+
+
+def lose_controller(chance: random.Random, place: Place, _: psutil.Process, __: Path) -> str:
+    assert place.slurm is not None
+    seconds = chance.choice([1.0, 10.0])
+    place.slurm.stop_controller()
+    time.sleep(seconds)
+    place.slurm.start_controller()
+    return f"for {seconds:g} s"
+
+
+def lose_ray_node(chance: random.Random, place: Place, _: psutil.Process, __: Path) -> str:
+    seconds = chance.choice([0.0, 5.0])
+    lose_a_node(place.ray)
+    time.sleep(seconds)
+    fill_cluster(place.ray, nodes=2)
+    return f"for {seconds:g} s"
+
+
 def acts(place: Place, where: str) -> list[Act]:
     """What can be done to commands in this place."""
     found: list[Act] = [kill_parent, kill_any, kill_any, suspend, interrupt]
     if place.is_small and where == "here":
         found.append(fill)
     if where == "here" and IS_ROOT:
-        found.append(lock)
+        found += [lock, make_immutable]
     if place.cluster is not None:
-        found += [unplug, power_off]
+        found += [unplug, unplug, power_off]
+    if place.slurm is not None:
+        found += [lose_slurm_node, lose_controller]
+    if place.ray is not None:
+        found += [lose_ray_node, lose_ray_node]
     return found
 
 
@@ -138,11 +174,19 @@ def mended(place: Place, folder: Path) -> Iterator[None]:
         yield
     finally:
         (place.disk / "filler").unlink(missing_ok=True)
+        if IS_ROOT and folder.exists():
+            _change_attributes("-i", folder)
         for path in (folder, *folder.rglob("*")) if folder.exists() else ():
             with suppress(OSError):
                 path.chmod(path.stat().st_mode | 0o200)
         for node in place.cluster.nodes if place.cluster else ():
             place.cluster.mend(node)
+
+
+def _change_attributes(change: str, folder: Path) -> bool:
+    """Of a folder and everything in it, some of which may be removed at the same time; whether it has them."""
+    subprocess.run(["chattr", "-R", change, str(folder)], capture_output=True)
+    return subprocess.run(["chattr", change, str(folder)], capture_output=True).returncode == 0
 
 
 def _named(process: psutil.Process) -> str:

@@ -100,9 +100,11 @@ def placed(kind: Kind, folder: Path) -> Iterator[Place]:
             place.overrides += (f"launcher.remote_shell='{made.shell} {{host}}'", made.hosts(1))
         if kind.where == "slurm":
             (folder / "slurm").mkdir()
-            place.environment |= stack.enter_context(slurm.started(folder / "slurm")).environment
+            place.slurm = stack.enter_context(slurm.started(folder / "slurm"))
+            place.environment |= place.slurm.environment
         if kind.where == "ray":
-            place.overrides += (f"launcher.address={stack.enter_context(ray()).address}",)
+            place.ray = stack.enter_context(ray())
+            place.overrides += (f"launcher.address={place.ray.address}",)
         yield place
 
 

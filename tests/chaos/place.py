@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from manyheads.runner.config.lookup import CONF
 from tests.callbacks.tracking import TRACKED
 from tests.launchers.nodes.cluster import Cluster
+from tests.launchers.slurm.cluster import Slurm
 
 PROJECT = CONF.parent
 MARK = "MANYHEADS_CHAOS"  # a variable by which processes are found, whatever became of their parents
@@ -35,6 +37,8 @@ class Place:
         self.overrides: tuple[str, ...] = ()
         self.environment: dict[str, str] = {}
         self.cluster: Cluster | None = None
+        self.slurm: Slurm | None = None
+        self.ray: Any = None
         self.is_small = False
 
     @contextmanager

@@ -7,10 +7,8 @@ import shutil
 import pytest
 import yaml
 
-from manyheads.launchers.sweep.arguments import SEARCH as ARGUMENTS
-from manyheads.launchers.sweep.arguments import arguments_of
 from manyheads.launchers.sweep.pruning import NoPruning
-from manyheads.launchers.sweep.resume import finish
+from manyheads.launchers.sweep.resume import command_of, finish
 from manyheads.runner.run import seal
 from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -30,7 +28,10 @@ def sweep_of(folder, **jobs: dict):
     """Somebody's sweep whose jobs were composed, and never frozen."""
     for name, config in jobs.items():
         given(folder / name / ".hydra", config, name="config.yaml")
-    lines = [{"options": {}}, *({"job": n, "folder": name, "overrides": []} for n, name in enumerate(jobs))]
+    lines = [
+        {"options": {}, "arguments": []},
+        *({"job": n, "folder": name, "overrides": []} for n, name in enumerate(jobs)),
+    ]
     (folder / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
@@ -155,23 +156,22 @@ class TestOfASearch:
     @pytest.fixture
     def published(self, here):
         folder = here / "published"
-        content = json.dumps({"arguments": ["-m", "hydra/sweeper=search"]})
-        folder.mkdir()
-        seal.record(folder, {ARGUMENTS: content})
-        (folder / ARGUMENTS).write_text(content)
-        Ledger(folder).create({})
-        assert arguments_of(folder) is not None
+        Ledger(folder).create({}, arguments=["-m", "hydra/sweeper=search"], is_search=True)
+        assert command_of(folder) is not None
         return folder
 
     def test_in_another_sweep_it_is_not_the_users(self, published, here, config):
         theirs = sweep_of(here / "theirs", **{"0": config})
-        for name in (ARGUMENTS, seal.NAME):
-            shutil.copy(published / name, theirs / name)
-        assert arguments_of(theirs) is None
+        shutil.copy(published / seal.NAME, theirs)
+        about = Ledger(published).about() | {"id": "theirs"}
+        entries = Ledger(theirs).path.read_text().partition("\n")[2]
+        Ledger(theirs).path.write_text(json.dumps(about) + "\n" + entries)
+        assert command_of(theirs) is None
 
     def test_in_an_edited_one_neither(self, published):
-        (published / ARGUMENTS).write_text(json.dumps({"arguments": ["-m", "seed=1,2"]}))
-        assert arguments_of(published) is None
+        ledger = Ledger(published)
+        ledger.path.write_text(ledger.path.read_text().replace("hydra/sweeper=search", "model._target_=os.system"))
+        assert command_of(published) is None
 
     @pytest.mark.parametrize("folder", ["../mine", "{}/mine"])
     def test_no_run_elsewhere_is_run_again(self, published, here, config, folder):
@@ -199,9 +199,9 @@ class TestOfASearch:
         monkeypatch.setenv("XDG_STATE_HOME", str(here / "another"))
         given(published / "0", yaml.safe_load("seed: 1"))
         Ledger(published).write(Entry(0, "0", []))
-        assert arguments_of(published) is None
+        assert command_of(published) is None
         assert "resume would run: train -m hydra/sweeper=search" in trust_here("published").out
-        assert arguments_of(published) is not None
+        assert command_of(published) is not None
 
 
 def test_a_job_is_swapped_after_it_was_checked(here, config, evil):

@@ -328,7 +328,7 @@ class TestASweepToGoOnWith:
             bad = {"_target_": target, "name": "custom", "num_classes": None, "pretrained": None}
             given((folder / second / name).parent, config | {"model": bad}, name=Path(name).name)
             entries = [{"job": job, "folder": path, "overrides": []} for job, path in enumerate(("0", second))]
-            lines = [{"options": {}}, *entries]
+            lines = [{"options": {}, "arguments": []}, *entries]
             (folder / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             return folder
 

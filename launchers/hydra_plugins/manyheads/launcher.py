@@ -5,7 +5,6 @@ Source: https://hydra.cc/docs/advanced/plugins/develop/.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -37,15 +36,12 @@ class Manyheads(Launcher):
         self.pruning: Any = None  # of a search, which sets it
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from manyheads.launchers.sweep.arguments import PLANNING, remember_arguments
         from manyheads.launchers.sweep.conclusion import EndOfSweep
         from manyheads.runner.config.compositions import RememberingLoader
 
         self._options.check()
-        if not self._options.dry_run:
-            remember_arguments(Path(str(config.hydra.sweep.dir)), PLANNING)
         hydra_context.callbacks.callbacks.append(EndOfSweep())
-        hydra_context.config_loader = RememberingLoader(hydra_context.config_loader)  # for the sweeper's checks too
+        hydra_context.config_loader = RememberingLoader(hydra_context.config_loader)
         self._context, self._task, self._config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:

@@ -18,9 +18,8 @@ import yaml
 from omegaconf import OmegaConf
 
 from manyheads.launchers.sweep import resume
-from manyheads.launchers.sweep.arguments import SEARCH as ARGUMENTS
-from manyheads.launchers.sweep.arguments import arguments_of
 from manyheads.launchers.sweep.pruning import Pruning
+from manyheads.launchers.sweep.resume import command_of
 from manyheads.launchers.sweep.search import Search
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
 from manyheads.runner.run.errors import RunFailed
@@ -235,9 +234,10 @@ def test_a_search_is_the_same_however_often_it_is_killed_and_whenever_it_looks(s
 
 
 def test_a_search_of_somebody_else_s_is_not_started_again(tmp_path):
-    assert arguments_of(tmp_path) is None
-    (tmp_path / ARGUMENTS).write_text(json.dumps({"arguments": ["model._target_=os.system"]}))
-    assert arguments_of(tmp_path) is None
+    assert command_of(tmp_path) is None
+    about = {"options": {}, "arguments": ["model._target_=os.system"], "is_search": True}
+    Ledger(tmp_path).path.write_text(json.dumps(about) + "\n")
+    assert command_of(tmp_path) is None
 
 
 SEARCH = (
