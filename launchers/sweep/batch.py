@@ -13,16 +13,26 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from manyheads.launchers.signals import interrupt
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
 from manyheads.launchers.sweep.options import Options
-from manyheads.launchers.sweep.plan import Planned, compose, frozen, refuse_wrong_values, save_composed, task_config
+from manyheads.launchers.sweep.plan import (
+    Planned,
+    compose,
+    decided,
+    frozen,
+    refuse_wrong_values,
+    save_composed,
+    task_config,
+)
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume import go_on
 from manyheads.launchers.sweep.run import run_jobs
 from manyheads.runner.config.compositions import RememberingLoader
+from manyheads.runner.config.fresh_folder import BASIC_SWEEPER
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.run import seal
@@ -31,8 +41,7 @@ from manyheads.runner.run.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.run.files import remove
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
-
-BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+from manyheads.runner.run.signals import handled_by
 
 NOTHING_MEASURED = (
     "job {} measured nothing that a search could optimize. Set trainer.evaluate_every=1, so that there is an "
@@ -71,17 +80,15 @@ class Batch:
             console.all_excluded()
             self._leave_nothing()
             return []
-        slots = self._slots(planned)
         with self._ledger.locked():  # again: the file with the new jobs has replaced the other
-            entries = self._run(self._frozen(planned, slots), slots)
+            entries = self._run(planned)
         conclude(self._ledger, every_job=self._basic)
         return [self._return(job, entries) for job in range(first, first + len(overrides))]
 
     def _show(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Only show what would be run."""
         try:
-            planned = self._compose(overrides, first)
-            console.show_plan(self._frozen(planned, self._slots(planned)))
+            console.show_plan(self._decided(self._compose(overrides, first)))
         finally:
             self._leave_nothing()
         return []
@@ -91,19 +98,23 @@ class Batch:
         """Compose the jobs and add them to the ledger, which exists before: planning that was killed is repeated."""
         if not self._ledger.exists():
             self._ledger.create(asdict(self._options), arguments=sys.argv[1:], is_search=self._is_search)
-        with self._ledger.locked():
+        with self._ledger.locked(), handled_by(interrupt):
             try:
-                planned = [each for each in self._compose(overrides, first) if not each.excluded]
+                planned = self._decided(self._compose(overrides, first))
+                planned = [each for each in planned if not each.excluded]
                 self._note(planned)
             except OSError:  # such as of a full disk, after which the sweep can be resumed
                 raise
             except Exception:
                 self._leave_nothing()
                 raise
+            except BaseException:
+                console.still_planned(self._ledger)
+                raise
         return planned
 
     def _slots(self, planned: list[Planned]) -> int:
-        return jobs_at_once(self._options.jobs, [each.config for each in planned])
+        return jobs_at_once(self._options.jobs, [each.config for each in planned if not each.excluded])
 
     @without_collector()
     def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
@@ -118,27 +129,29 @@ class Batch:
             planned.sort(key=lambda each: each.entry.repeat)
         for each in planned if not self._basic else ():
             refuse_without_objective(each.config)
+        check_used(combinations(self._options.exclude), [each.config for each in planned])
+        return planned
+
+    @without_collector()
+    def _decided(self, planned: list[Planned]) -> list[Planned]:
+        """With their run configs, in which ``auto`` is decided for the cores that a job will have."""
+        placed = are_placed([each.config for each in planned if not each.excluded])
+        slots = 1 if placed else self._slots(planned)
+        with on_cores(shares_of_cores(slots)[0]):
+            checked = (decided(each, self._options, self._trust) for each in planned)
+            planned = list(console.progress(checked, "checking", of=len(planned)))
         if self._basic:
             refuse_wrong_values(planned)
-        check_used(combinations(self._options.exclude), [each.config for each in planned])
         return planned
 
     def _note(self, planned: list[Planned]) -> None:
         """From now on the jobs can be resumed from their folders."""
-        if not self._ledger.entries():
-            for each in planned:  # left by planning that was killed
-                if not each.folder.config.exists():
-                    remove(each.folder.composed.parent)
-        for each in planned:
+        for each in planned:  # left by planning that was killed
+            if not each.folder.config.exists():
+                remove(each.folder.composed.parent)
+        for each in console.progress(planned, "writing", of=len(planned)):
             save_composed(each.folder, each.config, own=self._trust is None)  # others' are not checked as a whole yet
         self._ledger.add(*(each.entry for each in planned))
-
-    @without_collector()
-    def _frozen(self, planned: list[Planned], slots: int) -> list[Planned]:
-        """``auto`` is decided for the cores that a job will have."""
-        with on_cores(shares_of_cores(1 if are_placed([each.config for each in planned]) else slots)[0]):
-            checked = (each if each.excluded else frozen(each, self._options, self._trust) for each in planned)
-            return list(console.progress(checked, "checking", of=len(planned)))
 
     def _leave_nothing(self) -> None:
         """Remove what was written for a sweep that has no jobs."""
@@ -149,9 +162,11 @@ class Batch:
         with suppress(OSError):  # it holds something else
             self._ledger.sweep.rmdir()
 
-    def _run(self, planned: list[Planned], slots: int) -> list[Entry]:
+    def _run(self, planned: list[Planned]) -> list[Entry]:
+        slots, known = self._slots(planned), [each.entry for each in planned]
+        planned = [frozen(each) for each in planned]
         self._jobs = {(each.entry.job, each.entry.repeat): each for each in planned}
-        self._ledger.write(*(each.entry for each in planned))
+        self._ledger.write(*(each.entry for each in planned if each.entry not in known))
         for each in planned:
             if each.error is not None and not isinstance(each.error, Unavailable):
                 report(each.error)

@@ -50,6 +50,13 @@ def all_excluded() -> None:
     Console(stderr=True, highlight=False).print("Every job was excluded: nothing is left to run.")
 
 
+def still_planned(ledger: Ledger) -> None:
+    """Print that no job was started yet, and how to resume."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print("The sweep was still being planned: no job was started.")
+    console.print(f"Resume with: {called.command('resume', RunFolder(ledger.sweep))}")
+
+
 def job_starts(title: str, *, at: int, of: int) -> None:
     """Print a line above the job's own output."""
     Console().print(Text.assemble((f"\n[{at}/{of}] ", "bold"), (title, "bold")), soft_wrap=True)

@@ -15,10 +15,10 @@ from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
 from manyheads.launchers.sweep.options import Options
 from manyheads.runner.config.command_line import check_experiment
 from manyheads.runner.config.compositions import RememberingLoader
-from manyheads.runner.config.freeze import checked, freeze
-from manyheads.runner.config.fresh_folder import as_typed
+from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import searched
-from manyheads.runner.config.schema import check, is_run_config
+from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.record import signature
 from manyheads.runner.run import seal, yaml_text
 from manyheads.runner.run.data_files import no_link
@@ -31,13 +31,17 @@ from manyheads.runner.trust.own import Trust
 
 @dataclass(frozen=True)
 class Planned:
-    """One job, or one repeat of it. ``excluded``: by which combination; ``error``: why it was refused."""
+    """One job, or one repeat of it.
+
+    ``excluded``: by which combination; ``error``: why it was refused; ``run``: what is to be frozen.
+    """
 
     entry: Entry
     config: DictConfig
     folder: RunFolder
     excluded: str = ""
     error: ConfigurationError | None = None
+    run: RunConfig | None = None
 
 
 def compose(
@@ -90,51 +94,47 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
     return RunFolder(path)
 
 
-def refuse_wrong_values(planned: Sequence[Planned]) -> None:
-    """Print each value that its key never accepts, and raise ConfigurationError if there is one.
-
-    A mistake that depends on several keys fails only the jobs that have all of them.
-    """
-    known: set[str] = set()
-    wrong: dict[str, None] = {}
-    for each in planned:
-        typed = as_typed(each.config.hydra.overrides.task)
-        if each.excluded or known.issuperset(typed) or not is_run_config(each.config):
-            continue
-        known.update(typed)
-        try:
-            check(task_config(each.config), searched(each.config.hydra.runtime.config_sources))
-        except WrongValue as error:
-            wrong[str(error)] = None
-        except ConfigurationError:
-            continue
-    for message in [*wrong][:-1]:
-        report(ConfigurationError(message))
-    if wrong:
-        raise ConfigurationError(f"{[*wrong][-1]} No job was started.")
-
-
-def frozen(planned: Planned, options: Options, trust: Trust | None) -> Planned:
-    """The job with its run.yaml written, or with the reason why it cannot run; other configs are left unchanged.
+def decided(planned: Planned, options: Options, trust: Trust | None) -> Planned:
+    """The job with its run config, or with the reason why it cannot run; other configs are left unchanged.
 
     trust: what the user trusts of its config, None for the user's own.
     """
-    if not is_run_config(planned.config):
+    if planned.excluded or not is_run_config(planned.config):
         return planned
     entry = planned.entry
     try:
         folders = searched(planned.config.hydra.runtime.config_sources)
         check_experiment(planned.config.hydra.overrides.task, folders)
-        task = task_config(planned.config)
-        if options.dry_run:
-            run = checked(task, trust=trust, folders=folders)
-        else:
-            run = freeze(planned.folder, task, trust=trust, timeout=options.timeout, folders=folders)
+        run = checked(task_config(planned.config), trust=trust, timeout=options.timeout, folders=folders)
     except Unavailable as reason:
         return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:
         return replace(planned, entry=entry.now("failed", reason=str(error)), error=error)
-    return replace(planned, entry=entry.now("pending", signature=signature(run.written)))
+    return replace(planned, entry=entry.now("pending", signature=signature(run.written)), run=run)
+
+
+def refuse_wrong_values(planned: Sequence[Planned]) -> None:
+    """Print each value that its key never accepts, and raise ConfigurationError if there is one.
+
+    A mistake that depends on several keys fails only the jobs that have all of them.
+    """
+    wrong = [*dict.fromkeys(str(each.error) for each in planned if isinstance(each.error, WrongValue))]
+    for message in wrong[:-1]:
+        report(ConfigurationError(message))
+    if wrong:
+        raise ConfigurationError(f"{wrong[-1]} No job was started.")
+
+
+def frozen(planned: Planned) -> Planned:
+    """The job with its run.yaml written, if it can run."""
+    if planned.run is None:
+        return planned
+    try:
+        planned.folder.refuse_second_run()
+    except ConfigurationError as error:  # such as of another job with this folder
+        return replace(planned, entry=planned.entry.now("failed", reason=str(error)), error=error, run=None)
+    planned.folder.write_config(planned.run.written)
+    return replace(planned, run=None)
 
 
 def task_config(composed: DictConfig) -> DictConfig:

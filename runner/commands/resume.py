@@ -53,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
 def resume(path: str, packages: Sequence[str] = ()) -> None:
     """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted."""
     if (arguments := command_of(Path(path))) is not None:
+        if not Ledger(path).entries():
+            print(f"{RunFolder(path)} was interrupted while it was being planned. Planning its jobs again.")
         os.environ[RESUMED] = str(Path(path).resolve())
         train.take(arguments)
         return

@@ -40,8 +40,6 @@ def freeze(
     run = checked(composed, trust=trust, timeout=timeout, folders=folders)
     if check is not None:
         check(run)
-    if composed.trainer.device == "auto" and not run.on_gpus and (why := hardware.unused_gpus()):
-        warn(f"trainer.device=auto: this run trains on the CPU. {why}. Set trainer.device=cpu if that is meant.")
     folder.write_config(run.written)
     return run
 
@@ -61,6 +59,8 @@ def checked(
     config = check(composed, folders)
     refuse_untrusted(config, trust)  # as it will run; classes are looked up after this
     run = completed(RunConfig.of(config))
+    if config["trainer"]["device"] == "auto" and not run.on_gpus and (why := hardware.unused_gpus()):
+        warn(f"trainer.device=auto: this run trains on the CPU. {why}. Set trainer.device=cpu if that is meant.")
     return run.changed(launcher={"timeout": timeout}) if run.launcher.timeout is None else run
 
 

@@ -12,11 +12,13 @@ from omegaconf import DictConfig, OmegaConf, read_write
 from manyheads.runner.config.lookup import option_of
 from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved
 from manyheads.runner.option.declared import declared
-from manyheads.runner.run.errors import ConfigurationError, Ended
+from manyheads.runner.run.errors import ConfigurationError, Ended, warn
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+LAUNCHER = "hydra_plugins.manyheads.launcher.Manyheads"
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
 
 
@@ -65,6 +67,7 @@ class FreshFolder(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         self._settle(config, "sweep", _holds_sweep)
+        _plan_at_once(config)
 
     @staticmethod
     def _settle(config: DictConfig, kind: str, is_taken: Callable[[Path], bool]) -> None:
@@ -84,6 +87,19 @@ class FreshFolder(Callback):
                     section.dir = str(fresh_folder(path))
         except OSError as error:
             refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
+
+
+def _plan_at_once(config: DictConfig) -> None:
+    """Give all jobs of a sweep to our launcher together: what is not planned yet is lost if the sweep is killed."""
+    hydras = config.hydra
+    ours = [hydras.get(part, {}).get("_target_") for part in ("sweeper", "launcher")] == [BASIC_SWEEPER, LAUNCHER]
+    if ours and hydras.sweeper.get("max_batch_size") is not None:
+        warn(
+            "hydra.sweeper.max_batch_size has no effect, since all jobs are planned before the first one starts. "
+            "hydra.launcher.jobs sets how many run at the same time."
+        )
+        with read_write(hydras):
+            hydras.sweeper.max_batch_size = None
 
 
 def _holds_sweep(path: Path) -> bool:

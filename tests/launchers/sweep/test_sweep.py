@@ -78,8 +78,8 @@ class TestAMixedSweep:
     def test_the_ledger_tells_every_state(self, done):
         path, _ = done
         lines = [yaml.safe_load(line) for line in Ledger(path).path.read_text().splitlines()[1:]]
-        assert [line["state"] for line in lines if line["job"] == 0] == ["pending", "pending", "running", "completed"]
-        assert [line["signature"] is None for line in lines if line["job"] == 0] == [True, False, False, False]
+        assert [line["state"] for line in lines if line["job"] == 0] == ["pending", "running", "completed"]
+        assert all(line["signature"] is not None for line in lines if line["job"] == 0)
         assert lines[0]["overrides"][:2] == ["parallel=single", "precision=fp32"]
         assert len({line["signature"] for line in lines if line["signature"]}) == 6
 
@@ -134,14 +134,12 @@ class TestGoingOn:
         assert [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "0123"] == before
 
     @pytest.mark.tail
-    def test_killed_while_it_is_planned(self, tmp_path, parent):
-        """Its ledger names every job before the first one is frozen."""
+    def test_killed_as_soon_as_its_ledger_names_every_job(self, tmp_path, parent):
         path = tmp_path / "sweep"
         running = parent(path / "0", "-m", "seed=range(0,6)", f"hydra.sweep.dir={path}", *FAST)
-        running.wait_until(Ledger(path).exists)
+        running.wait_until(lambda: Ledger(path).exists() and len(states(path)) == 6)
         running.process.send_signal(signal.SIGKILL)
         assert running.end()[0] == -9
-        assert len(states(path)) == 6
         assert states(path)[-1] == "pending"
         done = resume(path)
         assert (done.code, "6 jobs: 6 completed" in done.err) == (0, True), done.err
