@@ -12,7 +12,7 @@ if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and 
 
 
 from manyheads.runner.commands.train import take
-from manyheads.runner.config.command_line import exit_code
+from manyheads.runner.config.job_context import exit_code
 
 if __name__ == "__main__":
     sys.exit(exit_code(lambda: take(sys.argv[1:])))

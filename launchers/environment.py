@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.launchers import scratch
-from manyheads.launchers.base import Launcher
+from manyheads.launchers.launcher import Launcher
+from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
-from manyheads.runner.run.user_folders import user_folder
 
 NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
@@ -26,7 +26,7 @@ def environment(launcher: Launcher) -> dict[str, str]:
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")]))),
-        "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/run/locate.py
+        "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/option/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
         # As the driver counts, not the fastest first, so that numbers mean the same GPUs where there are several kinds.
         "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),

@@ -11,20 +11,19 @@ import sys
 from typing import Any, ClassVar
 
 from manyheads.launchers import mpirun
-from manyheads.launchers.agent import as_module, run_agent
-from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.agent_program import as_module, passed_on, run_agent
 from manyheads.launchers.environment import rendezvous
-from manyheads.launchers.nodes.run import Share, run_on_nodes
-from manyheads.launchers.nodes.settings import KEYS, Settings
+from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.run_on_nodes import Share, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.stdout_relay import passed_on
+from manyheads.runner.errors import Unavailable
 from manyheads.runner.option.rules import choice
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.horovod import installation as horovod
-from manyheads.runner.run.errors import Unavailable
-from manyheads.runner.run.layout import read_hosts
-from manyheads.runner.run.rank_env import without_place
+from manyheads.runner.parallel import horovod_installation as horovod
+from manyheads.runner.run.hosts import read_hosts
+from manyheads.runner.run.rank_info import without_place
 
 # Otherwise its ranks die without an error.
 NEEDS_NAMES = "launcher=horovodrun needs a distinct name for each machine"

@@ -9,19 +9,17 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
-from manyheads.launchers.background import in_background
-from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.environment import file_rendezvous, variables_set
-from manyheads.launchers.option import LauncherOption
+from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.parent_signals import LAST_SECONDS, end_within, in_background
 from manyheads.launchers.processes import Ranks, Watchdog, watch
-from manyheads.launchers.signals import LAST_SECONDS, end_within
 from manyheads.launchers.spawn import Spawn
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.result import finish
-from manyheads.runner.run.signals import handled_by
 
 CLEANUP_SECONDS = 30.0  # of a rank that has failed
 
@@ -48,7 +46,7 @@ class Inline(Launcher):
         )
 
     def launch(self, job: Job) -> None:
-        from manyheads.runner.loop.main import run_rank
+        from manyheads.runner.loop.rank_main import run_rank
 
         with (
             file_rendezvous() as rendezvous,

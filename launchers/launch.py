@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from manyheads.launchers.base import TRAIN, Job, Launcher
 from manyheads.launchers.environment import PROJECT, environment, flight_recorder
+from manyheads.launchers.launcher import TRAIN, Job, Launcher
 from manyheads.launchers.load.gpu import gpu_load
 from manyheads.launchers.load.host import host_load
-from manyheads.launchers.publishers import publishers
-from manyheads.launchers.signals import received_signals
+from manyheads.launchers.parent_signals import received_signals
+from manyheads.launchers.publishing.publishers import publishers
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.record import record
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.files import disk_full
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.result import finish

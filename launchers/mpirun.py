@@ -10,19 +10,18 @@ import shlex
 import sys
 from typing import Any
 
-from manyheads.launchers.agent import run_agent
-from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.agent_program import VARIABLE, passed_on, run_agent
 from manyheads.launchers.environment import rendezvous
-from manyheads.launchers.nodes.run import Share, exported, run_on_nodes
-from manyheads.launchers.nodes.settings import KEYS, Settings
+from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.run_on_nodes import Share, exported, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.option import LauncherOption
-from manyheads.launchers.stdout_relay import VARIABLE, passed_on
 from manyheads.runner.machine.hardware import cpu_cores
-from manyheads.runner.parallel.horovod import installation as horovod
+from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.run.heartbeat import PLACE
-from manyheads.runner.run.layout import read_hosts
-from manyheads.runner.run.rank_env import EXPORTED, without_place
+from manyheads.runner.run.hosts import read_hosts
+from manyheads.runner.run.rank_info import EXPORTED, without_place
 
 # What agents set for ranks besides.
 AT_AGENT = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")

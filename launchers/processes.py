@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from manyheads.launchers.base import Job
-from manyheads.launchers.causes import error_of, first_failure, recorded, stalled
-from manyheads.launchers.collectives import stopped, waited_for
-from manyheads.launchers.ending import end, existing, tell_where
-from manyheads.runner.run.errors import Interrupted, RunFailed
+from manyheads.launchers.causes import error_of, first_failure, recorded, stalled, stopped, waited_for
+from manyheads.launchers.end_processes import end, existing, tell_where
+from manyheads.launchers.launcher import Job
+from manyheads.runner.errors import Interrupted, RunFailed
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 
 POLL_SECONDS = 0.2

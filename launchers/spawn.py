@@ -12,15 +12,15 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers import warm_server as warm
 from manyheads.launchers.environment import file_rendezvous
-from manyheads.launchers.option import LauncherOption
+from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.processes import Ranks, supervise
-from manyheads.launchers.warm import server as warm
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.locate import Section
 
 CHECK_SECONDS = 1.5  # a constructor may take any time; the ranks then find out themselves
 

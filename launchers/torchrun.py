@@ -12,14 +12,14 @@ import sys
 from typing import Any
 
 from manyheads.launchers import scratch
-from manyheads.launchers.agent import as_module, run_agent
-from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.agent_program import as_module, run_agent
 from manyheads.launchers.environment import file_rendezvous
-from manyheads.launchers.nodes.run import Share, run_on_nodes
-from manyheads.launchers.nodes.settings import KEYS, Settings
+from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.run_on_nodes import Share, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.option import LauncherOption
-from manyheads.runner.run.layout import read_hosts
+from manyheads.runner.run.hosts import read_hosts
 
 NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # the agent's for the ranks, on all interfaces
 AGENT = as_module("torch.distributed.run")

@@ -10,27 +10,27 @@ from types import ModuleType
 
 from manyheads import __version__
 from manyheads.runner import commands
-from manyheads.runner.config.command_line import exit_code
-from manyheads.runner.run import called
+from manyheads.runner.config.job_context import exit_code
+from manyheads.runner.machine import invocation
 
 COMPLETION = ("-sc", "--shell-completion")
 
 
 def script() -> int:
     """The console script ``manyheads``."""
-    called.note_script()
+    invocation.note_script()
     os.environ["PYTHONSAFEPATH"] = "1"  # no child process imports what lies in the working directory
     return main()
 
 
 def main() -> int:
     """Parse the command, do it, return the exit code."""
-    found = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    found = sorted({module.name for module in pkgutil.iter_modules(commands.__path__)} - {*commands.SHARED})
     names = {name.replace("_", "-"): name for name in sorted(found, key=lambda name: name != "train")}
     words = sys.argv[1:]
     if words[:1] and words[0].partition("=")[0] in COMPLETION:
         return exit_code(lambda: _complete(words, names))
-    parser = argparse.ArgumentParser(prog=called.command(), description="Train, sweep, resume, compare, repeat.")
+    parser = argparse.ArgumentParser(prog=invocation.command(), description="Train, sweep, resume, compare, repeat.")
     parser.add_argument("--version", action="version", version=f"manyheads {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     for name in words[:1] if names.keys() & words[:1] else names:  # one alone needs no other's libraries

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from manyheads.runner.loop.session import Session
-from manyheads.runner.machine import apex as apex_installation
-from manyheads.runner.machine import hardware
+from manyheads.runner.machine import apex_installation, hardware
 from tests import in_process
 
 STAND_IN = Path(__file__).parent / "apex_stand_in"
 IS_REAL = not any(apex_installation.unavailable(part) for part in apex_installation.PARTS)
 DEVICE = "cuda" if IS_REAL else "cpu"
 marks = [pytest.mark.gpu] if IS_REAL else []
-OURS = ("manyheads.runner.parallel.apex.rank", "manyheads.runner.precision.apex.rank")
+OURS = ("manyheads.runner.parallel.rank.apex", "manyheads.runner.precision.rank.apex")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobRuntime
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from manyheads.runner.config.compositions import Compositions
+from manyheads.runner.config.composing import Compositions
 from manyheads.runner.config.lookup import CONF
 
 KNOWN = {"pkg://hydra.conf", str(CONF), f"file://{CONF}", "structured://"}

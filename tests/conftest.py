@@ -22,8 +22,8 @@ import pytest
 import torch
 from hydra.core.config_store import ConfigStore
 
+from manyheads.runner.option.locate import STARTED_IN
 from manyheads.runner.run.files import in_turn
-from manyheads.runner.run.locate import STARTED_IN
 from manyheads.runner.run.run_folder import RunFolder
 from tests import apex_library, composing, longest_first, needs, zygote
 

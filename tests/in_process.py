@@ -10,13 +10,13 @@ import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.config.freeze import checked, completed
-from manyheads.runner.logger.csv.columns import TRAINING
+from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop import build
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.rank_env import Place
+from manyheads.runner.run.rank_info import Place
 from manyheads.runner.run.run_folder import RunFolder
 from tests.composing import composed
 

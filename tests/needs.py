@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.runner.parallel.horovod import installation as horovod
+from manyheads.runner.parallel import horovod_installation as horovod
 
 LIBRARIES = {  # with what pip is given for them
     "accelerate": "--group bench",

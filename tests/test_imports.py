@@ -15,7 +15,7 @@ from tests.data.conftest import save_photos
 RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
 BANNED = RUFF["flake8-tidy-imports"]["banned-module-level-imports"]
 IN_RANKS = ("loop", "rank", "rank.py")
-WARM = "launchers/warm/preload.py"  # what is imported before ranks are forked from it
+WARM = "launchers/warm_preload.py"  # what is imported before ranks are forked from it
 TORCH_FREE = [
     ".".join(("manyheads", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
     for room in ("runner", "launchers")
@@ -58,7 +58,7 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
     ]
     code = (
         "import inspect, sys\n"
-        "from manyheads.runner.run.locate import locate\n"
+        "from manyheads.runner.option.locate import locate\n"
         f"for section in {sections!r}:\n"
         "    kind = locate('data', section['_target_'])\n"
         "    data = kind(**{key: section[key] for key in inspect.signature(kind).parameters})\n"

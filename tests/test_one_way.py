@@ -13,7 +13,7 @@ FILES = [ROOT / "run.py", *sorted((ROOT / "runner").rglob("*.py")), *sorted((ROO
 WAYS = {
     "other programs are started": (
         # a function that the workers of a Ray cluster know
-        {"runner/run/program.py", "launchers/ray/driver.py"},
+        {"runner/run/program.py", "launchers/ray/ray_driver.py"},
         ("subprocess.",),
     ),
     "processes are forked by nobody but multiprocessing": (
@@ -22,7 +22,7 @@ WAYS = {
     ),
     "processes of Python are started": (
         # of ranks and what is beside them; of a sweep's jobs at once, which need Hydra's state
-        {"launchers/warm/server.py", "launchers/sweep/slots.py"},
+        {"launchers/warm_server.py", "launchers/sweep/slots.py"},
         (
             "multiprocessing.Process",
             "multiprocessing.get_context",
@@ -33,12 +33,12 @@ WAYS = {
     "files are locked": ({"runner/run/files.py"}, ("fcntl.",)),
     "files are replaced or renamed": (
         # a tracker's runs, of many files, out of a temporary folder
-        {"runner/run/files.py", "runner/run/folder.py", "runner/logger/wandb/tracker.py"},
+        {"runner/run/files.py", "runner/run/folder.py", "runner/logger/wandb.py"},
         ("os.replace", "os.rename", "os.renames", "shutil.move"),
     ),
     "YAML is read and written": ({"runner/run/yaml_text.py"}, ("yaml.",)),
     "YAML is read by another parser, Hydra's own, for what somebody else sent": (
-        {"runner/trust/content.py"},
+        {"runner/trust/plain_content.py"},
         ("omegaconf._utils.get_yaml_loader",),
     ),
 }

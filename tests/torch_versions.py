@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.machine.torch_version import too_old
+from manyheads.runner.machine.software import too_old
 
 
 def from_torch(lowest: str) -> pytest.MarkDecorator:

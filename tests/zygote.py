@@ -29,15 +29,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from manyheads.runner.run.parent_death import die_with_parent
+from manyheads.runner.machine.process import die_with_parent
 
 SHARED = "TESTS_ZYGOTE"  # the socket of the one that xdist's workers share
 IMPORTED = (
     *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "matplotlib"),
-    *("manyheads.launchers.launch", "manyheads.launchers.sweep.run", "manyheads.runner.loop.session"),
-    *("manyheads.runner.loop.build", "manyheads.runner.model.small_cnn.rank", "manyheads.runner.parallel.ddp.rank"),
-    *("manyheads.runner.reproduce.command", "manyheads.runner.parity.command", "manyheads.runner.report.write"),
-    *("manyheads.runner.precision.fp32.rank", "manyheads.runner.logger.tensorboard.rank", "torchvision"),
+    *("manyheads.launchers.launch", "manyheads.launchers.sweep.run_jobs", "manyheads.runner.loop.session"),
+    *("manyheads.runner.loop.build", "manyheads.runner.model.rank.small_cnn", "manyheads.runner.parallel.rank.ddp"),
+    *(
+        "manyheads.runner.commands.reproduce.reproduce_run",
+        "manyheads.runner.parity.run_parity",
+        "manyheads.runner.report.write_report",
+    ),
+    *("manyheads.runner.precision.rank.fp32", "manyheads.runner.logger.rank.tensorboard", "torchvision"),
     *("torch._inductor.config", "torch.utils.serialization"),
 )
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,12 +4,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.run.apart import Finder
+from manyheads.runner.machine.import_apart import Finder
 
 if TYPE_CHECKING:
-    from manyheads.runner.api.run import Result, run
-    from manyheads.runner.api.sweep import Row, Sweep, sweep
-    from manyheads.runner.run.errors import ConfigurationError, RunFailed
+    from manyheads.runner.api import Result, Row, Sweep, run, sweep
+    from manyheads.runner.errors import ConfigurationError, RunFailed
     from manyheads.runner.serve.rank.trained import load
 
 sys.meta_path.insert(0, Finder())  # before anything of torch is imported
@@ -19,14 +18,14 @@ __all__ = ["ConfigurationError", "Result", "Row", "RunFailed", "Sweep", "__versi
 
 # Imported when they are asked for, so that importing this package costs nothing.
 _PLACES = {
-    "run": "runner.api.run",
-    "Result": "runner.api.run",
-    "sweep": "runner.api.sweep",
-    "Row": "runner.api.sweep",
-    "Sweep": "runner.api.sweep",
+    "run": "runner.api",
+    "Result": "runner.api",
+    "sweep": "runner.api",
+    "Row": "runner.api",
+    "Sweep": "runner.api",
     "load": "runner.serve.rank.trained",
-    "ConfigurationError": "runner.run.errors",
-    "RunFailed": "runner.run.errors",
+    "ConfigurationError": "runner.errors",
+    "RunFailed": "runner.errors",
 }
 
 

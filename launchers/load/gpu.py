@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from manyheads.launchers.load.record import MB, Sample, recorded
-from manyheads.runner.machine.driver import THROTTLED, asked, session
+from manyheads.launchers.load.sampling import MB, Sample, recorded
+from manyheads.runner.machine.gpus import THROTTLED, asked, session
 
 COLUMNS = (
     *("time", "device", "utilisation_percent", "memory_used_mb", "memory_total_mb"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from manyheads.launchers.load.record import MB, Sample, recorded
+from manyheads.launchers.load.sampling import MB, Sample, recorded
 
 # Bytes since the machine was started, of which the difference is written down.
 COUNTERS = {

@@ -5,15 +5,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from manyheads.launchers.base import Job
-from manyheads.launchers.nodes.meeting import Meeting, Node
-from manyheads.launchers.nodes.settings import Settings
-from manyheads.launchers.nodes.signature import other_config, refused, signature
+from manyheads.launchers.launcher import Job
+from manyheads.launchers.nodes.joining import other_config, refused, signature
+from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.rendezvous import Meeting, Node
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
 from manyheads.launchers.nodes.wire import Message
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
-from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.run_folder import RunFolder
 
 RETRY_SECONDS = 5.0  # before an agent is restarted on a machine that was lost

@@ -1,20 +1,25 @@
 """One command typed on every machine: it becomes the run on the rendezvous's machine, and its agent elsewhere."""
 
+import hashlib
+import json
 import os
 import socket
 import time
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
 
-from manyheads.launchers.nodes.agent import connect, serve
+from manyheads import __version__
 from manyheads.launchers.nodes.link import Link
-from manyheads.launchers.nodes.settings import Settings
-from manyheads.launchers.nodes.signature import signature
+from manyheads.launchers.nodes.node_agent import connect, serve
+from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.wire import own_key
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine import addresses
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure, Kind
+from manyheads.runner.run.frozen import flatten
 
 RETRY_SECONDS = 0.5
 
@@ -67,3 +72,37 @@ def _conclude(outcome: Mapping[str, Any]) -> None:
             Failure(Kind.PARENT_ENDED, exit_code=code, message=f"the run's parent reports: {outcome['why']}")
         )
     print("completed", flush=True)
+
+
+OWN = ("launcher.threads_per_rank", "launcher.wait_policy")  # each machine's own
+
+
+def signature(config: Section) -> dict[str, str]:
+    """A digest of the value of each config key."""
+    return {
+        key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:16]
+        for key, value in flatten(config).items()
+        if key not in OWN
+    }
+
+
+def other_config(node: Node, own: dict[str, str]) -> str | None:
+    """Why a machine's config differs from this run's; None if it does not, or if none was typed there."""
+    if (theirs := node.described.get("signature")) is None:
+        return None
+    keys = sorted(key for key in own.keys() | theirs.keys() if own.get(key) != theirs.get(key))
+    if not keys:
+        return None
+    shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+    return f"{node} was given a different config from the run's parent: {shown}. Type the same command on all machines."
+
+
+def refused(node: Node) -> str | None:
+    """Why a machine cannot take part; None if it can."""
+    own = {"torch": metadata.version("torch"), "manyheads": __version__}
+    for name, version in own.items():
+        if (there := node.described.get(name)) != version:
+            return (
+                f"{node} has {name} {there}, the run's parent has {version}. Install the same version on all machines."
+            )
+    return None

@@ -5,13 +5,13 @@ import shlex
 import sys
 from pathlib import Path
 
-from manyheads.launchers.ending import end
+from manyheads.launchers.end_processes import end
 from manyheads.launchers.environment import PROJECT
-from manyheads.launchers.nodes.settings import Settings
+from manyheads.launchers.nodes.node_settings import Settings
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.program import Program, ended_within
 
-AGENT = "manyheads.launchers.nodes.agent"
+AGENT = "manyheads.launchers.nodes.node_agent"
 
 
 class Started:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyheads.launchers.base import Job
+from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.wire import Message
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 
 TOKEN = ".nodes"

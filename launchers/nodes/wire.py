@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.seal import keyed
 
 KEY_BYTES = 32

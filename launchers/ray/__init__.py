@@ -7,13 +7,17 @@ and restarts of one under torchrun.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from importlib import metadata
+from typing import Any, ClassVar
 
-from manyheads.launchers.base import Job, Launcher
-from manyheads.launchers.nodes.run import run_on_nodes
-from manyheads.launchers.nodes.settings import KEYS, Settings
-from manyheads.launchers.ray.gathering import placed
+from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
+from manyheads.launchers.ray.ray_gathering import placed
 from manyheads.launchers.torchrun import order
+from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.option.run_config import RunConfig
 
 
 class Ray(Launcher):
@@ -39,3 +43,44 @@ class Ray(Launcher):
         gather = partial(placed, asked=asked, patience=self._patience)
         assert self.settings is not None
         run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout, gather=gather)
+
+
+OLDEST = (2, 40)
+INSTALL = "pip install 'manyheads[ray]', the same version as the cluster's"
+
+
+class RayOption(LauncherOption):
+    """Declares ranks on the machines of a Ray cluster."""
+
+    rules: ClassVar = {
+        "nodes": whole(1),
+        "placement": choice("STRICT_SPREAD", "PACK", "SPREAD", "STRICT_PACK"),
+        "cpus_per_rank": either(AUTO, number(at_least=0)),
+        "address": TEXT,
+        "placement_timeout": number(above=0),
+    }
+    without_effect: ClassVar[tuple[str, ...]] = ("placement", "cpus_per_rank", "address", "placement_timeout")
+    steering: ClassVar[tuple[str, ...]] = ("address",)
+    finds_machines = True
+    first_output: ClassVar[str | None] = "node_0.log"
+
+    def unavailable(self) -> str | None:
+        try:
+            version = metadata.version("ray")
+        except metadata.PackageNotFoundError:
+            return f"Ray is not installed: {INSTALL}"
+        found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        if not OLDEST <= found < (3,):
+            return f"Ray {version} is installed, but 2.40 or a later 2.x is needed: {INSTALL}"
+        return None
+
+    def note(self) -> str:
+        return "the cluster is looked for when a run starts"
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = super().resolved(run)
+        is_given = self.section["cpus_per_rank"] != "auto"
+        return run if is_given else run.changed(launcher={"cpus_per_rank": run.launcher.threads_per_rank})
+
+    def gpus_here(self, count: int) -> int:
+        return 0  # those that Ray gives it, wherever they are

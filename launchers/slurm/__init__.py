@@ -11,19 +11,18 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from manyheads.launchers.base import Job, Launcher
 from manyheads.launchers.causes import error_of
-from manyheads.launchers.nodes.run import run_on_nodes
-from manyheads.launchers.nodes.settings import Settings
-from manyheads.launchers.slurm import commands
+from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
+from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation
+from manyheads.launchers.slurm.batch_script import output, write_script
 from manyheads.launchers.slurm.following import Following, Output, ended_badly, last_line
 from manyheads.launchers.slurm.queued import note_job, refuse_queued
-from manyheads.launchers.slurm.script import output, write_script
 from manyheads.launchers.torchrun import order
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, complain
-from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -80,7 +79,7 @@ class Slurm(Launcher):
             try:
                 script = write_script(folder, run.launcher.section, name=run.name, pinned=pinned)
                 written = Output(output(folder))
-                job = commands.submit(script, signals)
+                job = slurm_commands.submit(script, signals)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 finish(folder, run, 0.0, reason)
                 raise
@@ -105,13 +104,13 @@ class Slurm(Launcher):
             return
         if _newest(folder) == self._checkpoint:
             complain("this job has written no checkpoint, so another one would get no further: it is not requeued.")
-        elif (why := commands.requeue(self._allocation.job)) is not None:
+        elif (why := slurm_commands.requeue(self._allocation.job)) is not None:
             complain(f"Slurm does not requeue job {self._allocation.job}: {why}. Resume the run manually.")
         else:
             print(f"job {self._allocation.job} is requeued and will resume from the last checkpoint", flush=True)
 
     def _outcome(
-        self, folder: RunFolder, run: RunConfig, job: str, status: commands.Status, signals: list[int]
+        self, folder: RunFolder, run: RunConfig, job: str, status: slurm_commands.Status, signals: list[int]
     ) -> dict[str, Any]:
         """What became of the run, now that its job is over. Raises RunFailed, ConfigurationError or Interrupted."""
         if (completed := folder.completed()) is not None:

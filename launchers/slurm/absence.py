@@ -3,8 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from manyheads.runner.run.errors import Interrupted, RunFailed, printable
-from manyheads.runner.run.failure import Failure, Kind
+from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed, printable
 
 AWAY_SECONDS = 900.0
 

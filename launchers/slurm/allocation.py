@@ -4,7 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from manyheads.launchers.slurm import commands
+from manyheads.launchers.slurm import slurm_commands
 from manyheads.runner.machine import addresses
 
 OURS = "MANYHEADS_SLURM_JOB"  # set by our batch script: Slurm may run it again
@@ -33,14 +33,14 @@ class Allocation:
 
     def nodes(self) -> dict[str, str]:
         """Their addresses by name, in Slurm's order."""
-        names = commands.host_names(self.listed)
-        known = commands.addresses(names)
+        names = slurm_commands.host_names(self.listed)
+        known = slurm_commands.addresses(names)
         return {name: addresses.resolved(f"Slurm's node {name}", known.get(name, name)) for name in names}
 
     def offered(self) -> tuple[int | None, int]:
         """CPUs, if Slurm says how many, and GPUs that the job has on each of its nodes; the fewest on any of them."""
         listed = re.findall(r"(\d+)(?:\(x\d+\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
-        return min(map(int, listed), default=None), commands.gpus_per_node(self.job)
+        return min(map(int, listed), default=None), slurm_commands.gpus_per_node(self.job)
 
 
 def is_on_node() -> bool:

@@ -6,13 +6,12 @@ import time
 from pathlib import Path
 
 from manyheads.launchers.nodes.starting import last_words
-from manyheads.launchers.slurm import commands
+from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.absence import Absence
-from manyheads.launchers.slurm.commands import Status
-from manyheads.launchers.slurm.script import output
+from manyheads.launchers.slurm.batch_script import output
+from manyheads.launchers.slurm.slurm_commands import Status
+from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed, printable
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.errors import Interrupted, RunFailed, printable
-from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.run_folder import RunFolder
 
 LOOK_SECONDS = 0.2
@@ -60,7 +59,7 @@ class Following:
             has_result = self._folder.result.exists()
             if now - asked > (ASK_SECONDS[0] if has_result or self._signals else pause):
                 asked, pause = now, min(1.2 * pause, ASK_SECONDS[1])
-                status = commands.status_now(self._job)
+                status = slurm_commands.status_now(self._job)
                 if status is None:
                     self._without_answer()
                     continue
@@ -93,15 +92,15 @@ class Following:
             cancelled(self._job)
             self._output.pass_on()
             raise Interrupted(self._signals[0])
-        if commands.ask_to_stop(self._job, signal.Signals(self._signals[0]).name.removeprefix("SIG")):
+        if slurm_commands.ask_to_stop(self._job, signal.Signals(self._signals[0]).name.removeprefix("SIG")):
             self._passed_on = count
 
 
 def cancelled(job: str) -> None:
     """Cancel a job and return when it is gone. Raises RunFailed where it stays."""
     deadline = time.monotonic() + END_SECONDS
-    while (status := commands.status_now(job)) is None or not status.is_over:
-        commands.cancel(job)
+    while (status := slurm_commands.status_now(job)) is None or not status.is_over:
+        slurm_commands.cancel(job)
         if time.monotonic() > deadline:
             message = f"job {job} was cancelled, but still exists. See squeue."
             raise RunFailed(Failure(Kind.UNREACHABLE, message=message))

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from manyheads.launchers.option import Standing
-from manyheads.launchers.slurm import commands
-from manyheads.launchers.slurm.commands import GONE, Status
+from manyheads.launchers.launcher_option import Standing
+from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.following import ended_badly, last_line
+from manyheads.launchers.slurm.slurm_commands import GONE, Status
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.run_folder import RunFolder
 
 AWAY = "Slurm"  # among the answers of a listing: it could not be asked
@@ -36,7 +36,7 @@ def refuse_queued(folder: RunFolder, signals: Sequence[int]) -> None:
     """
     if (job := noted_job(folder)) is None:
         return
-    status = commands.status(job, signals)
+    status = slurm_commands.status(job, signals)
     if not status.is_over:
         raise ConfigurationError(
             f"{folder} is already in the queue: job {job} {status}. Wait for it, or end it with `scancel {job}`."
@@ -49,8 +49,8 @@ def standing(folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
     """How the run's job stands, as ``LauncherOption.standing``; Slurm is not asked again once it did not answer."""
     if (job := noted_job(folder)) is None:
         return None
-    can_ask = AWAY not in answers and commands.missing() is None
-    status = commands.status_now(job, seconds=commands.SHORT_SECONDS) if can_ask else None
+    can_ask = AWAY not in answers and slurm_commands.missing() is None
+    status = slurm_commands.status_now(job, seconds=slurm_commands.SHORT_SECONDS) if can_ask else None
     if status is None:
         answers[AWAY] = True
         return Standing("interrupted", f"Slurm cannot be asked from here about job {job}")

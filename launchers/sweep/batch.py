@@ -13,12 +13,11 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.signals import interrupt
+from manyheads.launchers.parent_signals import interrupt
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
-from manyheads.launchers.sweep.options import Options
 from manyheads.launchers.sweep.plan import (
     Planned,
     compose,
@@ -29,19 +28,20 @@ from manyheads.launchers.sweep.plan import (
     task_config,
 )
 from manyheads.launchers.sweep.pruning import NoPruning
-from manyheads.launchers.sweep.resume import go_on
-from manyheads.launchers.sweep.run import run_jobs
-from manyheads.runner.config.compositions import RememberingLoader
+from manyheads.launchers.sweep.resume_sweep import go_on
+from manyheads.launchers.sweep.run_jobs import run_jobs
+from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.fresh_folder import BASIC_SWEEPER
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.errors import ConfigurationError, Unavailable, report
+from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import without_collector
-from manyheads.runner.run.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.run.files import remove
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
-from manyheads.runner.run.signals import handled_by
 
 NOTHING_MEASURED = (
     "job {} measured nothing that a search could optimize. Set trainer.evaluate_every=1, so that there is an "

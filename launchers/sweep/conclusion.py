@@ -8,8 +8,8 @@ from omegaconf import DictConfig
 
 from manyheads.launchers.sweep import console
 from manyheads.runner.config.schema import is_run_config
-from manyheads.runner.report.write import refresh
-from manyheads.runner.run.errors import ConfigurationError, Ended, RunFailed
+from manyheads.runner.errors import ConfigurationError, Ended, RunFailed
+from manyheads.runner.report.write_report import refresh
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.launchers.sweep.plan import Planned
-from manyheads.runner.run import called
+from manyheads.runner.machine import invocation
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -54,7 +54,7 @@ def still_planned(ledger: Ledger) -> None:
     """Print that no job was started yet, and how to resume."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print("The sweep was still being planned: no job was started.")
-    console.print(f"Resume with: {called.command('resume', RunFolder(ledger.sweep))}")
+    console.print(f"Resume with: {invocation.command('resume', RunFolder(ledger.sweep))}")
 
 
 def job_starts(title: str, *, at: int, of: int) -> None:
@@ -100,4 +100,4 @@ def outcome(ledger: Ledger) -> None:
     if counts["skipped"] == total:
         console.print("Every job was skipped: no backend they need is available.")
     if counts["pending"] + counts["running"] + counts["interrupted"]:
-        console.print(f"Resume with: {called.command('resume', RunFolder(ledger.sweep))}")
+        console.print(f"Resume with: {invocation.command('resume', RunFolder(ledger.sweep))}")

@@ -8,9 +8,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import declared
-from manyheads.runner.run.errors import ConfigurationError
 
 
 class Room:

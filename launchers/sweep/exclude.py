@@ -5,9 +5,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.runner.config.arguments import typed_values
+from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.explain import QUOTES
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 
 Combination = dict[str, Any]
 _ABSENT = object()

@@ -12,21 +12,21 @@ from hydra.core.utils import filter_overrides
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
-from manyheads.launchers.sweep.options import Options
-from manyheads.runner.config.command_line import check_experiment
-from manyheads.runner.config.compositions import RememberingLoader
+from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.job_context import check_experiment
 from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue, report
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.record import signature
+from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.run import seal, yaml_text
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.errors import ConfigurationError, Unavailable, WrongValue, report
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check import plain, refuse_untrusted
-from manyheads.runner.trust.own import Trust
+from manyheads.runner.trust.check_trust import plain, refuse_untrusted
+from manyheads.runner.trust.trust_store import Trust
 
 
 @dataclass(frozen=True)

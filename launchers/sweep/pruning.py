@@ -7,6 +7,9 @@ trial that trained on until it was stopped, or even to its end, is pruned after 
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from manyheads.launchers.sweep.trials import Judge, Reports
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -64,3 +67,26 @@ class Pruning(NoPruning):
         with suppress(FileNotFoundError, ValueError):  # it has just ended by itself
             Heartbeat(RunFolder(self._ledger.sweep / entry.folder).heartbeat).stop_signal = signal.SIGTERM
             self._asked.add(entry.job)
+
+
+if TYPE_CHECKING:
+    from optuna.pruners import HyperbandPruner
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+
+def hyperband(**settings: Any) -> "HyperbandPruner":
+    """Optuna's pruner with its own ``settings``, in which study name and trial number decide a trial's bracket.
+
+    Optuna 2 divides trials by ``hash()``, which differs between processes, and so before and after a resume. As in
+    Optuna 3, a CRC decides here.
+    """
+    from optuna.pruners import HyperbandPruner  # imports scikit-learn
+
+    class Hyperband(HyperbandPruner):
+        def _get_bracket_id(self, study: "Study", trial: "FrozenTrial") -> int:
+            ends = [*accumulate(self._trial_allocation_budgets)]
+            drawn = crc32(f"{study.study_name}_{trial.number}".encode()) % ends[-1] if ends else 0
+            return next((bracket for bracket, end in enumerate(ends) if drawn < end), 0)
+
+    return Hyperband(**settings)

@@ -15,10 +15,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep.pruning import NoPruning, Pruning
-from manyheads.launchers.sweep.resume import finish
+from manyheads.launchers.sweep.resume_sweep import finish
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
-from manyheads.runner.run.errors import ConfigurationError, RunFailed
-from manyheads.runner.run.failure import Failure, Kind
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder

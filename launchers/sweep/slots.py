@@ -9,19 +9,18 @@ from multiprocessing import connection
 from typing import Any
 
 from manyheads.launchers.environment import variables_set
+from manyheads.launchers.parent_signals import interrupt, received_signals
 from manyheads.launchers.processes import POLL_SECONDS
-from manyheads.launchers.signals import interrupt, received_signals
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
-from manyheads.launchers.sweep.options import Options
-from manyheads.launchers.sweep.progress import Progress
+from manyheads.launchers.sweep.job_progress import Progress
 from manyheads.launchers.sweep.states import Start, settle
+from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.machine import hardware
+from manyheads.runner.machine.process import die_with_parent, handled_by
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.ledger import Entry
-from manyheads.runner.run.parent_death import die_with_parent
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.signals import handled_by
 
 
 class Slot:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from manyheads.runner.errors import ConfigurationError, Interrupted, Kind, RunFailed, Unavailable, report
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed, Unavailable, report
-from manyheads.runner.run.failure import Kind
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -5,8 +5,8 @@ from copy import deepcopy
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyheads.runner.publish.tables import Tail
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.launchers.publishing.points import Tail
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -4,18 +4,18 @@ from functools import partial
 from typing import Any, ClassVar
 
 from manyheads.launchers import scratch
-from manyheads.launchers.base import Job
-from manyheads.launchers.nodes.settings import KEYS, Settings
-from manyheads.launchers.option import LauncherOption
+from manyheads.launchers.launcher import Job
+from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.nodes.node_settings import KEYS, Settings
 from manyheads.launchers.spawn import Spawn
 from manyheads.launchers.torchft.lighthouse import Lighthouse
-from manyheads.launchers.torchft.machines import run_on_machines
-from manyheads.launchers.torchft.part import note_restart, run_part, run_replicas
+from manyheads.launchers.torchft.replica_machines import run_on_machines
+from manyheads.launchers.torchft.replica_part import note_restart, run_part, run_replicas
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import number
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.replicated.option import missing
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.layout import read_hosts
+from manyheads.runner.parallel.replicated import missing
+from manyheads.runner.run.hosts import read_hosts
 
 
 class TorchftOption(LauncherOption):

@@ -6,13 +6,12 @@ import sys
 import time
 from multiprocessing.process import BaseProcess
 
-from manyheads.launchers.base import Job
-from manyheads.launchers.warm import server as warm
+from manyheads.launchers import warm_server as warm
+from manyheads.launchers.launcher import Job
 from manyheads.runner.machine import addresses
-from manyheads.runner.parallel.replicated.variables import LIGHTHOUSE, PLACE
+from manyheads.runner.machine.process import SIGNALS, die_with_parent
+from manyheads.runner.parallel.replicated import LIGHTHOUSE, PLACE
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.run.signals import SIGNALS
 
 JOIN_MS = 5000  # that a quorum waits for replicas that are alive but have not asked for it
 TICK_MS = 20

@@ -1,8 +1,19 @@
-"""Which of a run's checkpoints stay when there is a new one."""
+"""How often something is done: a number of updates, or of epochs as text, and the other way round."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+EVERY = re.compile(r"(\d+)epochs?")
+STEPS = re.compile(r"(\d+)steps?")
+
+
+def steps_of(value: Any) -> int | None:
+    """Updates in "500steps"; None for what is no such text."""
+    found = STEPS.fullmatch(value) if isinstance(value, str) else None
+    return int(found[1]) or None if found else None
+
 
 HOUR = 3600
 

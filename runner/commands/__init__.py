@@ -2,6 +2,8 @@
 
 import argparse
 
+SHARED = ("runs",)  # packages that several commands share
+
 A_RUN = "the folder of a run, such as outputs/2026-01-31/12-00-00"
 
 

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from manyheads.runner.runs.clean import Rules, age
-from manyheads.runner.runs.find import OUTPUTS
-from manyheads.runner.runs.remove import clean
+from manyheads.runner.commands.runs.find import OUTPUTS
+from manyheads.runner.commands.runs.removable import Rules, age
+from manyheads.runner.commands.runs.remove import clean
 
 HELP = "remove runs or their checkpoints, after listing which and why"
 

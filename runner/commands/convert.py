@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from manyheads.runner.run.errors import ConfigurationError, printable
-from manyheads.runner.runs.sizes import disk_use, readable
+from manyheads.runner.commands.runs.folder_sizes import disk_use, readable
+from manyheads.runner.errors import ConfigurationError, printable
 
 HELP = "write a checkpoint in another format: one file, a folder of parts, or its weights alone"
 FORMATS = ("single", "sharded", "safetensors", "torch")
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write it, and say where it is."""
-    from manyheads.runner.checkpoint.convert.rank import convert
+    from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
 
     source = Path(arguments.checkpoint)
     if not source.exists():

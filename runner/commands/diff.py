@@ -3,7 +3,7 @@
 import argparse
 
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.runs.difference import show_difference
+from manyheads.runner.commands.runs.run_difference import show_difference
 
 HELP = "show what differs between two runs: config, code, machine, results"
 

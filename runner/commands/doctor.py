@@ -8,19 +8,18 @@ from importlib import metadata
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.launchers.nodes.examination import examine as machines_examined
-from manyheads.runner.config.arguments import CommandLine
+from manyheads.launchers.nodes.examine_hosts import examine as machines_examined
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.installed import package_of
 from manyheads.runner.config.lookup import OWN, Folders, options, own_sections, read_option, unavailable
 from manyheads.runner.config.origin import settle
-from manyheads.runner.machine import compiler, hardware, shared_memory
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import hardware, invocation, memory, software
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.run import called
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import OPTION, TARGET
-from manyheads.runner.run.nearest import nearest
-from manyheads.runner.trust.check import complaint, untrusted
-from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
+from manyheads.runner.option.locate import OPTION, TARGET
+from manyheads.runner.trust.check_trust import complaint, untrusted
+from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+from manyheads.runner.wording import nearest
 
 NONE = Trust()
 HELP = "show which options run on this machine, and how to get the others"
@@ -103,7 +102,7 @@ def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust =
     for package, found in unasked.items():
         console.print(f"Installed with {package}, and not imported until you choose it: {', '.join(found)}")
     if missing:
-        console.print(f"Why, and how to get it: {called.command('doctor', missing[0])}", soft_wrap=True)
+        console.print(f"Why, and how to get it: {invocation.command('doctor', missing[0])}", soft_wrap=True)
 
 
 def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE) -> None:
@@ -177,8 +176,8 @@ def describe_machine() -> dict[str, str]:
         **_installed(),
         "GPUs": devices,
         "CPU": f"{hardware.cpu_model()}, {hardware.cpu_cores()} cores",
-        "torch.compile": compiler.description(),
-        "shared memory": shared_memory.size() or "unknown",
+        "torch.compile": software.description(),
+        "shared memory": memory.size() or "unknown",
     }
 
 
@@ -195,7 +194,7 @@ def note(group: str, option: str, folders: Folders = OWN) -> str:
 
 def list_models() -> None:
     """Print every name that model=torchvision takes."""
-    from manyheads.runner.model.torchvision.rank import names, segmentation_names
+    from manyheads.runner.model.rank.torchvision import names, segmentation_names
 
     print("\n".join([*names(), *segmentation_names()]))
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from manyheads.runner.estimate.command import estimate
+from manyheads.runner.estimate.run_estimate import estimate
 
 HELP = "predict what each rank would hold and send, without needing the devices or the memory"
 

@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from manyheads.runner.commands import A_RUN, add_weights
-from manyheads.runner.run.errors import DIFFERS, ConfigurationError, complain, printable
+from manyheads.runner.errors import DIFFERS, ConfigurationError, complain, printable
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
-from manyheads.runner.trust.own import split_typed
+from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "export a run's model for other programs, and check the file"
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from manyheads.runner.runs.listing import list_runs
+from manyheads.runner.commands.runs.list_runs import list_runs
 
 HELP = "list runs and jobs of sweeps: status, metric, what was set"
 

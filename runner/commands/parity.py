@@ -2,7 +2,7 @@
 
 import argparse
 
-from manyheads.runner.parity.command import parity
+from manyheads.runner.parity.run_parity import parity
 
 HELP = "take the same steps on several backends, and show whether they differ and why"
 

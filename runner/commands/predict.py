@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from manyheads.runner.commands import A_RUN, add_weights
-from manyheads.runner.run.errors import ConfigurationError, printable
-from manyheads.runner.trust.own import split_typed
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "write the predicted classes of image files into a table"
 
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> None:
     packages, images = split_typed(arguments.images)
     if not images:
         raise ConfigurationError("there are no images to predict. Name image files, or folders of them.")
-    from manyheads.runner.serve.rank.predict import predict_files
+    from manyheads.runner.serve.rank.predict_images import predict_files
     from manyheads.runner.serve.rank.trained import load
 
     trained = load(arguments.run_folder, which=arguments.weights, trust=packages)

@@ -2,8 +2,8 @@
 
 import argparse
 
-from manyheads.runner.publish.afterwards import publish
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.launchers.publishing.afterwards import publish
+from manyheads.runner.errors import ConfigurationError
 
 HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what has been sent is not sent again"
 

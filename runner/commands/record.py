@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.record.evidence import CLOCKS
-from manyheads.runner.run.errors import ConfigurationError
 
 HELP = "run a recipe many times, and show whether it reaches a target and how fast, with a page as evidence"
 
@@ -30,17 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 0 where the target is reached, 3 where it is not shown to be."""
-    from manyheads.runner.record import command
+    from manyheads.runner.record import make_record
 
     if arguments.check is not None:
-        return command.check(arguments.check)
+        return make_record.check(arguments.check)
     if arguments.runs < 2:
         raise ConfigurationError(f"--runs {arguments.runs} is not allowed. Allowed: an integer of at least 2.")
     if arguments.again is not None:
-        return command.again(arguments.again, arguments.overrides, runs=arguments.runs)
+        return make_record.again(arguments.again, arguments.overrides, runs=arguments.runs)
     if not arguments.target:
         raise ConfigurationError("Name the target: --target val_acc1=94.")
     chosen = {"target": arguments.target, "clock": arguments.clock}
     if len(arguments.overrides) == 1 and (folder := Path(arguments.overrides[0])).is_dir():
-        return command.of_sweep(folder, **chosen)
-    return command.record(arguments.overrides, runs=arguments.runs, conf=arguments.config_dir, **chosen)
+        return make_record.of_sweep(folder, **chosen)
+    return make_record.record(arguments.overrides, runs=arguments.runs, conf=arguments.config_dir, **chosen)

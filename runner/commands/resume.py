@@ -9,20 +9,19 @@ from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.nodes.joining import join
-from manyheads.launchers.sweep.resume import command_of
-from manyheads.launchers.sweep.resume import resume as resume_sweep
+from manyheads.launchers.sweep.resume_sweep import command_of
+from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.runner.commands import A_RUN, train
+from manyheads.runner.commands.runs.train_longer import command, go_on
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.directory import find_where_started
-from manyheads.runner.provenance.kept_files import changed_files, kept
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.provenance.kept_files import changed_files, find_where_started, kept
+from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.log_file import log_file
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.runs.longer import command, go_on
-from manyheads.runner.trust.door import refuse_untrusted_run
-from manyheads.runner.trust.own import split_typed
+from manyheads.runner.trust.authorize import refuse_untrusted_run
+from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or other changes, in a new folder"
 

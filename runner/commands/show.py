@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manyheads.runner.checkpoint.sharded.index import is_checkpoint
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.runs.page import show_run
+from manyheads.runner.commands.runs.show_run import show_run
 
 HELP = "show all about one run: where it came from, how it ended, what to do next"
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print the page."""
     if is_checkpoint(Path(arguments.run_folder)):
-        from manyheads.runner.checkpoint.listing.rank import show
+        from manyheads.runner.checkpoint.rank.listing import show
 
         show(Path(arguments.run_folder))
         return

@@ -10,25 +10,26 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.launch import launch, prepare, refuse_early
-from manyheads.runner.config.arguments import CommandLine
-from manyheads.runner.config.command_line import check_experiment, explained, in_sweep, job
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
+from manyheads.runner.config.job_context import check_experiment, explained, in_sweep, job
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, settle
-from manyheads.runner.run import called, seal
-from manyheads.runner.trust.door import refuse_untrusted_run
+from manyheads.runner.machine import invocation
+from manyheads.runner.run import seal
+from manyheads.runner.trust.authorize import refuse_untrusted_run
 
 HELP = "run one experiment, or with -m a sweep; takes group=option, key=value and Hydra's flags"
 
 
 def take(arguments: Sequence[str]) -> None:
     """Let Hydra compose what was typed, and call ``start`` for each job."""
-    home = Path.cwd() if called.by_script() else CONF.parent
+    home = Path.cwd() if invocation.by_script() else CONF.parent
     line, origin = settle(CommandLine(tuple(arguments), home))
     sys.argv[1:] = line.absolute().arguments
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
-    OmegaConf.register_new_resolver("command", called.command, replace=True)  # for the help
+    OmegaConf.register_new_resolver("command", invocation.command, replace=True)  # for the help
     with explained(line):
         hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(origin.bind(start))()
 

@@ -4,10 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from manyheads.runner.run import called
-from manyheads.runner.run.ask import is_confirmed
-from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine import invocation
 from manyheads.runner.trust.look import digest, look
+from manyheads.runner.wording import is_confirmed
 
 HELP = "trust a folder of configs, or somebody else's run or sweep, after showing what it could run"
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--yes {arguments.yes} is not the digest of what is shown above, and trusted nothing."
         )
     if arguments.yes is None and not sys.stdin.isatty():
-        command = called.command("trust", folder, "--yes", shown)
+        command = invocation.command("trust", folder, "--yes", shown)
         raise ConfigurationError(f"there is no terminal to ask on. Read the above; to trust exactly that: {command}")
     if arguments.yes is None and not is_confirmed("Trust it as your own?"):
         print("nothing has changed")

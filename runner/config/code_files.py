@@ -13,10 +13,10 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import OPTION, TARGET, files_named, own_folders, targets
-from manyheads.runner.run.nearest import nearest
-from manyheads.runner.trust.own import conf_of
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import OPTION, TARGET, files_named, own_folders, targets
+from manyheads.runner.trust.trust_store import conf_of
+from manyheads.runner.wording import nearest
 
 NAMED = r"\.py:[^\W\d]\w*"
 KIND = "custom"  # the option of a group that takes any class

@@ -1,107 +1,165 @@
-"""Exit codes, and the one handler that prints every command's error, as a single paragraph."""
+"""The command line of ``train`` as an immutable value, parsed by Hydra's own parser."""
 
-import errno
-import logging
-import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+import os
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
-from hydra.types import RunMode
-from omegaconf.errors import OmegaConfBaseException
+from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 
-from manyheads.runner.config.arguments import CommandLine
-from manyheads.runner.config.explain import explain, raised_by_hydra
-from manyheads.runner.config.fresh_folder import as_typed
-from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
-from manyheads.runner.run import yaml_text
-from manyheads.runner.run.errors import ConfigurationError, Ended, Interrupted, RunFailed, complain, report
-from manyheads.runner.run.files import FAILED, FULL
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.config.lookup import CONF, Folders, package_folder
 
-ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
+SEARCHPATH = "hydra.searchpath"
 
 
-def exit_code(app: Callable[[], Any]) -> int:
-    """Call ``app``, print its error if it fails, and return the exit code of the process.
+class Source(NamedTuple):
+    """A place where Hydra looks for configs. ``named_by``: the flag or key; ``folder``: None for a package."""
 
-    0 for success, or what ``app`` returns; 1 failed, 2 configuration error, 130 or 143 interrupted.
+    named_by: str
+    place: str
+    folder: Path | None
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """A command line of ``train``. ``arguments``: as typed; ``home``: the folder that --config-path is relative to.
+
+    Exits with a usage message, as Hydra would, if they cannot be parsed.
     """
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it announces its font cache, and temporary folders
-    try:
-        return app() or 0
-    except Ended as end:
-        return end.exit_code if end.error is None else _printed(end.error)
-    except Interrupted as stop:
-        print(f"\n{stop}", file=sys.stderr)
-        return stop.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        return _printed(error)
+
+    arguments: tuple[str, ...]
+    home: Path = CONF.parent
+    flags: Namespace = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flags", get_args_parser().parse_args(self.arguments))
+
+    @classmethod
+    def of(cls, overrides: Iterable[str], config_dir: str | None) -> "CommandLine":
+        """The command line of another command, which accepts only --config-dir of Hydra's flags."""
+        return cls((*overrides, *(() if config_dir is None else ("--config-dir", config_dir))))
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """All arguments that are not flags: ``group=option``, ``key=value``."""
+        return tuple(self.flags.overrides)
+
+    @property
+    def chosen(self) -> set[str]:
+        """The keys and groups that are set."""
+        return {override.partition("=")[0].lstrip("+") for override in self.overrides}
+
+    @property
+    def config_folder(self) -> Path:
+        """Where Hydra looks for the primary config first."""
+        path = self.flags.config_path
+        if path is None:
+            return CONF
+        return Path(path) if os.path.isabs(path) else Path(os.path.normpath(self.home / path))
+
+    @property
+    def config_name(self) -> str:
+        """The primary config, without its suffix."""
+        return (self.flags.config_name or "config").removesuffix(".yaml")
+
+    @property
+    def primary(self) -> Path:
+        """The file of the primary config."""
+        return self.config_folder / f"{self.config_name}.yaml"
+
+    def sources(self) -> Iterator[Source]:
+        """Where Hydra looks for configs in addition to its own and, unless --config-path is set, conf/."""
+        if (path := self.flags.config_path) is not None:
+            yield Source("--config-path", path, None if path.startswith("pkg://") else self.config_folder)
+        if (path := self.flags.config_dir) is not None:
+            yield Source("--config-dir", path, Path(os.path.abspath(path)))
+        for override in parsed(o for o in self.overrides if SEARCHPATH in o):
+            value = override.value()
+            for place in value if isinstance(value, list) else []:
+                scheme, found, path = str(place).partition("://")
+                folder = Path(path if found else place) if scheme == "file" or not found else None
+                yield Source(SEARCHPATH, str(place), folder)
+
+    @property
+    def folders(self) -> Folders:
+        """The folders in which options are looked up: this project's and those of ``sources``. Imports packages."""
+        named = [
+            source.folder or (package_folder(source.place.partition("://")[2]) if "://" in source.place else None)
+            for source in self.sources()
+        ]
+        return tuple(dict.fromkeys((CONF, *(folder for folder in named if folder is not None))))
+
+    def without(self, overrides: Iterable[str]) -> "CommandLine":
+        """The command line without these overrides."""
+        left_out = set(overrides)
+        return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
+
+    def adding(self, override: str) -> "CommandLine":
+        """The command line with one more override, next to the others: overrides may not be split by a flag."""
+        last = max((at for at, each in enumerate(self.arguments, 1) if each in self.overrides), default=None)
+        after = self.arguments[last:] if last else ()
+        return CommandLine((*self.arguments[:last], override, *after), self.home)
+
+    def searching(self, folder: Path) -> "CommandLine":
+        """The command line that makes Hydra look for configs in ``folder`` too, after its own places."""
+        if self.flags.config_dir is None:
+            return CommandLine((*self.arguments, "--config-dir", str(folder)), self.home)
+        typed = [each for each in self.overrides if each.startswith(f"{SEARCHPATH}=[")]
+        if not typed:
+            return self.adding(searching([folder]))
+        longer = {each: f"{each.rstrip().removesuffix(']')},{_place(folder)}]" for each in typed}
+        return CommandLine(tuple(longer.get(each, each) for each in self.arguments), self.home)
+
+    def absolute(self) -> "CommandLine":
+        """The command line with an absolute --config-path, which Hydra would resolve against the code's own folder."""
+        path = self.flags.config_path
+        if path is None or path.startswith("pkg://"):
+            return self
+        return CommandLine((*self.arguments, "--config-path", str(self.config_folder)), self.home)
+
+    def composing(self, folder: Path, name: str) -> "CommandLine":
+        """The command line with another primary config."""
+        flags = ("--config-path", str(folder), "--config-name", name)  # of two the last one counts
+        return CommandLine((*self.arguments, *flags), self.home)
 
 
-def _printed(error: Exception) -> int:
-    """Print the error, and return its exit code."""
-    if isinstance(error, (ConfigurationError, RunFailed)):
-        report(error)
-        return error.exit_code
-    if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
-        complain(f"{error.filename}: {error.strerror}")  # the disk's fault, in which a traceback leads nowhere
-        return 1
-    if isinstance(error, yaml_text.Error):
-        complain(f"a config cannot be read: {' '.join(str(error).split())}.")
-    elif isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
-        complain(explain(error))
-    else:
-        traceback.print_exception(error)
-        return 1
-    return 2
+def searching(folders: Iterable[Path]) -> str:
+    """The override that makes Hydra look for configs in these folders too."""
+    return f"{SEARCHPATH}=[{','.join(map(_place, folders))}]"
 
 
-@contextmanager
-def explained(line: CommandLine) -> Iterator[None]:
-    """Turns Hydra's complaint about a command line into a ConfigurationError that suggests the nearest options."""
-    try:
-        yield
-    except (ConfigurationError, RunFailed, Ended):  # Hydra may reraise a job's error
-        raise
-    except Exception as error:
-        if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
-            raise ConfigurationError(explain(error, line.folders)) from error
-        raise
+def quoted(value: object) -> str:
+    """A value quoted so that Hydra takes it literally, with any characters of a folder's name."""
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-@contextmanager
-def job() -> Iterator[RunFolder]:
-    """The run's folder. Prints a failure in a sweep at once, since Hydra collects them and raises only the first."""
-    folder = RunFolder(HydraConfig.get().runtime.output_dir)
-    try:
-        yield folder
-    except (ConfigurationError, RunFailed) as error:
-        if in_sweep():
-            report(error)
-            raise
-        folder.clear_refused()
-        raise Ended(error.exit_code, error) from error
+def _place(folder: Path) -> str:
+    return quoted(f"file://{folder}")
 
 
-def in_sweep() -> bool:
-    """Whether Hydra runs this job as part of a sweep."""
-    return HydraConfig.get().mode == RunMode.MULTIRUN
+def parsed(overrides: Iterable[str]) -> Iterator[Any]:
+    """The overrides as parsed by Hydra; invalid ones are skipped, since Hydra itself reports them."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    for override in overrides:
+        try:
+            yield OverridesParser.create().parse_override(override)
+        except HydraException:
+            continue
 
 
-def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
-    """Raises ConfigurationError for a missing experiment, which Hydra would silently skip even if the user named it.
+def typed_values(overrides: Iterable[str]) -> dict[str, Any]:
+    """The value that each override sets, by key, as Hydra reads it; without sweeps and deletions."""
+    single = (each for each in parsed(overrides) if not each.is_sweep_override() and not each.is_delete())
+    return {each.key_or_group: choices(each)[0] for each in single}
 
-    folders: where Hydra looks for it.
-    """
-    for override in as_typed(overrides):
-        key, _, value = override.partition("=")
-        if key.lstrip("+") == "experiment":
-            for name in value.strip("[]").split(","):
-                if name.strip() not in options("experiment", folders):
-                    raise ConfigurationError(no_such_option("experiment", name.strip(), folders))
+
+def choices(override: Any) -> list[Any]:
+    """The values that a parsed override sets its key to: one, or each of a sweep's."""
+    from hydra.core.override_parser.types import ChoiceSweep, Override
+
+    value = override.value()
+    return [Override._convert_value(each) for each in (value.list if isinstance(value, ChoiceSweep) else [value])]

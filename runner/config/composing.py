@@ -1,13 +1,21 @@
 """Composes the run config of some overrides, without a run."""
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.arguments import CommandLine, searching
-from manyheads.runner.config.command_line import check_experiment, explained
+from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.job_context import check_experiment, explained
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.option.run_config import RunConfig
@@ -21,3 +29,88 @@ def run_config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunCo
     with explained(line), initialize_config_dir(str(CONF), version_base="1.3"):
         composed = compose("config", [*words, *path])
     return checked(composed, trust=origin.trust, folders=folders)
+
+
+Compose = Callable[..., DictConfig]
+
+
+class Compositions:
+    """Configs of loaders that look for options in the same folders. ``compose``: Hydra's own way."""
+
+    def __init__(self, compose: Compose):
+        self._compose, self._parser = compose, OverridesParser.create()
+        self._overrides: dict[str, Override] = {}
+        self._repositories: dict[Any, Any] = {}
+        self._composed: dict[Any, bytes] = {}
+
+    def compose(self, loader: ConfigLoaderImpl, name: str | None, overrides: list[str], **how: Any) -> DictConfig:
+        """What ``loader`` composes, at a small part of the cost if only values are new. Raises what Hydra raises."""
+        try:
+            return self._by_values(loader, name, [self._parsed(each) for each in overrides], how)
+        except (HydraException, OmegaConfBaseException):  # Hydra's own message speaks of what was typed
+            return self._compose(loader, name, overrides, **how)
+
+    def _parsed(self, text: str) -> Override:
+        """Most of what one job is told, its neighbours are told too."""
+        if text not in self._overrides:
+            self._overrides[text] = self._parser.parse_override(text)
+        return self._overrides[text]
+
+    def _by_values(
+        self, loader: ConfigLoaderImpl, name: str | None, typed: Sequence[Override], how: dict[str, Any]
+    ) -> DictConfig:
+        steering = tuple(_text(each) for each in typed if _is_hydras(each))  # among them where options are looked for
+        if (name, steering) not in self._repositories:
+            _, repository = loader._parse_overrides_and_create_caching_repo(name, list(steering))
+            self._repositories[name, steering] = repository
+        exists = self._repositories[name, steering].group_exists
+        values = [each for each in typed if not _is_hydras(each) and _is_value(each, exists)]
+        options = tuple(_text(each) for each in typed if each not in values)
+        if (name, options) not in self._composed:
+            self._composed[name, options] = pickle.dumps(self._compose(loader, name, list(options), **how))
+        config: DictConfig = pickle.loads(self._composed[name, options])
+        loader._apply_overrides_to_config(values, config)
+        return _with_what_was_typed(config, typed)
+
+
+class RememberingLoader(ConfigLoaderImpl):
+    """Hydra's loader, for a process that composes many configs, as those of a sweep's jobs."""
+
+    def __init__(self, loader: ConfigLoader):
+        super().__init__(config_search_path=loader.get_search_path())
+        self._compositions = Compositions(ConfigLoaderImpl._load_configuration_impl)
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """The sweep's own config: sweepers only compose each job to find mistakes, and planning it finds them too."""
+        return master_config
+
+    def load_job(self, master_config: DictConfig, overrides: list[str]) -> DictConfig:
+        """The config of a job of this sweep, as ``load_sweep_config`` of Hydra's own loader composes it."""
+        return super().load_sweep_config(master_config, overrides)
+
+    def _load_configuration_impl(self, config_name: str | None, overrides: list[str], **how: Any) -> DictConfig:  # type: ignore[override]
+        return self._compositions.compose(self, config_name, overrides, **how)
+
+
+def _text(override: Override) -> str:
+    return str(override.input_line)
+
+
+def _is_hydras(override: Override) -> bool:
+    return override.key_or_group.partition(".")[0].partition("/")[0] == "hydra"
+
+
+def _is_value(override: Override, exists: Callable[[str], bool]) -> bool:
+    """Whether Hydra sets it in the config when that is composed, instead of choosing an option by it."""
+    return isinstance(override.value(), dict) or not exists(override.key_or_group)
+
+
+def _with_what_was_typed(config: DictConfig, typed: Sequence[Override]) -> DictConfig:
+    """With Hydra's notes on the overrides, among which are values now."""
+    ours = [each for each in typed if not each.is_hydra_override()]
+    config.hydra.overrides.task = [each.input_line for each in ours]
+    how = config.hydra.job.config.override_dirname
+    config.hydra.job.override_dirname = get_overrides_dirname(
+        ours, kv_sep=how.kv_sep, item_sep=how.item_sep, exclude_keys=how.exclude_keys
+    )
+    return config

@@ -6,8 +6,8 @@ import traceback
 from hydra.errors import OverrideParseException
 
 from manyheads.runner.config.lookup import NAMED, OWN, Folders, no_such_option, options, unknown_key
+from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.run import called
 
 NOT_OVER_SAVED = (
     "experiment=... can't be applied to a saved config. Leave out --config-path, or set its keys one by one."
@@ -41,11 +41,11 @@ def explain(error: Exception, folders: Folders = OWN) -> str:
             return NOT_OVER_SAVED
         if key.startswith("hydra."):
             section = key.rpartition(".")[0]
-            return f"{key}: there is no such key. `{called.command('train')} --cfg hydra -p {section}` lists them."
-        return f"{unknown_key(key, folders)} `{called.command('train')} --cfg job` lists them all."
+            return f"{key}: there is no such key. `{invocation.command('train')} --cfg hydra -p {section}` lists them."
+        return f"{unknown_key(key, folders)} `{invocation.command('train')} --cfg job` lists them all."
     if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
         group, name = found.groups()
         return f"+{group}={name}: {group} already has an option. Write {group}={name}, without the plus."
     if "Config group override must be" in text:
-        return f"{text}: set each group to one of its options, which `{called.command('train')} --help` lists."
+        return f"{text}: set each group to one of its options, which `{invocation.command('train')} --help` lists."
     return text

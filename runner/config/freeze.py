@@ -9,15 +9,15 @@ from omegaconf import DictConfig
 
 from manyheads.runner.config.checks import check_batch, check_graphs, check_trainer, with_checkpoint
 from manyheads.runner.config.lookup import OWN, Folders
-from manyheads.runner.config.machine import on_machine
+from manyheads.runner.config.resolve_machine import on_machine
 from manyheads.runner.config.schema import check
+from manyheads.runner.errors import Unavailable, warn
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import Unavailable, warn
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check import plain, refuse_untrusted
-from manyheads.runner.trust.own import Trust
+from manyheads.runner.trust.check_trust import plain, refuse_untrusted
+from manyheads.runner.trust.trust_store import Trust
 
 # The launcher decides how its ranks communicate, which strategies ask for; looking for data may take long.
 ORDER = sorted(GROUPS, key=lambda group: {"launcher": 0, "data": 2}.get(group, 1))

@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -10,9 +11,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from manyheads.runner.config.lookup import option_of
+from manyheads.runner.errors import ConfigurationError, Ended, warn
 from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved
 from manyheads.runner.option.declared import declared
-from manyheads.runner.run.errors import ConfigurationError, Ended, warn
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -107,3 +108,19 @@ def _holds_sweep(path: Path) -> bool:
     if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
         return True
     return Ledger(path).exists() or (path / "0").exists()
+
+
+RUN_DIR, SWEEP_DIR = "hydra.run.dir=", "hydra.sweep.dir="
+_BELOW = {RUN_DIR: Path("outputs"), SWEEP_DIR: Path("outputs/sweeps")}  # as in conf/config.yaml
+
+
+def named_folder(overrides: Iterable[str], key: str = RUN_DIR) -> Path | None:
+    """The folder that the overrides name, the last of several; None if they name none. key: RUN_DIR or SWEEP_DIR."""
+    named = [override.removeprefix(key) for override in overrides if override.startswith(key)]
+    return Path(named[-1].strip("'\"")) if named else None
+
+
+def new_folder(overrides: Iterable[str], key: str = RUN_DIR) -> Path:
+    """The folder that the overrides name, else a fresh one, which it creates. key: RUN_DIR or SWEEP_DIR."""
+    named = named_folder(overrides, key)
+    return named or fresh_folder(_BELOW[key] / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S"))

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.runner.config.lookup import NAMED, options
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.run.errors import ConfigurationError
 
 ENTRY_POINTS = "manyheads.conf"
 ALLOWED = (*GROUPS, *NAMED, "experiment")

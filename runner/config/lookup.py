@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config.code_files import absolute, project_of
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
+from manyheads.runner.option.locate import Section
 from manyheads.runner.run import yaml_text
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import Section
-from manyheads.runner.run.nearest import nearest, similar, suggest
+from manyheads.runner.wording import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SECTIONS = ("loss", "parameters", "trainer", "checkpoint")

@@ -6,13 +6,13 @@ from functools import partial, update_wrapper
 from typing import Any
 
 from manyheads.runner.config import saved
-from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF
-from manyheads.runner.config.project import with_own_folders
+from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.config.typed_files import offer_files
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.door import trust_for
-from manyheads.runner.trust.own import Trust, split_typed
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.trust.authorize import trust_for
+from manyheads.runner.trust.trust_store import Trust, split_typed
 
 NO_RERUN = (
     "--experimental-rerun unpickles its file, which can run any code. Repeat a run from its folder: "

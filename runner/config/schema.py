@@ -24,13 +24,13 @@ from manyheads.runner.config.lookup import (
     shown,
     unknown_key,
 )
-from manyheads.runner.config.rules import RULES, rules_of
+from manyheads.runner.config.run_rules import RULES, rules_of
+from manyheads.runner.errors import ConfigurationError, WrongValue
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
+from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.option.rules import Rule, rule_for
-from manyheads.runner.run.errors import ConfigurationError, WrongValue
-from manyheads.runner.run.locate import OPTION, Section
-from manyheads.runner.run.nearest import nearest
-from manyheads.runner.run.source_file import source_file
+from manyheads.runner.option.source_file import source_file
+from manyheads.runner.wording import nearest
 
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 

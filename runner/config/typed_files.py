@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from hydra.core.config_store import ConfigStore
 
-from manyheads.runner.config.arguments import CommandLine, quoted
 from manyheads.runner.config.code_files import KIND, NAMED, refuse_undefined
+from manyheads.runner.config.command_line import CommandLine, quoted
 from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import TARGET
+from manyheads.runner.option.locate import TARGET
 
 _PLAIN = r"""[^\s,'"\[\]{}()=][^,'"\[\]{}()=]*?"""
 _FILE = rf"""(?:'([^'\\]+{NAMED})'|"([^"\\]+{NAMED})"|({_PLAIN}{NAMED})(?![^\s,\]}})]))"""

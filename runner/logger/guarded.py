@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from manyheads.runner.logger.base import LoggedRun, Logger
+from manyheads.runner.logger.logger import LoggedRun, Logger
 
 log = logging.getLogger(__name__)
 MOST_WAITING = 1000  # calls; more than that are left out

@@ -1,0 +1,1 @@
+"""A rank: assembled from the run config, it trains, evaluates and writes."""

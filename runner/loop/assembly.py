@@ -6,25 +6,23 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from manyheads.runner.data.base.option import Data
-from manyheads.runner.data.rank.build import Loaders
+from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.loop.compile import compile_in_place, compile_units
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.settings import Settings
 from manyheads.runner.loop.sharpness import Sharpness
+from manyheads.runner.loop.train_settings import Settings
 from manyheads.runner.loop.update import Update
-from manyheads.runner.metrics.rank.build import build_metrics
-from manyheads.runner.optimizer.rank.build import build_optimizer
+from manyheads.runner.metrics.rank.build_metrics import build_metrics
+from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
+from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests, frozen_norms
+from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.parallel.rank.recompute import recompute
-from manyheads.runner.parallel.rank.units import listed_units
-from manyheads.runner.parameters.rank.freeze import frozen_norms
-from manyheads.runner.parameters.rank.groups import find_groups
-from manyheads.runner.parameters.rank.phases import Phases, build_phases, find_rests
-from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.scheduler.rank.build import build_schedule
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.units import listed_units, recompute
+from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.scheduler.rank.build_schedule import build_schedule
+from manyheads.runner.task.rank.task import Task
 
 
 class Wrapped(NamedTuple):

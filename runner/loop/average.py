@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyheads.runner.checkpoint.sharded.rank.read import real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.loop.update import Update
 from manyheads.runner.option.sections import TrainerSection
 

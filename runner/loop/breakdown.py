@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from manyheads.runner.logger.csv.columns import TRAINING
+from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop.compile import is_compiled
 from manyheads.runner.loop.meter import Sums
 

@@ -7,29 +7,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.runner.data.base.option import Data
-from manyheads.runner.data.rank.build import Loaders, build_data, build_loaders
+from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.rank.build_data import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.loader import Entrance
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.average import build_average
+from manyheads.runner.loop.determinism import set_deterministic
 from manyheads.runner.loop.header import header, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import utilization
-from manyheads.runner.model.rank.build import Built, build_model
-from manyheads.runner.model.rank.from_data import initialize_from_data
+from manyheads.runner.model.rank.build_model import Built, build_model, initialize_from_data
+from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.parameters.rank.freeze import freeze
-from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.random.rank.determinism import set_deterministic
-from manyheads.runner.random.rank.rng import seed_everything
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
-from manyheads.runner.task.base.rank import Task
-from manyheads.runner.task.rank.build import build_task
+from manyheads.runner.task.rank.build_task import build_task
+from manyheads.runner.task.rank.task import Task
 
 
 def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Parallel:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.metrics.by_id import each_once
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.metrics.metric import each_once
+from manyheads.runner.parallel.rank.parallel import Parallel
 
 AT_ONCE = 2**25  # bytes of scores that are brought together at a time
 

@@ -14,10 +14,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.loop.update import Update
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.failure import Failure, Kind
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
 ALONE = "Expected more than 1 value per channel"

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.runner.callbacks.base import Callback
+from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.collected import CollectedScores
 from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
-from manyheads.runner.loop.stop import Stop
+from manyheads.runner.loop.stopping import Stop
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.run.heartbeat import Heartbeat

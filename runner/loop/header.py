@@ -3,16 +3,16 @@
 import torch
 from torch import nn
 
-from manyheads.runner.machine.processor import EMULATED, bfloat16
-from manyheads.runner.model.rank.build import Built
-from manyheads.runner.optimizer.option import OptimizerOption
-from manyheads.runner.optimizer.rank.build import scaled_lr
+from manyheads.runner.errors import printable
+from manyheads.runner.machine.hardware import EMULATED, bfloat16
+from manyheads.runner.model.rank.build_model import Built
+from manyheads.runner.optimizer.optimizer_option import OptimizerOption
+from manyheads.runner.optimizer.rank.build_optimizer import scaled_lr
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.precision.base.option import PrecisionOption
-from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.run.errors import printable
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.precision.precision_option import PrecisionOption
+from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.run.run_folder import RunFolder
 
 

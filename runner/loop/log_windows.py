@@ -14,7 +14,7 @@ from manyheads.runner.loop.clock import DeviceLap, Lap, clock_of
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.update import Made
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
 
 COLLECT_SECONDS = 0.1  # at least, between two exchanges, unless a window takes longer
 MOST = 16  # windows at once

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from manyheads.runner.loop.scores import Scores, Statistics
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import Passed
 from manyheads.runner.parallel.rank.structure import tensors_in
 

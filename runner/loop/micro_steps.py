@@ -10,10 +10,10 @@ from torch.optim import Optimizer
 
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
 from manyheads.runner.parallel.rank.structure import call, tensors_in
-from manyheads.runner.precision.base.rank import Precision
+from manyheads.runner.precision.rank.precision import Precision
 
 
 class MicroSteps(ForwardBackward):

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from manyheads.runner.callbacks.base import Callback
-from manyheads.runner.checkpoint.every import steps_of
-from manyheads.runner.logger.base import LoggedRun, Logger
-from manyheads.runner.logger.csv.keeping import Keeping
-from manyheads.runner.logger.csv.rank import Files, Recorder
+from manyheads.runner.callbacks.callback import Callback
+from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.logger.guarded import Guarded
-from manyheads.runner.logger.option import LoggerOption
-from manyheads.runner.logger.terminal.log import Both, log_display
-from manyheads.runner.logger.terminal.rank import Display, Terminal
+from manyheads.runner.logger.logger import LoggedRun, Logger
+from manyheads.runner.logger.logger_option import LoggerOption
+from manyheads.runner.logger.rank.csv import Files, Recorder
+from manyheads.runner.logger.rank.csv_of_replicas import Keeping
+from manyheads.runner.logger.rank.terminal import Display, Terminal
+from manyheads.runner.logger.run_log import Both, log_display
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.utilization import Utilization
+from manyheads.runner.option.locate import Section, instantiate_named
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.run.locate import Section, instantiate_named
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.run_folder import RunFolder
 
 

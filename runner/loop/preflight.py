@@ -14,15 +14,15 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from manyheads.runner.data.base.option import Data
-from manyheads.runner.data.rank.build import build_data, check_custom
-from manyheads.runner.model.rank.build import bare_model
-from manyheads.runner.optimizer.rank.build import build_optimizer
+from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.rank.build_data import build_data, check_custom
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.process import die_with_parent
+from manyheads.runner.model.rank.build_model import bare_model
+from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
+from manyheads.runner.option.locate import Section, locate, targets
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import Section, locate, targets
-from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.task.rank.build import build_task
+from manyheads.runner.task.rank.build_task import build_task
 
 SAMPLES = 2
 CHANNELS = 3  # of images, which data sets in this project have whatever they are read from

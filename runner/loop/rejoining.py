@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.content import best_of, kept
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.state import State
 from manyheads.runner.parallel.rank.passes import Course

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.logger.csv.columns import MFU
-from manyheads.runner.logger.csv.rank import Recorder
-from manyheads.runner.logger.terminal.rank import Display
+from manyheads.runner.logger.csv import MFU
+from manyheads.runner.logger.rank.csv import Recorder
+from manyheads.runner.logger.rank.terminal import Display
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.log_windows import Row
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.utilization import Utilization
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
 
 log = logging.getLogger(__name__)
 SPLITS = ("train", "val")

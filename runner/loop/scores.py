@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.metrics.base import Collected, Metric
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.metric import Collected, Metric
 from manyheads.runner.parallel.rank.passes import Passed
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.nearest import nearest
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.rank.task import Task
+from manyheads.runner.wording import nearest
 
 Statistics = dict[str, Tensor]  # float64 on the CPU, by name
 LOSS = ("loss", "counted")  # sums that every metric is given, whatever it names

@@ -5,24 +5,23 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from manyheads.runner.callbacks.base import RunContext
-from manyheads.runner.checkpoint.flight import Landed
+from manyheads.runner.callbacks.callback import RunContext
+from manyheads.runner.checkpoint.background_save import Landed
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.loop.adapt_progress import move_in
 from manyheads.runner.loop.build import build
+from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
-from manyheads.runner.loop.elsewhere import move_in
+from manyheads.runner.loop.final_test import tested
 from manyheads.runner.loop.rejoining import Rejoining
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
-from manyheads.runner.loop.result import result_of
+from manyheads.runner.loop.results import result_of, summary
 from manyheads.runner.loop.state import State
-from manyheads.runner.loop.summary import summary
-from manyheads.runner.loop.tested import tested
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes
-from manyheads.runner.random.rank.determinism import operations_named
-from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import write

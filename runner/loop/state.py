@@ -5,10 +5,10 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
-from manyheads.runner.checkpoint.sharded.rank.read import real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.data.rank.rng import get_state, seed_everything, set_state
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.trainer import Trainer
-from manyheads.runner.random.rank.rng import get_state, seed_everything, set_state
 
 
 class State:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.callbacks.base import Callback
+from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.average import Average
@@ -18,8 +18,8 @@ from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogWindows, Row, Window
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
-from manyheads.runner.loop.settings import Settings
-from manyheads.runner.loop.stop import Stop
+from manyheads.runner.loop.stopping import Stop
+from manyheads.runner.loop.train_settings import Settings
 from manyheads.runner.loop.update import Made, Update
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.serve.description import Description

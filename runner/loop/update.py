@@ -12,17 +12,17 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.rng import get_state, set_state
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.loop.views import averaged
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.optimizer.rank.freezing import Phases
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import Passed
-from manyheads.runner.parameters.rank.phases import Phases
-from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.random.rank.rng import get_state, set_state
-from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.scheduler.rank.schedules import Schedule
 
 
 class Made(NamedTuple):

@@ -16,11 +16,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.header import device_name
-from manyheads.runner.machine.peaks import peak
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.machine.gpus import peak
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
-from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.task.rank.task import Task
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import pad
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 
 Weighted = Iterator[tuple[float, Tensor]]
 

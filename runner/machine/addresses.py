@@ -6,7 +6,7 @@ import socket
 
 import psutil
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 
 _ENDPOINT = re.compile(r"(?:\[([^\]\s]+)\]|([^\s:\[\]]+)):(\d+)")
 

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.runner.machine.driver import Board, Part, memory, read
-from manyheads.runner.run import called
+from manyheads.runner.machine import invocation
+from manyheads.runner.machine.gpus import Board, Part, memory, read
 
 NO_GPU = (
     "this machine has no NVIDIA GPU that the installed torch can use "
-    f"(a driver and a CUDA build of torch are needed; see `{called.command('doctor')}`)"
+    f"(a driver and a CUDA build of torch are needed; see `{invocation.command('doctor')}`)"
 )
 
 
@@ -152,3 +152,20 @@ def cpu_model() -> str:
     except OSError:
         found = None
     return found.group(1) if found else "unknown"
+
+
+CPUINFO = Path("/proc/cpuinfo")
+# The kernel's flag for products of bfloat16, by what makers call it; on Arm the flag has its name.
+BFLOAT16 = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512-BF16", "bf16": "bf16"}
+EMULATED = "this processor has no bfloat16 instructions (AVX-512-BF16, AMX), and emulates them"
+
+
+def bfloat16() -> str | None:
+    """The instructions for products of bfloat16; None if there are none, so that they are emulated, which is slow."""
+    try:
+        text = CPUINFO.read_text()
+    except OSError:
+        return None
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    flags = set(found[1].split()) if found else set()
+    return next((name for flag, name in BFLOAT16.items() if flag in flags), None)

@@ -1,9 +1,11 @@
 """How much memory there is."""
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from rich.filesize import decimal
 
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -15,3 +17,24 @@ def memory_bytes() -> int:
         with suppress(OSError, ValueError):  # no container, or "max"
             found = min(found, int(Path(path).read_text()))
     return found
+
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def size() -> str | None:
+    """How much it holds, in words; None where there is no such place."""
+    try:
+        return decimal(shutil.disk_usage(SHARED_MEMORY).total)
+    except OSError:
+        return None
+
+
+def too_small() -> str:
+    """What to say and do when loader processes have no room in shared memory."""
+    found = size()
+    where = f"{SHARED_MEMORY}, which holds {found} in all" if found else "shared memory"
+    return (
+        f"loader processes pass batches through {where}, and it is full. Set data.num_workers=0, or enlarge it "
+        "(docker run --shm-size=8g)."
+    )

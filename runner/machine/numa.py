@@ -7,7 +7,7 @@ nvmlDeviceGetCpuAffinity in https://docs.nvidia.com/deploy/nvml-api/.
 import os
 from pathlib import Path
 
-from manyheads.runner.machine.driver import asked, session
+from manyheads.runner.machine.gpus import asked, session
 
 NODES = Path("/sys/devices/system/node")
 _BITS = 64  # of a word in NVML's masks

@@ -6,23 +6,23 @@ does not have to be registered anywhere.
 
 from typing import Any
 
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import OPTION, Section, load, locate
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import OPTION, Section, load, locate
 
 # The groups of options, in the order of the run config, and what each group's options declare at least.
 BASES = {
-    "model": "manyheads.runner.model.option.ModelOption",
-    "data": "manyheads.runner.data.base.option.DataOption",
-    "task": "manyheads.runner.task.option.TaskOption",
-    "optimizer": "manyheads.runner.optimizer.option.OptimizerOption",
-    "scheduler": "manyheads.runner.scheduler.option.SchedulerOption",
-    "precision": "manyheads.runner.precision.base.option.PrecisionOption",
-    "launcher": "manyheads.launchers.option.LauncherOption",
-    "parallel": "manyheads.runner.parallel.base.option.ParallelOption",
+    "model": "manyheads.runner.model.model_option.ModelOption",
+    "data": "manyheads.runner.data.data_option.DataOption",
+    "task": "manyheads.runner.task.task_option.TaskOption",
+    "optimizer": "manyheads.runner.optimizer.optimizer_option.OptimizerOption",
+    "scheduler": "manyheads.runner.scheduler.scheduler_option.SchedulerOption",
+    "precision": "manyheads.runner.precision.precision_option.PrecisionOption",
+    "launcher": "manyheads.launchers.launcher_option.LauncherOption",
+    "parallel": "manyheads.runner.parallel.parallel_option.ParallelOption",
 }
 GROUPS = tuple(BASES)
 # The same of sections with entries of any name.
-ENTRIES = {"logger": "manyheads.runner.logger.option.LoggerOption"}
+ENTRIES = {"logger": "manyheads.runner.logger.logger_option.LoggerOption"}
 
 
 def declared(group: str, section: Section, *, name: str | None = None) -> Any:

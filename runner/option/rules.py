@@ -1,6 +1,7 @@
 """Which values a key of the run config may have: the kinds of rules, with the words that an error prints."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -86,3 +87,18 @@ def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:
     if isinstance(default, str):
         return TEXT
     return None
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TEXT = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(UNITS)}])")
+
+
+def seconds(value: Any) -> float | None:
+    """The seconds of a duration such as 90, "90s", "1.5h" or "2d"; None for anything else."""
+    if number(above=0).accepts(value):
+        return float(value)
+    found = _TEXT.fullmatch(value) if isinstance(value, str) else None
+    return (float(found[1]) * UNITS[found[2]] or None) if found else None
+
+
+DURATION = Rule("seconds, or 90s, 30m, 8h, 2d", lambda value: seconds(value) is not None)

@@ -5,22 +5,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.sections import CheckpointSection, FixedSection, ParametersSection, TrainerSection
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import Section
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:  # the groups' base classes, which option/declared.py names
-    from manyheads.launchers.option import LauncherOption
-    from manyheads.runner.data.base.option import DataOption
-    from manyheads.runner.logger.option import LoggerOption
-    from manyheads.runner.model.option import ModelOption
-    from manyheads.runner.optimizer.option import OptimizerOption
-    from manyheads.runner.parallel.base.option import ParallelOption
-    from manyheads.runner.precision.base.option import PrecisionOption
-    from manyheads.runner.scheduler.option import SchedulerOption
-    from manyheads.runner.task.option import TaskOption
+    from manyheads.launchers.launcher_option import LauncherOption
+    from manyheads.runner.data.data_option import DataOption
+    from manyheads.runner.logger.logger_option import LoggerOption
+    from manyheads.runner.model.model_option import ModelOption
+    from manyheads.runner.optimizer.optimizer_option import OptimizerOption
+    from manyheads.runner.parallel.parallel_option import ParallelOption
+    from manyheads.runner.precision.precision_option import PrecisionOption
+    from manyheads.runner.scheduler.scheduler_option import SchedulerOption
+    from manyheads.runner.task.task_option import TaskOption
 
 FIXED: dict[str, type[FixedSection]] = {
     "parameters": ParametersSection,

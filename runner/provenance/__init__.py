@@ -1,0 +1,1 @@
+"""Where a run came from: its command, code, versions, machine and data."""

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from manyheads.runner.run.called import IS_CHECKOUT, ROOT
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.invocation import IS_CHECKOUT, ROOT
 from manyheads.runner.run.program import Program
 
 CODE = ("*.py", "conf/")  # untracked files to record: others may be secret or large

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from manyheads.runner.data.base.option import DataOption
+    from manyheads.runner.data.data_option import DataOption
 
 BLOCK = 2**20
 

@@ -4,18 +4,20 @@ The run's seal covers them, so that nothing else can replace them.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from manyheads.runner.config.arguments import quoted
+from manyheads.runner.config.command_line import quoted
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.option.locate import STARTED_IN, Section, files_named
+from manyheads.runner.option.source_file import SourceFile
 from manyheads.runner.provenance.own_code import own_files
-from manyheads.runner.run import called
 from manyheads.runner.run.data_files import read_bytes, read_json
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.run.locate import Section, files_named
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.source_file import SourceFile
 
 
 def keep_files(folder: RunFolder, config: Section) -> dict[str, bytes]:
@@ -81,7 +83,7 @@ def copies(folder: RunFolder, config: Section, *, chosen: Iterable[str] = ()) ->
         if not is_own_copy(folder, file.path):
             raise ConfigurationError(
                 f"{file.path} {how}, and its copy {copy} is missing or not yours. Put the file back; or look at the "
-                f"copy, and make it your own: {called.command('trust', folder)}"
+                f"copy, and make it your own: {invocation.command('trust', folder)}"
             )
         print(f"{file.path} {how}: its copy {copy} is used", flush=True)
         found[key] = f"{copy}:{file.name}"
@@ -95,3 +97,16 @@ def overrides_of(copies: dict[str, str]) -> list[str]:
 
 def _is_as_in(recorded: dict[str, object], path: Path) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == recorded.get(str(path))
+
+
+def find_where_started(*folders: RunFolder) -> None:
+    """Add the directory where the first of these runs was started to the import path, after the working directory.
+
+    Runs that the user did not start are ignored.
+    """
+    for folder in folders:
+        with suppress(OSError, ConfigurationError):
+            directory = str(read_json(folder.provenance).get("directory"))
+            if folder.owns(directory=directory) and os.path.isdir(directory):
+                os.environ[STARTED_IN] = directory
+                return

@@ -10,14 +10,14 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.invocation import ROOT
+from manyheads.runner.option.locate import Section, files_named, own_folders, packages_named, targets
+from manyheads.runner.option.source_file import source_file
 from manyheads.runner.provenance.code_state import GIT
 from manyheads.runner.run import seal
-from manyheads.runner.run.called import ROOT
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import Section, files_named, own_folders, packages_named, targets
 from manyheads.runner.run.program import Program
-from manyheads.runner.run.source_file import source_file
-from manyheads.runner.trust.own import conf_of
+from manyheads.runner.trust.trust_store import conf_of
 
 
 def own_code(config: Section) -> dict[str, str]:

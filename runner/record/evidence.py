@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.provenance.record import signature
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.record.statistics import Spread, p_of_difference, p_of_target
 from manyheads.runner.report.load_run import load_run
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 

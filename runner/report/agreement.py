@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyheads.runner.provenance.record import without_effect
+from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rounding import departure, is_early, paired
 from manyheads.runner.report.rows import Row

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.report.fairness import differing, divide, is_swept
 from manyheads.runner.report.keys import parsed
 from manyheads.runner.report.rows import Row, is_chosen
-from manyheads.runner.run.errors import ConfigurationError
 
 
 @dataclass(frozen=True)

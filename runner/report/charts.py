@@ -4,11 +4,11 @@ import math
 import statistics
 from dataclasses import replace
 
+from manyheads.runner.report.chart_spec import Axis, Chart, axis_of
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.effects import effects
-from manyheads.runner.report.numbers import is_wide
+from manyheads.runner.report.keys import is_wide
 from manyheads.runner.report.series import Line, Series
-from manyheads.runner.report.spec import Axis, Chart, axis_of
 
 MOST_POINTS, FEWEST_POINTS = 200, 20  # of a curve
 ALL_POINTS = 60_000  # of a chart, as far as FEWEST_POINTS allows

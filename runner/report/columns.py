@@ -1,12 +1,42 @@
-"""The columns of a comparison: their names in comparison.csv, their titles, and their values as text."""
+"""A column of a comparison's tables."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from manyheads.runner.report.column import Column, numbers, words
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.keys import titles
-from manyheads.runner.report.metric import NONE, ShownMetric, number, shown_value
 from manyheads.runner.report.rows import Row
+from manyheads.runner.report.shown_metric import NONE, ShownMetric, number, shown_value
+
+Value = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """``value``: the full value, for files and sorting; ``text``: as shown; ``about``: its meaning."""
+
+    name: str
+    title: str
+    value: Callable[[Row], Value]
+    text: Callable[[Row], str]
+    about: str = ""
+    is_number: bool = True
+
+
+def words(name: str, title: str, value: Callable[[Row], str], about: str = "") -> Column:
+    """A column of text."""
+    return Column(name, title, value, lambda row: value(row) or NONE, about, is_number=False)
+
+
+def numbers(
+    name: str,
+    title: str,
+    value: Callable[[Row], float | None],
+    about: str = "",
+    text: Callable[[float], str] = number,
+) -> Column:
+    """A column of numbers, formatted by ``text``."""
+    return Column(name, title, value, lambda row: NONE if (own := value(row)) is None else text(own), about)
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:

@@ -5,17 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.runner.data.base.option import DataOption
+from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, listed
 from manyheads.runner.report.keys import swept_keys
-from manyheads.runner.report.metric import ShownMetric, shown_metric, shown_objective
-from manyheads.runner.report.purpose import compares_speed
-from manyheads.runner.report.ranking import doubts, explain, rank
+from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank
 from manyheads.runner.report.rows import Row, make_rows
 from manyheads.runner.report.run_set import Job, RunSet
+from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.run.ledger import STATES
 
 # Mentioned in other notes, or without effect.

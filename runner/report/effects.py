@@ -3,13 +3,12 @@
 import math
 from dataclasses import replace
 
+from manyheads.runner.report.chart_spec import Axis, Chart, axis_of
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.keys import titles
-from manyheads.runner.report.numbers import as_numbers, is_wide
+from manyheads.runner.report.keys import as_numbers, is_wide, titles
 from manyheads.runner.report.purpose import is_layout
 from manyheads.runner.report.rows import Row
 from manyheads.runner.report.series import ALONE, Line, Series
-from manyheads.runner.report.spec import Axis, Chart, axis_of
 
 MOST_TICKS, MOST_LINES = 9, 100
 

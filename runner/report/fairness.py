@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 from manyheads.runner.config.lookup import own_sections
-from manyheads.runner.machine.driver import THROTTLED
+from manyheads.runner.machine.gpus import THROTTLED
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.provenance.own_code import in_words
-from manyheads.runner.provenance.record import without_effect
+from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import follows, repeating_keys, text_of, varies
 from manyheads.runner.report.rows import Row
 

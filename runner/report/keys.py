@@ -1,12 +1,14 @@
 """Finds the swept keys of the config, and their value in each job."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.locate import Section
 from manyheads.runner.report.run_set import REPEATING, Job, RunSet
-from manyheads.runner.run.locate import Section
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
@@ -125,3 +127,20 @@ def told(values: Mapping[str, str], *without: str | None) -> str:
         for key, value in values.items()
         if value and key not in without
     )
+
+
+WIDE = 8  # ratio of the largest to the smallest value from which a scale is logarithmic
+
+
+def as_numbers(texts: Sequence[str]) -> list[float] | None:
+    """The texts as numbers; None if one of them is not a number."""
+    with suppress(ValueError):
+        found = [float(text) for text in texts]
+        return found if all(map(math.isfinite, found)) else None
+    return None
+
+
+def is_wide(values: Iterable[float]) -> bool:
+    """Whether positive values are so far apart that the small ones would overlap on a linear scale."""
+    known = [value for value in values if math.isfinite(value)]
+    return bool(known) and min(known) > 0 and max(known) / min(known) >= WIDE

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.declared import GROUPS, declared
-from manyheads.runner.run import kinds, yaml_text
+from manyheads.runner.option.locate import OPTION
+from manyheads.runner.run import json_types, yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_json, read_text
-from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.frozen import read_frozen
-from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check import may_declare
-from manyheads.runner.trust.own import Trust, trusted_packages
+from manyheads.runner.trust.check_trust import may_declare
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 Columns = dict[str, Sequence[float]]
 
@@ -57,8 +57,8 @@ def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
         folder=folder.path,
         options={group: name for group in GROUPS if (name := config.pop(f"{group}.{OPTION}", None))},
         config=config,
-        result=kinds.right(_json(folder.result), kinds.RESULT),
-        provenance=kinds.right(_json(folder.provenance), kinds.PROVENANCE),
+        result=json_types.right(_json(folder.result), json_types.RESULT),
+        provenance=json_types.right(_json(folder.provenance), json_types.PROVENANCE),
         steps=read_columns(folder.steps, steps),
         epochs=read_columns(folder.epochs),
         gpu=read_columns(folder.gpu),

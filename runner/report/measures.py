@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyheads.runner.report.load_run import Run
-from manyheads.runner.report.metric import ACCURACY, ShownMetric
+from manyheads.runner.report.shown_metric import ACCURACY, ShownMetric
 
 
 @dataclass(frozen=True)

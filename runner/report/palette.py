@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import cycle
 
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.keys import told
-from manyheads.runner.report.numbers import as_numbers
+from manyheads.runner.report.keys import as_numbers, told
 from manyheads.runner.report.rows import Row
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito), for options that declare none.

@@ -1,13 +1,62 @@
-"""The purpose of a sweep: to find the fastest way of computing, or the settings that train best."""
+"""The order of rows if settings were swept: by the objective, the best first."""
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from manyheads.runner.config.lookup import ABOUT
-from manyheads.runner.optimizer.option import OptimizerOption
+from manyheads.runner.optimizer.optimizer_option import OptimizerOption
 from manyheads.runner.option.declared import ENTRIES
-from manyheads.runner.provenance.record import without_effect
+from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import varies
 from manyheads.runner.report.rows import Row
+from manyheads.runner.report.shown_metric import ShownMetric, shown_value
+
+
+def rank(rows: Sequence[Row], objective: ShownMetric) -> list[Row]:
+    """The rows, best first, with the best one marked; unmeasured or incomplete ones come last."""
+    sign = -1 if objective.direction == "max" else 1
+
+    def key(row: Row) -> tuple[bool, bool, float]:
+        value = row.measures.objective
+        known = value is not None and math.isfinite(value)
+        return (row.state != "completed", not known, sign * value if value is not None and known else 0.0)
+
+    ranked = sorted(rows, key=key)
+    values = {key(row) for row in ranked if not any(key(row)[:2])}
+    best = min(values) if len(values) > 1 else None
+    return [replace(row, is_best=key(row) == best) for row in ranked]
+
+
+def explain(rows: Sequence[Row], objective: ShownMetric) -> str:
+    """A sentence on how the rows are ordered, for below the table."""
+    if not any(row.is_best for row in rows):
+        return ""
+    extreme = "highest" if objective.direction == "max" else "lowest"
+    several = any(row.measures.runs > 1 for row in rows)
+    spread = "; mean ± standard deviation over n runs" if several else ""
+    what = objective.label.removeprefix("val ")
+    return f"Sorted by best {objective.label}: each run's {extreme} validation {what} after any epoch{spread}."
+
+
+def doubts(rows: Sequence[Row], objective: ShownMetric) -> list[str]:
+    """A sentence if the two best rows differ by no more than their runs do; else []."""
+    first, second, *_ = [*(row.measures for row in rows if row.state == "completed"), None, None]
+    if first is None or second is None or first.objective is None or second.objective is None:
+        return []
+    spreads = [each.objective_spread for each in (first, second) if each.objective_spread is not None]
+    gap = abs(first.objective - second.objective)
+    if not spreads or not gap <= max(spreads) or not any(row.is_best for row in rows):
+        return []
+    told = ", ".join(
+        f"{row.label}: {shown_value(objective, row.measures.objective, row.measures.objective_spread)}"
+        f" (n = {row.measures.runs})"
+        for row in rows[:2]
+    )
+    return [
+        f"The top two rows are within one standard deviation of each other ({told}): more seeds may change their order."
+    ]
+
 
 GROUPS = ("parallel", "launcher", "precision")
 # Other keys that change how updates are computed, but not their results.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from manyheads.runner.report.keys import parsed, repeating_keys, told, value_of
 from manyheads.runner.report.measures import Measures, average, measure
-from manyheads.runner.report.metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.report.run_set import FOLD, SEED, Job, RunSet
+from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 
 # States of a job without a completed run, the first that applies counts.
 ORDER = ("running", "interrupted", "pruned", "failed", "skipped", "pending")

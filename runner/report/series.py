@@ -7,9 +7,9 @@ from itertools import accumulate
 
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.load_run import Columns, Run
-from manyheads.runner.report.metric import number
 from manyheads.runner.report.palette import Palette, colours, dashes, short
 from manyheads.runner.report.rows import Row
+from manyheads.runner.report.shown_metric import number
 
 BATCH = "data.batch_size"
 ALONE = "#0072b2"  # the colour of a single line

@@ -1,0 +1,1 @@
+"""A run's folder and files, which parent and ranks share."""

@@ -6,12 +6,13 @@ control characters written out. Paths are those of ``Folder``. docs/security.md 
 
 import gc
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.folder import MOST_BYTES, Folder
 
 MOST_TABLE_BYTES = 2**31  # of a table of numbers
@@ -82,3 +83,25 @@ def _printable(value: Any) -> Any:
 def no_formula(value: object) -> object:
     """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+LINE = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """All messages from INFO on go to this file meanwhile, and nowhere else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", opener=no_link) as file:
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(logging.Formatter(LINE))
+        root = logging.getLogger()
+        level, handlers = root.level, root.handlers
+        root.handlers = [handler]
+        root.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            root.setLevel(level)
+            root.handlers = handlers
+            handler.close()

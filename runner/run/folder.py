@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple, Self
 
-from manyheads.runner.run.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable
 
 MOST_BYTES = 2**24  # of a file that is read whole
 _HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,16 +1,15 @@
 """The YAML files of a thousand runs, read quickly: runs share most sections, so that each text is parsed once."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.errors import printable
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import read_text
-from manyheads.runner.run.errors import printable
-from manyheads.runner.run.flat import flatten
 from manyheads.runner.run.run_folder import without_format
 
 MOST_BYTES = 2**20
@@ -66,3 +65,14 @@ def _parsed(text: str) -> Any:
     """Shared between all who ask: to be read only."""
     content = yaml_text.parse(text)
     return flatten(content) if isinstance(content, dict) else content
+
+
+def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The config with one dotted key for each value; lists are values."""
+    flat: dict[str, Any] = {}
+    for name, value in section.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{name}."))
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

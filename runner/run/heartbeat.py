@@ -18,9 +18,9 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.errors import Failure
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.failure import Failure
-from manyheads.runner.run.rank_env import Place
+from manyheads.runner.run.rank_info import Place
 
 STARTING, RUNNING, FINISHED, FAILED = range(4)
 _WORD = 8

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import exclusive, is_locked, write_whole
 
 NAME = "ledger.jsonl"

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NamedTuple
 
-from manyheads.runner.run.errors import Interrupted
-from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.run.signals import handled_by
+from manyheads.runner.errors import Interrupted
+from manyheads.runner.machine.process import die_with_parent, handled_by
 
 PIPE, DISCARD = subprocess.PIPE, subprocess.DEVNULL
 Process = subprocess.Popen[bytes]

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:

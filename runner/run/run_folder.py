@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.run import checkpoint_places, kinds, seal, yaml_text
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import checkpoint_places, json_types, seal, yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_bytes, read_json
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import exclusive, remove, remove_leftovers, write_whole
 
 CHECKED = "MANYHEADS_CHECKED"
@@ -192,7 +192,7 @@ class RunFolder:
         if (found is None and not self.provenance.exists()) or (found is not None and int(found[1]) == FORMAT):
             return
         try:
-            commit = kinds.right(read_json(self.provenance), kinds.PROVENANCE).get("commit")
+            commit = json_types.right(read_json(self.provenance), json_types.PROVENANCE).get("commit")
         except (OSError, ConfigurationError):
             commit = None
         with_it = f"Check out commit {commit}, which recorded it" if commit else "Use the version that recorded it"
@@ -220,7 +220,7 @@ class RunFolder:
     def read_result(self) -> dict[str, Any] | None:
         """result.json, or None while the run has not ended."""
         try:
-            return kinds.check(read_json(self.result), kinds.RESULT, self.result)
+            return json_types.check(read_json(self.result), json_types.RESULT, self.result)
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run.data_files import read_bytes
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.folder import Folder
-from manyheads.runner.run.user_folders import user_folder
 
 NAME = "seal.json"
 KEY_BYTES = 32

@@ -1,0 +1,1 @@
+"""Learning rates as a function of the update's number."""

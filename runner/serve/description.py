@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 
 FORMAT = 1

@@ -1,9 +1,11 @@
 """The formats of exported models, and what each needs; without torch."""
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.runner.run.errors import Unavailable
+from manyheads.runner.errors import ConfigurationError, Unavailable
+from manyheads.runner.run.run_folder import RunFolder
 
 
 class Format(NamedTuple):
@@ -24,3 +26,23 @@ def refuse_missing(name: str) -> None:
     """Raises Unavailable, with the command to install them, for a format whose packages are missing."""
     if missing := [package for package in FORMATS[name].packages if find_spec(package) is None]:
         raise Unavailable(f"--format {name} needs {' and '.join(missing)}. Install: pip install {' '.join(missing)}")
+
+
+BEST, LAST = "best", "last"
+
+
+def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
+    """The name, "best" or "last", and the checkpoint; without ``which`` the best if there is one.
+
+    Raises ConfigurationError.
+    """
+    paths = {BEST: folder.best_checkpoint, LAST: folder.last_checkpoint}
+    if which is not None and which not in paths:
+        raise ConfigurationError(f"{which}: there are no such weights. Allowed: {', '.join(paths)}.")
+    found = [name for name in ([which] if which else paths) if paths[name].exists()]
+    if not found:
+        raise ConfigurationError(
+            f"{folder} has no {which + ' ' if which else ''}weights: {paths[which or LAST]} does not exist. Name a run "
+            "that has been trained, with checkpoint.every other than 0."
+        )
+    return found[0], paths[found[0]]

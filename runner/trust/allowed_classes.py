@@ -8,7 +8,7 @@ from typing import Any
 
 from manyheads.runner.config.lookup import CONF, own_sections, read
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.run.locate import OPTION
+from manyheads.runner.option.locate import OPTION
 
 _LAYERS = (
     "Linear Flatten Unflatten Identity Dropout Dropout2d Conv1d Conv2d ConvTranspose2d BatchNorm1d BatchNorm2d "
@@ -26,7 +26,7 @@ READ = {
         "CosineAnnealingLR CosineAnnealingWarmRestarts OneCycleLR"
     },
     "data": {"torchvision.datasets": "FakeData"},
-    "logger": {"manyheads.runner.logger.tensorboard.rank": "TensorBoard"},
+    "logger": {"manyheads.runner.logger.rank.tensorboard": "TensorBoard"},
     "transforms": dict.fromkeys(
         ("torchvision.transforms", "torchvision.transforms.v2"),
         "RandomHorizontalFlip RandomVerticalFlip RandomCrop CenterCrop RandomResizedCrop Resize Normalize "

@@ -10,15 +10,15 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json
-from manyheads.runner.run.errors import ConfigurationError, printable
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check import own_values, plain, untrusted
-from manyheads.runner.trust.content import parse_config
-from manyheads.runner.trust.own import Trust, own_project
+from manyheads.runner.trust.check_trust import own_values, plain, untrusted
+from manyheads.runner.trust.plain_content import parse_config
+from manyheads.runner.trust.trust_store import Trust, own_project
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from manyheads.runner.checkpoint.convert.rank import Alone
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.rank.share import Share
+from manyheads.runner.checkpoint.sharded.rank.rank_share import Share
 from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.curve import Curve
 from tests.checkpoint.sharded.ranks import Rank, together

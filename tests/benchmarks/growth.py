@@ -19,8 +19,8 @@ import torch
 from rich.console import Console
 
 from manyheads.runner.config.lookup import read_option
-from manyheads.runner.data.imagefolder.index import SETTLED, listed
-from manyheads.runner.data.imagefolder.option import ImageFolderOption, class_names
+from manyheads.runner.data.imagefolder import ImageFolderOption, class_names
+from manyheads.runner.data.imagefolder_index import SETTLED, listed
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.loader import Entrance, Loader
@@ -28,7 +28,7 @@ from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 from manyheads.runner.report.load_run import read_columns
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.rank.task import Task
 from tests.benchmarks.curve import Curve
 from tests.benchmarks.start import seconds
 from tests.in_process import typed
@@ -139,7 +139,7 @@ def _image_folder(root: Path, count: int) -> dict[str, float]:
     made = time.perf_counter() - began
     time.sleep(SETTLED / 1e9 + 0.1)  # what has changed just now is not kept
     section = {
-        "_target_": "manyheads.runner.data.imagefolder.option.ImageFolder",
+        "_target_": "manyheads.runner.data.imagefolder.ImageFolder",
         "root": str(root),
         "fingerprint": "sizes",
     }

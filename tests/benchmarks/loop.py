@@ -15,26 +15,26 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
-from manyheads.runner.logger.base import LoggedRun
-from manyheads.runner.logger.csv.rank import Files, Recorder
-from manyheads.runner.logger.tensorboard.rank import TensorBoard
-from manyheads.runner.logger.terminal.rank import Display
+from manyheads.runner.logger.logger import LoggedRun
+from manyheads.runner.logger.rank.csv import Files, Recorder
+from manyheads.runner.logger.rank.tensorboard import TensorBoard
+from manyheads.runner.logger.rank.terminal import Display
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.settings import Settings
+from manyheads.runner.loop.train_settings import Settings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.machine import hardware
-from manyheads.runner.metrics.rank.build import build_metrics
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.parallel.single.rank import Single
-from manyheads.runner.precision.fp32.rank import FP32
+from manyheads.runner.metrics.rank.build_metrics import build_metrics
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.single import Single
+from manyheads.runner.precision.rank.fp32 import FP32
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.scheduler.rank import Constant
-from manyheads.runner.task.base.rank import Task
-from manyheads.runner.task.classification.rank import Classification
+from manyheads.runner.scheduler.rank.schedules import Constant
+from manyheads.runner.task.rank.classification import Classification
+from manyheads.runner.task.rank.task import Task
 from tests.benchmarks import peers
 from tests.benchmarks.measure import Comparison, compare
 

@@ -15,7 +15,7 @@ from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.photos import Photos
 from manyheads.runner.data.rank.sampler import TrainingSampler
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.rank.task import Task
 from tests.benchmarks import photo_peers
 from tests.benchmarks.photo_peers import MEAN, SIZE, STD
 

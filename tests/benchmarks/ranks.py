@@ -14,7 +14,7 @@ from torch.multiprocessing import spawn  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.runner.machine import hardware
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
 from tests.benchmarks.loop import OURS, Prebuilt, by_hand, model, ours
 from tests.benchmarks.measure import Comparison, compare
 from tests.in_process import typed

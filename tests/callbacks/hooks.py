@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
-from manyheads.runner.callbacks.base import Callback
-from manyheads.runner.logger.base import Logger
-from manyheads.runner.metrics.base import Metric
+from manyheads.runner.callbacks.callback import Callback
+from manyheads.runner.logger.logger import Logger
+from manyheads.runner.metrics.metric import Metric
 
 
 class Diary(Callback):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import attempt, small, train
 from tests.tail import tail

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.callbacks.confusion_matrix.rank import drawn
-from manyheads.runner.callbacks.rank.samples import in_windows
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.callbacks.rank.confusion_matrix import drawn
+from manyheads.runner.callbacks.rank.sample_rows import in_windows
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
 from tests.scikit_learn import reference
@@ -87,7 +87,7 @@ def test_ranks_write_the_same_tables(alone, tmp_path):
 
 
 def test_many_samples_come_some_at_a_time(monkeypatch):
-    monkeypatch.setattr("manyheads.runner.callbacks.rank.samples.WINDOW", 4)
+    monkeypatch.setattr("manyheads.runner.callbacks.rank.sample_rows.WINDOW", 4)
     ids = [9, 0, 3, 5, 1]
     found = list(in_windows(lambda value: [value], ids, np.array(ids)[:, None] * 10.0))
     assert [part.tolist() for part, _ in found] == [[0, 1, 3], [5], [9]]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.logger.option import TrackerOption
+from manyheads.runner.logger.logger_option import TrackerOption
 from manyheads.runner.logger.tracker import Tracker
 
 NAME = "+logger.kept._target_=tests.callbacks.tracking.Kept"
-TRACKED = (NAME, "+logger.kept._option_=manyheads.runner.logger.option.TrackerOption")
+TRACKED = (NAME, "+logger.kept._option_=manyheads.runner.logger.logger_option.TrackerOption")
 
 
 class Kept(Tracker):

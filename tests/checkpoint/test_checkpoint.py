@@ -9,21 +9,20 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint.convert.rank import Alone
+from manyheads.launchers.publishing.tracked_run import files
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.digest import weights_sha256
+from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone
 from manyheads.runner.checkpoint.rank.fit import load_model, load_optimizer
-from manyheads.runner.checkpoint.rank.load import PARTS, load
+from manyheads.runner.checkpoint.rank.load import PARTS, load, weights_sha256
 from manyheads.runner.checkpoint.retention import Retention
-from manyheads.runner.checkpoint.sharded.rank.read import real
-from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.publish.subject import files
-from manyheads.runner.reproduce.rank import farthest_weight
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.commands.reproduce.rank import farthest_weight
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.rank.small_cnn import SmallCNN
 from manyheads.runner.run.checkpoint_places import by_step
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.weights import chosen
+from manyheads.runner.serve.formats import chosen
 from tests.checkpoint.views import Given
 from tests.in_process import attempt, rows, small, train
 

@@ -4,11 +4,10 @@ import pytest
 
 from manyheads.runner.commands.doctor import LISTED, describe_machine, examine, explain, list_models, note
 from manyheads.runner.config.lookup import options, unavailable
-from manyheads.runner.machine import apex as apex_installation
-from manyheads.runner.machine import hardware
-from manyheads.runner.machine.driver import Board
-from manyheads.runner.parallel.horovod import installation as horovod_installation
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import apex_installation, hardware
+from manyheads.runner.machine.gpus import Board
+from manyheads.runner.parallel import horovod_installation
 
 EVERY_OPTION = [(group, option) for group in LISTED for option in options(group)]
 

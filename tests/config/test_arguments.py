@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.config.arguments import CommandLine, Source, choices, parsed
+from manyheads.runner.config.command_line import CommandLine, Source, choices, parsed
 from manyheads.runner.config.lookup import CONF
 
 

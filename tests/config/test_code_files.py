@@ -6,12 +6,12 @@ import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
 
-from manyheads.runner.config.arguments import CommandLine
 from manyheads.runner.config.code_files import absolute, project_of
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import read
 from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.config.test_typed_files import DATA, NET, OWN
 
@@ -26,7 +26,7 @@ callbacks: {seen: {_target_: my_callback.py:Seen, inner: [{_target_: my_callback
 """
 CALLBACK = """
 from pathlib import Path
-from manyheads.runner.callbacks.base import Callback
+from manyheads.runner.callbacks.callback import Callback
 
 class Inner: pass
 

@@ -2,9 +2,9 @@ import pytest
 
 from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.config.schema import check
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError
 from tests.composing import composed
 from tests.in_process import completed_for_here as complete
 from tests.in_process import ranks
@@ -117,8 +117,8 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_that_fit(machine, size
         ),
         (
             0,
-            ["data._target_=manyheads.runner.data.digits.option.Digit"],
-            r"^data\._target_=manyheads\.runner\.data\.digits\.option\.Digit: .* has no Digit",
+            ["data._target_=manyheads.runner.data.digits.Digit"],
+            r"^data\._target_=manyheads\.runner\.data\.digits\.Digit: .* has no Digit",
         ),
         (0, ["data=mnist", "data.download=false", "data.root=/nowhere"], r"^data=mnist: /nowhere/.* set data\.root"),
         (0, ["data=mnist", "data.name=mnits"], r"^data\.name=mnits: allowed are mnist, "),

@@ -15,9 +15,9 @@ from tests.tail import tail
 
 FILES = sorted(CONF.rglob("*.yaml"))
 OPTIONS = [(group, option) for group in GROUPS for option in options(group)]
-CODE = {  # parallel and precision have packages whose rank side holds the class
-    "parallel": "manyheads.runner.parallel.{}.rank",
-    "precision": "manyheads.runner.precision.{}.rank",
+CODE = {  # parallel and precision have the class in a module of the rank side
+    "parallel": "manyheads.runner.parallel.rank.{}",
+    "precision": "manyheads.runner.precision.rank.{}",
     "launcher": "manyheads.launchers.{}",
 }
 MESHES = {"fsdp", "tensor", "pipeline", "mesh"}  # one class, of which each has some dimensions
@@ -105,7 +105,7 @@ def test_starts_with_its_class_and_its_name(group, option):
 
 @pytest.mark.parametrize(("group", "option"), OURS)
 def test_its_code_has_the_same_name(group, option):
-    code = "manyheads.runner.parallel.model_parallel.rank.mesh" if option in MESHES else CODE[group].format(option)
+    code = "manyheads.runner.parallel.rank.model_parallel.mesh" if option in MESHES else CODE[group].format(option)
     assert read_option(group, option)["_target_"].rpartition(".")[0] == code
 
 

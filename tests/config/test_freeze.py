@@ -2,9 +2,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.freeze import checked, freeze
+from manyheads.runner.errors import ConfigurationError, Unavailable, warn
 from manyheads.runner.machine import hardware
-from manyheads.runner.machine.driver import Board
-from manyheads.runner.run.errors import ConfigurationError, Unavailable, warn
+from manyheads.runner.machine.gpus import Board
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import composed
 

@@ -8,13 +8,13 @@ import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import setup_globals
 
-from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin, settle
 from manyheads.runner.config.saved import NAME
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust.own import Trust
+from manyheads.runner.trust.trust_store import Trust
 from tests.in_process import config
 
 SECTION = {"hydra": {"callbacks": {"evil": {"_target_": "os.mkdir"}}}}

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.config.saved import NAME, offer, read_saved
 from manyheads.runner.config.schema import check
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import seal
-from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import config
 from tests.tail import tailed
 

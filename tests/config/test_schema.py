@@ -16,9 +16,9 @@ from manyheads.runner.config.lookup import (
     unknown_key,
 )
 from manyheads.runner.config.schema import check
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.nearest import nearest
+from manyheads.runner.wording import nearest
 from tests.composing import composed
 
 EVERY_OPTION = [(group, option) for group in GROUPS for option in options(group)]

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
 
-from manyheads.runner.config.arguments import CommandLine
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.typed_files import offer_files
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, RUN, execute
 

@@ -7,11 +7,11 @@ import skimage.data
 import torch
 from PIL import Image
 
-from manyheads.runner.data.base.option import Dataset
+from manyheads.runner.data.data_option import Dataset
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.loader import Entrance, Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.rank.task import Task
 
 SIDE = 24
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ import torch
 
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.sampler import Request
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from tests.zoo import Noise
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from manyheads.runner.data.rank.build import build_data
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.errors import ConfigurationError
 from tests.in_process import typed
 
 PACKAGE = """

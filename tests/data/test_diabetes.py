@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manyheads.runner.data.diabetes.option import Diabetes
+from manyheads.runner.data.diabetes import Diabetes
 from tests.in_process import small, train
 
 

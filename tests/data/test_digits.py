@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.data.digits import option as digits
-from manyheads.runner.data.digits.option import Digits, read, split_indices
-from manyheads.runner.data.rank.build import build_dataset
+from manyheads.runner.data import digits
+from manyheads.runner.data.digits import Digits, read, split_indices
+from manyheads.runner.data.rank.build_data import build_dataset
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import PIL.Image
 import pytest
 import torch
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
-from manyheads.runner.run.errors import ConfigurationError
 from tests import in_process
 from tests.data.conftest import crops
 from tests.in_process import attempt, opened, rows, small, train
@@ -19,7 +19,7 @@ from tests.needs import missing
 if missing("datasets") is None:
     import datasets
 
-    from manyheads.runner.data.hf.contents import Files, read
+    from manyheads.runner.data.hf_contents import Files, read
 
 pytestmark = pytest.mark.needs("datasets")
 WORDS = {0: "cold snow and ice", 1: "warm sun and sand"}
@@ -161,7 +161,7 @@ def test_a_picture_that_cannot_be_read_is_a_corrupt_sample(tmp_path, images):
 
 
 def test_words_for_classes_are_numbered_in_their_order(texts):
-    from manyheads.runner.data.hf.contents import _classes, _numbers, read
+    from manyheads.runner.data.hf_contents import _classes, _numbers, read
 
     splits = read(root=str(texts), hub=None, subset=None, revision=None, download=False)
     classes = _classes(splits["train"], "label")

@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from manyheads.runner.data.base.option import CorruptSample
-from manyheads.runner.data.imagefolder.option import ImageFolder
-from manyheads.runner.data.rank.build import build_dataset
-from manyheads.runner.random.rank.rng import seed_sample
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.data_option import CorruptSample
+from manyheads.runner.data.imagefolder import ImageFolder
+from manyheads.runner.data.rank.build_data import build_dataset
+from manyheads.runner.data.rank.rng import seed_sample
+from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import SIDE
 from tests.in_process import config, small, train
 

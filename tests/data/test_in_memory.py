@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from manyheads.runner.data.base.option import Augmentation
+from manyheads.runner.data.data_option import Augmentation
 from manyheads.runner.data.rank import in_memory as memory
 from manyheads.runner.data.rank.batches import Batches
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
+from manyheads.runner.data.rank.rng import sample_keys
 from manyheads.runner.data.rank.sampler import Request
-from manyheads.runner.data.rank.transformed import Transformed
-from manyheads.runner.random.rank.rng import sample_keys
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.rank.wrappers import Transformed
+from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train
 
 SIZE, REACH = 16, 2

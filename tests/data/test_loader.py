@@ -11,12 +11,12 @@ import psutil
 import pytest
 import torch
 
-from manyheads.runner.data.imagefolder.option import ImageFolder
+from manyheads.runner.data.imagefolder import ImageFolder
 from manyheads.runner.data.rank.batches import Batches
-from manyheads.runner.data.rank.build import build_dataset
+from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.sampler import TrainingSampler
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import SIDE
 from tests.zoo import Drawing, Noise, Unreadable
 

@@ -10,10 +10,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from manyheads.runner.data.rank.mixing import Mix, Mixing, box, mixed
+from manyheads.runner.data.rank.rng import copy_keys, sample_keys
 from manyheads.runner.data.rank.sampler import TrainingSampler
-from manyheads.runner.random.rank.rng import copy_keys, sample_keys
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.classification.rank import Classification
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.task.rank.classification import Classification
 from manyheads.runner.task.rank.losses import BinaryCrossEntropy
 from tests.in_process import attempt, rows, small, train, weights
 from tests.loop.test_session import killed_after, tables

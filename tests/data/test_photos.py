@@ -14,7 +14,7 @@ from torchvision import transforms
 
 from manyheads.runner.data.rank.crops import View, crop_view, evaluation_view, training_view
 from manyheads.runner.data.rank.photos import Photos, Picture, shown
-from manyheads.runner.random.rank.rng import seed_sample
+from manyheads.runner.data.rank.rng import seed_sample
 
 
 def seen(path: Path, draw: Callable[[int, int, int], View], size: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyheads.runner.data.rank.resizing import Resizing
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from tests.in_process import attempt, opened, small, train, weights
 
 GROWING = (

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from manyheads.runner.data.rank.rng import permutation
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
-from manyheads.runner.random.rank.rng import permutation
 
 RANKS, ACCUMULATIONS, BATCH = (1, 2, 3), (1, 2), 12
 COMBINATIONS = list(product(RANKS, ACCUMULATIONS))

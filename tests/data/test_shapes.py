@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manyheads.runner.data.shapes.option import KINDS, Shapes, ShapesMultilabel
+from manyheads.runner.data.shapes import KINDS, Shapes, ShapesMultilabel
 
 
 def made(kind=Shapes):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.data.base.partition import Partition
+from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.rank.batches import Batches
-from manyheads.runner.data.rank.build import build_data
+from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.sampler import Request
 from manyheads.runner.data.rank.splits import build_split
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError
 from tests.data.conftest import save_photos
 from tests.in_process import config, rows, small, train, typed
 

@@ -5,8 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from manyheads.runner.data.rank.build import build_dataset
-from manyheads.runner.data.synthetic.option import Synthetic
+from manyheads.runner.data.rank.build_data import build_dataset
+from manyheads.runner.data.synthetic import Synthetic
 
 
 def batch(data: Synthetic, *, train: bool, count: int = 8):

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torchvision import datasets
 
-from manyheads.runner.data.base.option import DataOption
-from manyheads.runner.data.rank.build import build_data, build_dataset
-from manyheads.runner.data.torchvision.option import KNOWN
-from manyheads.runner.data.torchvision.rank import read
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.data_option import DataOption
+from manyheads.runner.data.rank.build_data import build_data, build_dataset
+from manyheads.runner.data.rank.torchvision import read
+from manyheads.runner.data.torchvision import KNOWN
+from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train, typed
 
 COUNTS = {True: 20, False: 10}

@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.loop import main as worker
+from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.session import Session
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat

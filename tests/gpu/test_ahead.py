@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from manyheads.runner.data.imagefolder.option import ImageFolder
-from manyheads.runner.data.rank.build import build_dataset
+from manyheads.runner.data.imagefolder import ImageFolder
+from manyheads.runner.data.rank.build_data import build_dataset
 from tests.data.conftest import loader, save_photos
 
 

@@ -11,8 +11,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank import files, write
-from manyheads.runner.model.small_cnn.rank import SmallCNN
+from manyheads.runner.checkpoint.sharded.rank import shard_files, write_sharded
+from manyheads.runner.model.rank.small_cnn import SmallCNN
 
 SAVE, HALF_A_PART = torch.save, b"half of a part"
 
@@ -107,9 +107,9 @@ def hit_sharded_save(how: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     if how.startswith("half a part"):
-        write.write_file = end
+        write_sharded.write_file = end
     else:
-        files.take_name = write.take_name = end
+        shard_files.take_name = write_sharded.take_name = end
 
 
 class Hungry(SmallCNN):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from manyheads.runner.model.small_cnn.rank import SmallCNN
+from manyheads.runner.model.rank.small_cnn import SmallCNN
 
 
 class Spy(SmallCNN):

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from manyheads.launchers import horovodrun, mpirun, torchrun
-from manyheads.launchers.base import Job, Launcher
+from manyheads.launchers.agent_program import VARIABLE, passed_on
 from manyheads.launchers.horovodrun import Horovodrun
+from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.mpirun import Mpirun
-from manyheads.launchers.stdout_relay import VARIABLE, passed_on
 from manyheads.launchers.torchrun import Torchrun
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
@@ -50,7 +50,7 @@ Exit code: {code}
 """
 TORCHRUN = """\
 ============================================================
-manyheads.runner.loop.main FAILED
+manyheads.runner.loop.rank_main FAILED
 ------------------------------------------------------------
 Failures:
 [1]:
@@ -146,7 +146,7 @@ def follows(command: list[str], name: str) -> list[str]:
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
 def test_an_agent_starts_the_worker_for_the_run_folder(started, tmp_path, kind):
     command, environment = started(launcher(kind, ranks=3))
-    assert command[-4:] == [sys.executable, "-m", "manyheads.runner.loop.main", str(tmp_path / "run")]
+    assert command[-4:] == [sys.executable, "-m", "manyheads.runner.loop.rank_main", str(tmp_path / "run")]
     assert follows(command, "-np") == ["3"]
     assert environment["OMP_NUM_THREADS"] == "3"
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"].isdigit()) == ("127.0.0.1", True)
@@ -184,7 +184,7 @@ def test_several_machines(job, monkeypatch, tmp_path, kind, listed):
     command = made._order(job(4), machines, 0)["command"]
     assert follows(command, "-np") == ["4"]
     assert follows(command, "-H") == ["10.0.0.1:2,10.0.0.0:2"]
-    assert command[-4:-1] == ["{python}", "-m", "manyheads.runner.loop.main"]
+    assert command[-4:-1] == ["{python}", "-m", "manyheads.runner.loop.rank_main"]
     assert not {"lo", "--oversubscribe", sys.executable} & set(command)
     if kind is Horovodrun:
         assert follows(command, "--network-interfaces") == ["{interface}"]
@@ -198,7 +198,7 @@ def test_several_machines(job, monkeypatch, tmp_path, kind, listed):
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
 def test_further_arguments_come_before_the_worker_as_a_shell_would_split_them(started, kind):
     command, _ = started(launcher(kind, arguments="--verbose --tag 'two words'"))
-    at = command.index("manyheads.runner.loop.main") - 2
+    at = command.index("manyheads.runner.loop.rank_main") - 2
     assert command[at - 3 : at] == ["--verbose", "--tag", "two words"]
 
 
@@ -244,7 +244,7 @@ def test_an_outer_launchers_place_is_not_passed_on(started, monkeypatch, kind):
 def test_torchruns_command_line(job, tmp_path):
     command = torchrun.command(job(3), "/scratch")
     assert (follows(command, "--nproc-per-node"), follows(command, "--log-dir")) == (["3"], ["/scratch"])
-    assert command[-3:] == ["-m", "manyheads.runner.loop.main", str(tmp_path / "run")]
+    assert command[-3:] == ["-m", "manyheads.runner.loop.rank_main", str(tmp_path / "run")]
     assert follows(command, "--rdzv-conf") == ["store_type=file"]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.checkpoint.rank.load import complete
-from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
 from tests.launchers.conftest import LAUNCHERS, by, freeze, strategies, survivors

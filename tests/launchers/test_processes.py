@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers import processes
-from manyheads.launchers.base import Job
 from manyheads.launchers.causes import first_failure
+from manyheads.launchers.launcher import Job
 from manyheads.launchers.processes import gone_silently
+from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run import heartbeat as heartbeats
-from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 

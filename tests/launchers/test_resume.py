@@ -9,7 +9,7 @@ import torch
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.commands.resume import resume
-from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows, survivors
 from tests.launchers.faulty import HALF_A_PART

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.errors import RunFailed
 from tests.launchers.conftest import descendants, freeze, is_rank, survivors
 
 DDP = ("parallel=ddp", "launcher=torchrun")

@@ -5,11 +5,11 @@ import math
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from manyheads.runner.logger.base import LoggedRun
-from manyheads.runner.logger.csv import rank as recorder
-from manyheads.runner.logger.csv.columns import TRAINING
-from manyheads.runner.logger.csv.rank import Files, Recorder, Table
-from manyheads.runner.logger.tensorboard.rank import TensorBoard
+from manyheads.runner.logger.csv import TRAINING
+from manyheads.runner.logger.logger import LoggedRun
+from manyheads.runner.logger.rank import csv as recorder
+from manyheads.runner.logger.rank.csv import Files, Recorder, Table
+from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.loop import log_windows as intervals
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from manyheads.runner.logger import guarded
-from manyheads.runner.logger.base import Logger
 from manyheads.runner.logger.guarded import Guarded
+from manyheads.runner.logger.logger import Logger
 
 
 class Kept(Logger):

@@ -2,7 +2,7 @@
 
 import re
 
-from manyheads.runner.logger.terminal.log import Stamped, log_display
+from manyheads.runner.logger.run_log import Stamped, log_display
 from tests.in_process import small, train
 
 STAMP = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] ?")

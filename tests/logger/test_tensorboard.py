@@ -15,8 +15,8 @@ from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 
-from manyheads.runner.logger.base import LoggedRun
-from manyheads.runner.logger.tensorboard.rank import TensorBoard
+from manyheads.runner.logger.logger import LoggedRun
+from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from tests.callbacks.tracking import wait_for
 from tests.in_process import rows, small, train
 from tests.tail import tail

@@ -6,8 +6,8 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from manyheads.runner.logger.terminal import rank as display
-from manyheads.runner.logger.terminal.rank import Display, Terminal, fitting
+from manyheads.runner.logger.rank import terminal as display
+from manyheads.runner.logger.rank.terminal import Display, Terminal, fitting
 from tests.in_process import small, train
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

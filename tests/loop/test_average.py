@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.rank.read import real
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.errors import ConfigurationError
 from tests.in_process import attempt, composed, rows, small, train, weights
 from tests.in_process import completed_for_here as complete
 from tests.loop.test_session import killed_after, tables

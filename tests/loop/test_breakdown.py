@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.logger.csv.columns import TRAINING
+from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop import breakdown
 from manyheads.runner.loop.breakdown import Breakdown, parts
 from manyheads.runner.loop.meter import Sums

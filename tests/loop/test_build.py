@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.build import set_process
-from manyheads.runner.loop.settings import Settings
-from manyheads.runner.model.option import ModelOption
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import call, locate
+from manyheads.runner.loop.train_settings import Settings
+from manyheads.runner.model.model_option import ModelOption
+from manyheads.runner.option.locate import call, locate
 from tests.in_process import attempt, opened, small, train, typed, weights
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from manyheads.launchers.environment import file_rendezvous, variables_set
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import compile_in_place, is_compiled
-from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import opened, small
 from tests.torch_versions import from_torch
 

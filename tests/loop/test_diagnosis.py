@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.loop import build, session
 from manyheads.runner.loop.diagnosis import memory_explained, shapes
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.failure import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import ALONE, small

@@ -5,7 +5,7 @@ from torchvision.models import resnet18, vit_b_16
 
 from manyheads.runner.loop import header
 from manyheads.runner.loop.header import about, convolves, emulated, left_on_the_table
-from manyheads.runner.model.option import ModelOption
+from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.run_config import RunConfig
 from tests.in_process import config, typed
 
@@ -74,7 +74,7 @@ def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, inst
 @pytest.mark.parametrize(
     ("section", "title"),
     [
-        ({"_target_": "manyheads.runner.model.mlp.rank.MLP", "name": "mlp"}, "mlp"),
+        ({"_target_": "manyheads.runner.model.rank.mlp.MLP", "name": "mlp"}, "mlp"),
         ({"_target_": "/home/me/net.py:Net", "name": "Net"}, "Net in net.py"),  # as typed, model=net.py:Net
         ({"_target_": "/home/me/net.py:Net", "name": "custom"}, "Net in net.py"),
         ({"_target_": "proj.model.Net", "name": "custom"}, "Net in proj.model"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import TIMINGS, attempt, rows, small, train
 

@@ -12,8 +12,8 @@ from manyheads.runner.loop import meter as metrics
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.passes import Passed
-from manyheads.runner.parallel.single.rank import Single
-from manyheads.runner.task.classification.rank import Classification
+from manyheads.runner.parallel.rank.single import Single
+from manyheads.runner.task.rank.classification import Classification
 from tests.task.test_classification import brute_force, random_batches
 
 

@@ -32,7 +32,7 @@ class Branches(Net):
 
 class Refuses(Net):
     def __init__(self):
-        from manyheads.runner.run.errors import ConfigurationError
+        from manyheads.runner.errors import ConfigurationError
         super().__init__()
         if self.body.weight.is_meta:
             raise ConfigurationError("meta tensors")

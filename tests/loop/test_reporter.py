@@ -8,16 +8,16 @@ import psutil
 import pytest
 import torch
 
-from manyheads.runner.logger.csv.columns import STEP_COLUMNS, epoch_columns
-from manyheads.runner.logger.csv.rank import Recorder
-from manyheads.runner.logger.terminal.rank import Display
+from manyheads.runner.logger.csv import STEP_COLUMNS, epoch_columns
+from manyheads.runner.logger.rank.csv import Recorder
+from manyheads.runner.logger.rank.terminal import Display
 from manyheads.runner.loop.log_windows import Row
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter, milliseconds, peak_memory_mb, thousands
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.parallel.single.rank import Single
-from manyheads.runner.task.classification.rank import Classification
+from manyheads.runner.parallel.rank.single import Single
+from manyheads.runner.task.rank.classification import Classification
 
 SUMS: dict[str, Any] = {
     "loss": 30.0,

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.metrics.base import Metric
-from manyheads.runner.metrics.confusion.rank import F1, IoU
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.base.rank import Task
-from manyheads.runner.task.classification.rank import Classification
+from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.metrics.rank.confusion import F1, IoU
+from manyheads.runner.task.rank.classification import Classification
+from manyheads.runner.task.rank.task import Task
 
 CLASSES = Classification(loss=nn.CrossEntropyLoss(), reduction="auto")
 

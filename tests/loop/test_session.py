@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import session
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.update import Update
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import TIMINGS, attempt, rows, small, train
 from tests.tail import each_once

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from manyheads.runner.data.rank.build import build_dataset
+from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.rank.loader import Entrance
-from manyheads.runner.data.synthetic.option import Synthetic
-from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.random.rank.rng import permutation
+from manyheads.runner.data.rank.rng import permutation
+from manyheads.runner.data.synthetic import Synthetic
+from manyheads.runner.model.rank.small_cnn import SmallCNN
 from tests.in_process import attempt, opened, rows, small, train, weights
 from tests.zoo import Noise
 

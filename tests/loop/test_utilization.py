@@ -5,7 +5,7 @@ import torch
 
 from manyheads.runner.loop import utilization as module
 from manyheads.runner.loop.utilization import flops_per_sample
-from manyheads.runner.machine.peaks import PEAKS, peak
+from manyheads.runner.machine.gpus import PEAKS, peak
 from tests.in_process import rows, small, train
 
 PEAK = 1e9

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.views import averaged
-from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import attempt, opened, small
 
 

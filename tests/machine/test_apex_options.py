@@ -3,8 +3,8 @@
 import pytest
 
 from manyheads.runner.config.lookup import options
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
-from manyheads.runner.run.errors import ConfigurationError
 from tests import apex_library
 from tests.in_process import config
 

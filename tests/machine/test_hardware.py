@@ -5,8 +5,8 @@ import sys
 import pynvml
 import pytest
 
-from manyheads.runner.machine import driver, hardware
-from manyheads.runner.machine.driver import Board, Part
+from manyheads.runner.machine import gpus, hardware
+from manyheads.runner.machine.gpus import Board, Part
 
 GPUS = [Board("First", "GPU-aaaa-1111"), Board("Second", "GPU-bbbb-2222"), Board("Third", "GPU-cccc-3333")]
 SLICES = (Part("Slice 1", "MIG-1111"), Part("Slice 2", "MIG-2222"))
@@ -119,7 +119,7 @@ def test_a_gpu_that_is_lost_is_left_out(monkeypatch):
     }
     for name, answer in answers.items():
         monkeypatch.setattr(pynvml, name, answer)
-    assert driver.read() == ("999.9", [Board("name of 1", "uuid of 1", (Part("name of 1/0", "uuid of 1/0"),))])
+    assert gpus.read() == ("999.9", [Board("name of 1", "uuid of 1", (Part("name of 1/0", "uuid of 1/0"),))])
 
 
 @pytest.mark.usefixtures("three_gpus")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.machine import processor
+from manyheads.runner.machine import hardware
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ from manyheads.runner.machine import processor
 def test_instructions_for_bfloat16(tmp_path, monkeypatch, text, found):
     file = tmp_path / "cpuinfo"
     file.write_text(f"processor\t: 0\n{text}\n")
-    monkeypatch.setattr(processor, "CPUINFO", file)
-    assert processor.bfloat16() == found
+    monkeypatch.setattr(hardware, "CPUINFO", file)
+    assert hardware.bfloat16() == found
 
 
 def test_no_such_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "missing")
-    assert processor.bfloat16() is None
+    monkeypatch.setattr(hardware, "CPUINFO", tmp_path / "missing")
+    assert hardware.bfloat16() is None

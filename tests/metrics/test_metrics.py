@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.metrics.confusion import rank as of_confusion
-from manyheads.runner.metrics.ranking.rank import AUROC, AveragePrecision
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.rank import confusion as of_confusion
+from manyheads.runner.metrics.rank.ranking import AUROC, AveragePrecision
 from tests.in_process import rows, small, train
 from tests.scikit_learn import reference
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyheads.runner.model.airbench.rank import Airbench, whitening
+from manyheads.runner.model.rank.airbench import Airbench, whitening
 from tests.in_process import config, opened, small, train, weights
 
 NET = ("model=airbench", "model.widths=[6,8]", "model.whitening_samples=50", "data.image_size=12")

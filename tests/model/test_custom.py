@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.data.base.option import Data
-from manyheads.runner.data.synthetic.option import Synthetic
-from manyheads.runner.model.rank.build import build_model
-from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.synthetic import Synthetic
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.rank.build_model import build_model
+from manyheads.runner.model.rank.small_cnn import SmallCNN
 from tests.in_process import small, train, typed
 
 DATA = Synthetic(image_size=8, num_classes=3, train_samples=8, val_samples=8)

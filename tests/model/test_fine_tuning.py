@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torchvision import models
 
-from manyheads.runner.data.synthetic.option import Synthetic
+from manyheads.runner.data.synthetic import Synthetic
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.header import weights
-from manyheads.runner.model.rank.build import Built, bare_model, build_model
+from manyheads.runner.model.rank.build_model import Built, bare_model, build_model
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.errors import ConfigurationError
 from tests.in_process import small, train, typed
 from tests.model.test_torchvision import OnMeta, no_network  # noqa: F401
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.model.gpt.rank import GPT, Rotation
-from manyheads.runner.model.gpt.sizes import SIZES
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.gpt import SIZES
+from manyheads.runner.model.rank.gpt import GPT, Rotation
 from tests.in_process import config
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.model.small_cnn.rank import QuarterMeans, SmallCNN
+from manyheads.runner.model.rank.small_cnn import QuarterMeans, SmallCNN
 
 
 @pytest.mark.parametrize("size", [8, 9, 32, 65])

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from tests.in_process import attempt, opened, rows, small, train
 
 pytestmark = pytest.mark.needs("timm")

@@ -25,7 +25,7 @@ FAULTS = (
     Fault(
         name="gradients are exchanged in all micro-batches but the last",
         promise="compute the same",
-        file="runner/parallel/replicas/rank.py",
+        file="runner/parallel/rank/replicas.py",
         original="return self._nothing if last else model.no_sync()",
         replacement="return model.no_sync() if last else self._nothing",
         tests=(f"{LAUNCHED}::test_kept_last_batch_counts_every_sample_alike",),
@@ -33,7 +33,7 @@ FAULTS = (
     Fault(
         name="a rank clips by the norm of its own part of the gradients",
         promise="compute what one process does",
-        file="runner/parallel/model_parallel/rank/gradients.py",
+        file="runner/parallel/rank/model_parallel/gradients.py",
         original="norm = shared_norm(parts, self._ranks.reduce, self._ranks.device)",
         replacement="norm = shared_norm(parts, lambda values: values, self._ranks.device)",
         tests=(f"{SPLIT}::test_it_gives_the_numbers_of_one_process[2-fsdp-gpt]",),
@@ -49,10 +49,10 @@ FAULTS = (
     Fault(
         name="a part of a sharded weight is read from the beginning of its piece",
         promise="resumed under another strategy and number of ranks",
-        file="runner/checkpoint/sharded/rank/read.py",
+        file="runner/checkpoint/sharded/rank/read_sharded.py",
         original="skipped = row * (rows.offset[0] - piece.box.offset[0])",
         replacement="skipped = row * 0",
-        tests=("tests/checkpoint/sharded/test_read.py",),
+        tests=("tests/checkpoint/sharded/test_read_sharded.py",),
     ),
     Fault(
         name="a resumed rank's random numbers begin again",
@@ -89,7 +89,7 @@ FAULTS = (
     Fault(
         name="ranks that do not end are left behind",
         promise="no process is left",
-        file="launchers/ending.py",
+        file="launchers/end_processes.py",
         original="send(process.pid, signal.SIGKILL)\n    psutil.wait_procs",
         replacement="str(process)\n    psutil.wait_procs",
         tests=(f"{FAILED}::test_every_strategy_names_a_rank_that_stands_still",),
@@ -97,7 +97,7 @@ FAULTS = (
     Fault(
         name="ranks outlive a killed parent",
         promise="even if the parent is killed",
-        file="runner/run/parent_death.py",
+        file="runner/machine/process.py",
         original="prctl(_PR_SET_PDEATHSIG, signal.SIGKILL,",
         replacement="prctl(_PR_SET_PDEATHSIG, 0,",
         tests=(f"{FAILED}::test_no_rank_outlives_a_killed_parent",),
@@ -108,12 +108,12 @@ FAULTS = (
         file="runner/loop/trainer.py",
         original="if self.stop.signal is not None or self.is_cut:\n            save(best=False)",
         replacement="if self.is_cut:\n            save(best=False)",
-        tests=("tests/launchers/test_signals.py::test_stops_with_a_checkpoint",),
+        tests=("tests/launchers/test_parent_signals.py::test_stops_with_a_checkpoint",),
     ),
     Fault(
         name="a resumed sweep forgets the jobs that were interrupted",
         promise="a sweep that is killed or stopped",
-        file="launchers/sweep/resume.py",
+        file="launchers/sweep/resume_sweep.py",
         original='DONE = ("completed", "pruned")',
         replacement='DONE = ("completed", "pruned", "interrupted")',
         tests=("tests/launchers/sweep/test_sweep.py::TestGoingOn::test_ends_with_the_same_results",),
@@ -121,7 +121,7 @@ FAULTS = (
     Fault(
         name="augmentation depends on a sample's place in the batch",
         promise="data order and augmentation depend only on (seed, epoch, sample)",
-        file="runner/random/rank/rng.py",
+        file="runner/data/rank/rng.py",
         original="return _splitmix(key ^ indices.astype(np.uint64))",
         replacement="return _splitmix(key ^ np.arange(len(indices), dtype=np.uint64))",
         tests=("tests/data/test_loader.py",),
@@ -129,7 +129,7 @@ FAULTS = (
     Fault(
         name="every epoch has the same order",
         promise="data order and augmentation depend only on (seed, epoch, sample)",
-        file="runner/random/rank/rng.py",
+        file="runner/data/rank/rng.py",
         original="np.random.RandomState([seed % 2**32, seed // 2**32 % 2**32, epoch])",
         replacement="np.random.RandomState([seed % 2**32, seed // 2**32 % 2**32, 0])",
         tests=("tests/data/test_loader.py", "tests/data/test_sampler.py"),
@@ -153,7 +153,7 @@ FAULTS = (
     Fault(
         name="a run that somebody sent is resumed without asking",
         promise="nothing foreign runs or writes",
-        file="runner/trust/door.py",
+        file="runner/trust/authorize.py",
         original="if not folder.is_own():",
         replacement="if folder is None:",
         tests=("tests/trust/test_attacks_by_config.py::test_a_run_config",),
@@ -161,7 +161,7 @@ FAULTS = (
     Fault(
         name="a sweep runs somebody else's jobs",
         promise="nothing foreign runs or writes",
-        file="runner/trust/door.py",
+        file="runner/trust/authorize.py",
         original="if seal.is_own(job.path, {str(path.relative_to(job.path)): content}):",
         replacement="if content:",
         tests=("tests/trust/test_attacks_by_ledger.py",),
@@ -169,7 +169,7 @@ FAULTS = (
     Fault(
         name="without a GPU a run for one uses the CPU",
         promise="nothing falls back silently",
-        file="runner/config/machine.py",
+        file="runner/config/resolve_machine.py",
         original='raise Unavailable(f"trainer.device=cuda: {NO_GPU}. Set trainer.device=cpu or auto.")',
         replacement='return run.changed(trainer={"device": "cpu"})',
         tests=("tests/config/test_complete.py",),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from manyheads.runner.config.lookup import options
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from tests import apex_library
 from tests.apex_library import small
 from tests.in_process import attempt, rows, train

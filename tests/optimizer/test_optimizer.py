@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.optimizer.rank.build import build_optimizer, scaled_lr
-from manyheads.runner.precision.amp import rank as amp
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer, scaled_lr
+from manyheads.runner.precision.rank import amp
 from tests.in_process import rows, small, train, typed
 from tests.tail import each_once
 

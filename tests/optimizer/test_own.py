@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from manyheads.runner.optimizer.lamb.rank import LAMB
-from manyheads.runner.optimizer.lion.rank import Lion
-from manyheads.runner.optimizer.muon.rank import Muon, orthogonal
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.optimizer.rank.lamb import LAMB
+from manyheads.runner.optimizer.rank.lion import Lion
+from manyheads.runner.optimizer.rank.muon import Muon, orthogonal
 from tests.in_process import completed_for_here as complete
 from tests.in_process import small, train, weights
 from tests.loop.test_trainer import assert_same, synthetic

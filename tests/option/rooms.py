@@ -7,7 +7,7 @@ from pathlib import Path
 
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.run.locate import OPTION, TARGET
+from manyheads.runner.option.locate import OPTION, TARGET
 from tests.conftest import ROOT
 
 ALL = {group: {name: read_option(group, name) for name in options(group)} for group in GROUPS}
@@ -19,8 +19,8 @@ OWN_KEYS = {
 WORDS = {"single", "tensor", "replicated", "mesh", "pipeline"}  # have other meanings too, as most names of other groups
 NAMES = {*ALL["parallel"], *ALL["launcher"]} - WORDS
 DOTTED = re.compile(rf"({'|'.join(GROUPS)})\.(\w+)")
-# What a group's base is, where it is not <group>/base: several machines have hosts, nodes and a rendezvous.
-MACHINES = ("launchers.option", "launchers.base", "launchers.nodes", "runner.run.layout")
+# What a group's base is, where it is not <group>_option: several machines have hosts, nodes and a rendezvous.
+MACHINES = ("launchers.launcher_option", "launchers.launcher", "launchers.nodes", "runner.run.hosts")
 BASES = {"launcher": tuple(f"manyheads.{name}" for name in MACHINES)}
 
 
@@ -75,7 +75,7 @@ def _is_own_room(path: Path, kind: str, named: str) -> bool:
     if kind in ("", "import"):
         owners = [section for known in ALL.values() for name, section in known.items() if name == named]
         return any(_is_in(module, room) for section in owners for room in _rooms(section))
-    bases = BASES.get(kind, (f"manyheads.runner.{kind}.base",))
+    bases = BASES.get(kind, (f"manyheads.runner.{kind}.{kind}_option", f"manyheads.runner.{kind}.rank.{kind}"))
     own = [room for section in ALL[kind].values() if named in section for room in _rooms(section)]
     return any(_is_in(module, room) for room in (*bases, *own))
 
@@ -83,11 +83,13 @@ def _is_own_room(path: Path, kind: str, named: str) -> bool:
 def _rooms(section: dict[str, str]) -> list[str]:
     """The packages of an option's class and of its declarations."""
     parts = [str(section.get(key) or "").split(".") for key in (TARGET, OPTION)]
-    return [".".join(each[: 3 if each[1] == "launchers" else 4]) for each in parts if each[0] == "manyheads"]
+    known = [each for each in parts if each[0] == "manyheads"]
+    return [".".join(each[: 3 if each[1] == "launchers" else 4 + (each[3] == "rank")]) for each in known]
 
 
 def _is_in(module: str, room: str) -> bool:
-    return f"{module}.".startswith(f"{room}.")
+    """Whether it is the room's module or in its folder, or one next to it whose name begins with the option's."""
+    return f"{module}.".startswith((f"{room}.", f"{room}_"))
 
 
 ROOMS = {name: room for group in ("parallel", "launcher") for name in ALL[group] for room in _rooms(ALL[group][name])}

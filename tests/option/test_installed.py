@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from manyheads.runner.config import installed
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.report.load_run import load_run
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
 

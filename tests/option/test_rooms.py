@@ -7,27 +7,29 @@ ALLOWED = {
     # where machines meet, looked at before there is a run
     "runner/config/fresh_folder.py": {"launcher.rendezvous"},
     "runner/machine/addresses.py": {"launcher.rendezvous"},
-    "runner/manifest/command.py": {f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")},
+    "runner/commands/manifest/write_manifest.py": {
+        f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")
+    },
     # programs and libraries, and multiprocessing's start method, that have an option's name
     "launchers/horovodrun.py": {"import.horovod", "import.mpirun"},
     "launchers/mpirun.py": {"import.horovod"},
-    "launchers/warm/server.py": {"spawn"},
-    "runner/commands/install_horovod.py": {"import.horovod"},
-    "runner/machine/apex.py": {"apex"},
-    "runner/parallel/horovod/build.py": {"mpirun"},
-    "runner/parallel/horovod/installation.py": {"mpirun"},
+    "launchers/warm_server.py": {"spawn"},
+    "runner/commands/install_horovod/horovod_wheel.py": {"horovod", "import.horovod"},
+    "runner/machine/apex_installation.py": {"apex"},
+    "runner/commands/install_horovod/compile_horovod.py": {"mpirun"},
+    "runner/parallel/horovod_installation.py": {"mpirun"},
     # launchers that are built on another one
     "launchers/inline.py": {"import.spawn"},
-    "launchers/nodes/examination.py": {"import.torchrun"},
+    "launchers/nodes/examine_hosts.py": {"import.torchrun"},
     "launchers/ray/__init__.py": {"import.torchrun"},
     "launchers/slurm/__init__.py": {"import.torchrun"},
     # a strategy with a launcher of its own, whose replicas may have several ranks
     "launchers/torchft/__init__.py": {"import.replicated", "import.spawn", "parallel.ranks_per_replica"},
     "launchers/torchft/lighthouse.py": {"import.replicated"},
-    "launchers/torchft/part.py": {"import.replicated", "import.spawn"},
-    "runner/parallel/replicated/option.py": {"ddp", "fsdp", "torchft", "launcher.hang_timeout"},
-    "runner/parallel/replicated/rank/__init__.py": {"ddp"},
-    "runner/parallel/replicated/rank/membership.py": {"torchft"},
+    "launchers/torchft/replica_part.py": {"import.replicated", "import.spawn"},
+    "runner/parallel/replicated.py": {"ddp", "fsdp", "torchft", "launcher.hang_timeout"},
+    "runner/parallel/rank/replicated/__init__.py": {"ddp"},
+    "runner/parallel/rank/replicated/membership.py": {"torchft"},
     # to be mended
     "runner/estimate/rank/rehearsal.py": {"precision.dtype"},
 }

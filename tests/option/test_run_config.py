@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS, declared, declared_class
 from manyheads.runner.option.run_config import FIXED, RunConfig
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import typed
 

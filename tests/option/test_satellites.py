@@ -12,26 +12,27 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, ROOT, Done
 from tests.option.source import imports
 
-APEX = ("parallel/apex", "precision/apex", "optimizer/apex", "machine/apex.py")
+APEX = (
+    *(f"{group}/apex.py" for group in ("parallel", "parallel/rank", "precision", "precision/rank", "optimizer")),
+    "machine/apex_installation.py",
+)
 SATELLITES = {  # by name, what is deleted
     "ray": ["launchers/ray", "conf/launcher/ray.yaml"],
     "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml"],
     "replicated": [
-        *("launchers/torchft", "conf/launcher/torchft.yaml"),
-        *("runner/parallel/replicated", "conf/parallel/replicated.yaml"),
+        *("launchers/torchft", "conf/launcher/torchft.yaml", "conf/parallel/replicated.yaml"),
+        *("runner/parallel/replicated.py", "runner/parallel/rank/replicated"),
     ],
-    **{name: [f"runner/logger/{name}", f"conf/logger/{name}.yaml"] for name in ("wandb", "mlflow", "trackio")},
-    "manifest": ["runner/manifest", "runner/commands/manifest.py"],
+    **{name: [f"runner/logger/{name}.py", f"conf/logger/{name}.yaml"] for name in ("wandb", "trackio")},
+    "mlflow": [*(f"runner/logger/{name}.py" for name in ("mlflow", "mlflow_store")), "conf/logger/mlflow.yaml"],
+    "manifest": ["runner/commands/manifest"],
     "record": ["runner/record", "runner/commands/record.py"],
     "apex": [
         *(f"runner/{path}" for path in APEX),
         *("conf/parallel/apex.yaml", "conf/precision/apex.yaml", "conf/tuned/digits_fused_sgd.yaml"),
         *(f"conf/optimizer/fused_{name}.yaml" for name in ("adam", "lamb", "novograd", "sgd")),
     ],
-    "install-horovod": [
-        *(f"runner/parallel/horovod/{name}.py" for name in ("build", "install")),
-        "runner/commands/install_horovod.py",
-    ],
+    "install-horovod": ["runner/commands/install_horovod"],
 }
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint.rank.digest import weights_sha256
+from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.loop.session import Session
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.run.rank_env import place
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.rank_info import place
 from tests.in_process import small, train
 
 FP64 = ("precision=fp64", "trainer.log_every=1", "data.batch_size=12", "data.drop_last=false", "trainer.epochs=1")

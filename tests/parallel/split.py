@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyheads.runner.parallel.process_group.rank import ProcessGroup
 from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
+from manyheads.runner.parallel.rank.process_group import ProcessGroup
 
 HALVES = {"up.weight": 0, "up.bias": 0, "down.weight": 1}  # what is split, and along which dimension
 

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.rank.read import real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.config.lookup import read_option
+from manyheads.runner.errors import RunFailed
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.checkpoint_places import by_step
-from manyheads.runner.run.errors import RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
 from tests.launchers.conftest import strategies as several

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import declared, declared_class
-from manyheads.runner.parallel.base.rank import Parallel
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.parallel.rank.parallel import Parallel
 from tests.in_process import config, opened, small, train, weights
 
 WRAPS_THE_OPTIMIZER = ("horovod", "zero1")
@@ -28,7 +28,7 @@ def strategy(name: str, *, rank: int = 0, ranks: int = 1, **changes) -> Parallel
 @pytest.mark.parametrize("name", options("parallel"))
 def test_every_option_has_a_class_of_its_name(name):
     room = "model_parallel" if name in MESHES else name
-    assert read_option("parallel", name)["_target_"].startswith(f"manyheads.runner.parallel.{room}.")
+    assert read_option("parallel", name)["_target_"].startswith(f"manyheads.runner.parallel.rank.{room}.")
     assert isinstance(strategy(name), Parallel)
 
 

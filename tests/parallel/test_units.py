@@ -4,10 +4,10 @@ import pytest
 from torch import nn
 from torchvision.models import resnet18, swin_t, vit_b_16
 
-from manyheads.runner.model.gpt.rank import GPT
-from manyheads.runner.model.small_cnn.rank import SmallCNN
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.rank.gpt import GPT
+from manyheads.runner.model.rank.small_cnn import SmallCNN
 from manyheads.runner.parallel.rank.units import find_units, listed_units
-from manyheads.runner.run.errors import ConfigurationError
 
 
 def gpt() -> GPT:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.loop import main as worker
+from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.session import Session
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.rank_env import Place
+from manyheads.runner.run.rank_info import Place
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.rank.task import Task
 from tests.task.sentences import PADDING, NextWord
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.runner.config.command_line import exit_code
+from manyheads.runner.config.job_context import exit_code
 from manyheads.runner.config.lookup import options, unavailable
-from manyheads.runner.parity.command import parity
+from manyheads.runner.parity.run_parity import parity
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, Done, execute
 from tests.in_process import SMALL
@@ -233,7 +233,10 @@ def test_a_signal_leaves_nothing_behind(tmp_path):
 
 
 def test_the_parent_s_side_imports_no_torch():
-    names = [f"manyheads.runner.parity.{name}" for name in ("command", "plan", "task", "outcome", "causes", "terminal")]
+    names = [
+        f"manyheads.runner.parity.{name}"
+        for name in ("run_parity", "parity_plan", "parity_task", "parity_causes", "print_parity")
+    ]
     code = f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr

@@ -8,7 +8,7 @@ from torch import nn
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.lookup import read_option
-from manyheads.runner.precision.master_weights.rank import MasterWeights
+from manyheads.runner.precision.rank.master_weights import MasterWeights
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 from tests.launchers.conftest import freeze
 from tests.tail import tail, tailed

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from tests import apex_library
 from tests.apex_library import small
 from tests.in_process import attempt, opened, rows, train, weights

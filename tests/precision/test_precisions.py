@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from manyheads.runner.config.lookup import options
-from manyheads.runner.precision.amp.rank import check_autocast
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.precision.rank.amp import check_autocast
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 
 # Of each option: what it says, and the dtype of weights, of images, of what a convolution puts out.

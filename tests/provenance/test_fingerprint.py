@@ -4,11 +4,11 @@ import os
 import pytest
 
 from manyheads.runner.config.lookup import options, read_option
-from manyheads.runner.data.base.option import DataOption
+from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.option.declared import declared
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 
-FOLDER = "manyheads.runner.data.imagefolder.option.ImageFolder"
+FOLDER = "manyheads.runner.data.imagefolder.ImageFolder"
 
 
 @pytest.fixture(autouse=True)

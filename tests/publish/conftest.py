@@ -9,7 +9,7 @@ import pytest
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.loop import log_windows
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.record import record
+from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import TRACKED

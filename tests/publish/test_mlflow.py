@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers import publishers as parents
 from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.publishing import publishers as parents
+from manyheads.launchers.publishing.publisher import Publisher
 from manyheads.runner.app import main
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.record import record
-from manyheads.runner.publish.publisher import Publisher
+from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import wait_for
@@ -171,7 +171,7 @@ def test_a_server_in_trouble_costs_no_training_and_gets_all_of_it_later(tmp_path
 
 
 def publish_all(folder: RunFolder, server: Server) -> None:
-    from manyheads.runner.publish.main import tracker_of
+    from manyheads.launchers.publishing.publisher_main import tracker_of
 
     for _ in range(2):
         Publisher(folder, "mlflow", tracker_of("mlflow", folder.read_config()["logger"]["mlflow"])).finish()

@@ -7,11 +7,11 @@ import time
 import psutil
 import pytest
 
-from manyheads.launchers import publishers as parents
 from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.publishing import publishers as parents
+from manyheads.launchers.publishing.publish_state import State, state_file
+from manyheads.launchers.publishing.publisher_main import MAIN
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.publish.main import MAIN
-from manyheads.runner.publish.state import State, state_file
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import curve, only, runs, wait_for
 from tests.in_process import rows

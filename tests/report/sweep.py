@@ -10,12 +10,12 @@ import yaml
 
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.locate import OPTION
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.rows import Row
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.ledger import Entry, Ledger
-from manyheads.runner.run.locate import OPTION
 from manyheads.runner.run.run_folder import RunFolder
 
 FILES = ("run.yaml", "provenance.json", "steps.csv", "epochs.csv", "result.json")

@@ -1,6 +1,6 @@
 import pytest
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from tests.report.sweep import Sweep, set_column, set_config
 
 

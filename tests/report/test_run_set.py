@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.report.run_set import gather
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import Done, execute
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import files
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import (
     also_named,
     disk_full,

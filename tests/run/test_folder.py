@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder, Inode
 
 

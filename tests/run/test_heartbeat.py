@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from manyheads.runner.run.failure import Failure
+from manyheads.runner.errors import Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, REPORT_BYTES, RUNNING, STARTING, Heartbeat, failures_of
 
 FULL = Failure(rank=1, exit_code=1, type="OSError", message="disk full", traceback="Traceback 1")

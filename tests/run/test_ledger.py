@@ -3,7 +3,7 @@ import multiprocessing
 
 import pytest
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import held
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance import record as provenance
+from manyheads.runner.provenance import provenance
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import KEY_BYTES, NAME, is_own, is_own_place, key_file

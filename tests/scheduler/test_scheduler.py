@@ -6,10 +6,10 @@ from torch import nn
 from torch.optim import SGD, lr_scheduler
 
 from manyheads.runner.config.lookup import options
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.scheduler.rank import Schedule
-from manyheads.runner.scheduler.rank.build import build_schedule
+from manyheads.runner.scheduler.rank.build_schedule import build_schedule
+from manyheads.runner.scheduler.rank.schedules import Schedule
 from tests.in_process import completed_for_here as complete
 from tests.in_process import config, rows, small, train, typed
 

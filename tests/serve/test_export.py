@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_model
 from torch import nn
 
 import manyheads
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.serve import formats
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.serve.rank import export as exporting

@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 
 import manyheads
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import Description, read
-from manyheads.runner.task.classification.rank import Classification
+from manyheads.runner.task.rank.classification import Classification
 from tests.conftest import ROOT
 from tests.in_process import small, train, weights
 from tests.serve import nets
@@ -112,7 +112,7 @@ class TestTheInput:
                 assert torch.equal(preprocess(each), expected)
 
     def test_of_images_in_memory(self, digits_run, of_digits):
-        from manyheads.runner.data.digits.option import Digits
+        from manyheads.runner.data.digits import Digits
 
         inputs, _ = evaluated(digits_run)
         images = Digits(image_size=16).split(train=False).images

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from manyheads.runner.loop import main as worker
+from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from manyheads.runner.metrics.base import Metric
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.task.rank.task import Task
 
 WORDS, PADDING = 11, -100
 

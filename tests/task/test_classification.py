@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.classification.rank import Classification, top_places
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.task.rank.classification import Classification, top_places
 
 
 def random_batches(classes: int = 10) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.language_model.rank import LanguageModel
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.task.rank.language_model import LanguageModel
 from tests.in_process import config, rows, small, train
 from tests.task.language import PADDING, Padded, Tiny
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.own_loss.rank import OwnLoss
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.task.rank.own_loss import OwnLoss
 from tests.in_process import rows, small, train
 from tests.task.denominators import SHARED, TASKS, config_of
 

@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.random.rank.rng import permutation
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data.rank.rng import permutation
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute
 from tests.in_process import rows, small, train

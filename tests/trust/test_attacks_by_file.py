@@ -7,10 +7,9 @@ import shutil
 import pytest
 import yaml
 
-from manyheads.runner.provenance.directory import find_where_started
-from manyheads.runner.provenance.kept_files import copies, is_own_copy
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import STARTED_IN
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import STARTED_IN
+from manyheads.runner.provenance.kept_files import copies, find_where_started, is_own_copy
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
 from tests.tail import each_once

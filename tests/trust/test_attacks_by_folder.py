@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import data_files, files
 from manyheads.runner.run.data_files import no_link, read_json
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
@@ -219,7 +219,7 @@ class TestCheckpoints:
 
     def test_names_in_it_do_not_steer_the_terminal(self, tmp_path, capsys):
         from manyheads.runner.checkpoint.rank.fit import load_model
-        from manyheads.runner.run.errors import report
+        from manyheads.runner.errors import report
 
         with pytest.raises(ConfigurationError) as caught:
             load_model(torch.nn.Linear(1, 1), {"\x1b]0;owned\x07": torch.zeros(1)}, "a.pt")

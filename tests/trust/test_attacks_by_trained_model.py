@@ -10,9 +10,9 @@ import yaml
 from PIL import Image
 
 import manyheads
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.rank.predict import predict_files
+from manyheads.runner.serve.rank.predict_images import predict_files
 from tests.in_process import small, train
 from tests.trust.foreign import REFUSED, assert_refused, given
 

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from manyheads.launchers.sweep.pruning import NoPruning
-from manyheads.launchers.sweep.resume import command_of, finish
+from manyheads.launchers.sweep.resume_sweep import command_of, finish
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.own import conf_of
+from manyheads.runner.trust.trust_store import conf_of
 from tests.trust.foreign import assert_refused, given
 
 EVIL = {"_target_": "os.system", "name": "x", "command": "touch mark", "num_classes": None, "pretrained": None}
@@ -206,7 +206,7 @@ class TestOfASearch:
 
 def test_a_job_is_swapped_after_it_was_checked(here, config, evil):
     """What is frozen is what was read."""
-    from manyheads.runner.trust.door import config_of_job
+    from manyheads.runner.trust.authorize import config_of_job
 
     folder = sweep_of(here / "sweep", **{"0": config})
     found, trust = config_of_job(RunFolder(folder / "0"), folder)

@@ -10,7 +10,7 @@ import pytest
 
 from manyheads.launchers.environment import environment
 from manyheads.launchers.spawn import Spawn
-from manyheads.runner.run.locate import find_in_own_folders, locate
+from manyheads.runner.option.locate import find_in_own_folders, locate
 from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, assert_refused

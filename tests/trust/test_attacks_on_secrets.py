@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from manyheads.runner.provenance import code_state
-from manyheads.runner.provenance.record import recorded_environment, without_secrets
+from manyheads.runner.provenance.provenance import recorded_environment, without_secrets
 from tests.conftest import FAST, RUN
 from tests.tail import tail
 

@@ -52,7 +52,7 @@ def test_a_target_that_can_run_anything_is_refused(run_here, resume_here, here, 
             "loss": {"_target_": "torch.nn.CrossEntropyLoss"},
             "scheduler": {
                 "name": "constant",
-                "_target_": "manyheads.runner.scheduler.rank.Constant",
+                "_target_": "manyheads.runner.scheduler.rank.schedules.Constant",
                 "defaults": [{"/optimizer@hydra.callbacks.x": "saved"}],
             },
             "optimizer": {"name": "custom", "_target_": "os.mkdir", "path": "mark"},

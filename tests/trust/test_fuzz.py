@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manyheads.launchers import launch as launching
-from manyheads.launchers.sweep import resume as resuming
+from manyheads.launchers.sweep import resume_sweep as resuming
 from manyheads.runner.commands import resume as resume_command
 from manyheads.runner.trust.allowed_classes import own_steering
-from manyheads.runner.trust.check import untrusted
-from manyheads.runner.trust.own import Trust
+from manyheads.runner.trust.check_trust import untrusted
+from manyheads.runner.trust.trust_store import Trust
 
 BOUNDED = settings(
     derandomize=True,

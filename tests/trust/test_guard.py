@@ -13,16 +13,16 @@ FUNCTIONS = {"shutil.rmtree", "os.walk", "OmegaConf.load", "OmegaConf.save", "np
 KNOW_FOLDERS = {"RunFolder", "Ledger", "Folder"}
 # By file, how many calls open something by its path, and why they may.
 ALLOWED = {
-    "runner/trust/own.py": (1, "the user's own settings"),
+    "runner/trust/trust_store.py": (1, "the user's own settings"),
     "runner/run/seal.py": (2, "the user's own key"),
     "runner/run/files.py": (1, "a descriptor that the guard has opened"),
-    "runner/provenance/record.py": (2, "the metadata of installed packages"),
+    "runner/provenance/provenance.py": (2, "the metadata of installed packages"),
     "runner/provenance/kept_files.py": (2, "the user's own files, which are copied"),
-    "runner/parity/task.py": (1, "a task in a folder that this command has created"),
-    "runner/parity/command.py": (1, "the same folder"),
-    "launchers/slurm/script.py": (1, "the project's own templates"),
+    "runner/parity/parity_task.py": (1, "a task in a folder that this command has created"),
+    "runner/parity/run_parity.py": (1, "the same folder"),
+    "launchers/slurm/batch_script.py": (1, "the project's own templates"),
     "launchers/nodes/storage.py": (5, "tokens that machines show each other, after links were refused"),
-    "launchers/nodes/examination.py": (3, "a scratch folder that the check of the network has created"),
+    "launchers/nodes/examine_hosts.py": (3, "a scratch folder that the check of the network has created"),
 }
 
 

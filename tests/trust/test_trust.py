@@ -6,13 +6,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.lookup import NAMED, options, read_option
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.trust import own
+from manyheads.runner.trust import trust_store
 from manyheads.runner.trust.allowed_classes import is_harmless
-from manyheads.runner.trust.check import plain, refuse_untrusted, untrusted
-from manyheads.runner.trust.door import typed_values
-from manyheads.runner.trust.own import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.authorize import typed_values
+from manyheads.runner.trust.check_trust import plain, refuse_untrusted, untrusted
+from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
 from tests.conftest import ROOT, execute
 from tests.in_process import small
 
@@ -52,11 +52,11 @@ def test_all_options_are_harmless(group):
         ("loss", "torch.nn.CrossEntropyLoss"),
         ("loss", "torch.nn.MSELoss"),
         ("model", "torch.nn.Linear"),
-        ("model", "manyheads.runner.model.small_cnn.rank.SmallCNN"),
+        ("model", "manyheads.runner.model.rank.small_cnn.SmallCNN"),
         ("optimizer", "torch.optim.RMSprop"),
         ("scheduler", "torch.optim.lr_scheduler.StepLR"),
         ("data", "torchvision.datasets.FakeData"),
-        ("data", "manyheads.runner.data.synthetic.option.Synthetic"),
+        ("data", "manyheads.runner.data.synthetic.Synthetic"),
         (None, "torchvision.transforms.v2.RandomHorizontalFlip"),
         (None, "torchvision.transforms.ToTensor"),
         (None, "torch.nn.ReLU"),
@@ -99,10 +99,10 @@ DANGEROUS = [
     "torchvision.datasets.lsun.LSUNClass",
     "torchvision.datasets.utils.extract_archive",
     "manyheads.runner.run.run_folder.RunFolder",
-    "manyheads.runner.config.command_line.command_line",
+    "manyheads.runner.config.job_context.command_line",
     "manyheads.runner.run.seal.sealed",
-    "manyheads.runner.data.imagefolder.option.Path",
-    "manyheads.launchers.agent.subprocess.Popen",
+    "manyheads.runner.data.imagefolder.Path",
+    "manyheads.launchers.agent_program.subprocess.Popen",
     "manyheads.launchers.mpirun.run_agent",
     "os.system",
     "builtins.exec",
@@ -125,8 +125,8 @@ def test_whatever_else_is_not(group, target):
 @pytest.mark.parametrize("group", ["parallel", "precision", "launcher"])
 def test_strategies_precisions_and_launchers_are_the_projects_options_only(group):
     for target in (
-        "manyheads.launchers.base.Launcher",
-        "manyheads.runner.parallel.base.rank.Parallel",
+        "manyheads.launchers.launcher.Launcher",
+        "manyheads.runner.parallel.rank.parallel.Parallel",
         "torch.nn.Linear",
     ):
         assert not is_harmless(group, target)
@@ -173,7 +173,7 @@ class TestWhomTheUserTrusts:
         monkeypatch.setenv("MANYHEADS_TRUST", "d, e")
         assert trusted_packages(["f"]) == ("a", "b.c", "d", "e", "f")
         settings.write_text("trust: a\n")
-        assert own.of_file() == ["a"]
+        assert trust_store.of_file() == ["a"]
 
     @pytest.mark.parametrize(
         "content", ["[a]", "trust: [1]", "trust: {a: b}", "trusted: [a]", "a: [", "trust: ['a b']"]
@@ -239,7 +239,7 @@ class TestARunConfig:
         for name in own:
             config[group]["_option_"] = name
             assert untrusted(config, NOBODY) == []
-        config[group]["_option_"] = "manyheads.runner.option.base.Option"
+        config[group]["_option_"] = "manyheads.runner.option.option.Option"
         assert untrusted(config, NOBODY) != []
 
     def test_a_plain_declaration_does_not_hide_what_steers_programs(self):

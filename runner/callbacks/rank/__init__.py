@@ -1,0 +1,1 @@
+"""The part of callbacks that runs in a rank, and imports torch."""

@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.checkpoint.every import EVERY
-from manyheads.runner.checkpoint.flight import Flight, Landed
-from manyheads.runner.checkpoint.rank.content import View, best_of, kept
+from manyheads.runner.checkpoint.background_save import Flight, Landed
+from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
-from manyheads.runner.checkpoint.retention import Retention
-from manyheads.runner.checkpoint.sharded.rank.files import copy_folder
-from manyheads.runner.checkpoint.sharded.rank.read import Ranks
-from manyheads.runner.checkpoint.sharded.rank.write import Save, whole_size, written_beside, written_by_all
+from manyheads.runner.checkpoint.retention import EVERY, Retention
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import Ranks
+from manyheads.runner.checkpoint.sharded.rank.shard_files import copy_folder
+from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, whole_size, written_beside, written_by_all
 from manyheads.runner.machine.memory import memory_bytes
 from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places

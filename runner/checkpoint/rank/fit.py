@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.read import real
-from manyheads.runner.checkpoint.sharded.rank.share import Lazy
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.errors import ConfigurationError
 
 AT_ONCE = 2**28  # bytes of weights that are read before they are put into the model
 SHOWN = 8  # names of weights in a message

@@ -1,5 +1,6 @@
 """Reading checkpoints, which somebody else may have written: no code in them is run."""
 
+import hashlib
 import os
 import stat
 import zipfile
@@ -8,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank.read import Ranks, opened
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import Ranks, opened
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
-from manyheads.runner.run.errors import ConfigurationError
 
 VERSION = 1
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
@@ -88,3 +90,18 @@ def _compare_checksums(path: str | Path) -> None:
     with zipfile.ZipFile(path) as archive:
         if damaged := archive.testzip():
             raise ValueError(f"the checksum of {damaged} is wrong")
+
+
+def weights_sha256(weights: dict[str, Tensor]) -> str:
+    """Digest over name, dtype, shape and bytes in name order: equal if and only if the weights are."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def largest_entry(tensor: Tensor) -> float:
+    """The largest absolute value; inf or NaN where one is that, 0 of an empty tensor."""
+    return float(tensor.to(torch.float64).abs().max()) if tensor.numel() else 0.0

@@ -1,0 +1,1 @@
+"""Sharded checkpoints: folders to which each rank writes its part."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyheads.runner.checkpoint.sharded import safetensors
+from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.safetensors import ITEM_BYTES, Kind
+from manyheads.runner.checkpoint.sharded.safetensors_file import ITEM_BYTES, Kind
 from manyheads.runner.run.data_files import no_link, read_bytes
 
 NAME = "index.json"
@@ -122,7 +122,7 @@ def _digest(file: Any) -> str:
 def _of_other_save(path: Path, index: Index) -> str | None:
     try:
         with open(path, "rb", opener=no_link) as file:
-            about = safetensors.about(file)
+            about = safetensors_file.about(file)
     except ValueError:
         return None
     if about.get("generation", index.generation) == index.generation:
@@ -150,7 +150,7 @@ def _whole(numbers: Any) -> tuple[int, ...]:
 def _check(index: Index) -> None:
     """Raises ValueError for pieces that do not make up their tensors, or are outside their files."""
     for name in index.files:
-        if Path(name).name != name or not name.endswith(safetensors.SUFFIX):
+        if Path(name).name != name or not name.endswith(safetensors_file.SUFFIX):
             raise ValueError(f"{NAME} names a file {name!r}, which is not allowed")
     for key, (kind, pieces) in index.tensors.items():
         if kind.dtype not in ITEM_BYTES:

@@ -1,0 +1,1 @@
+"""The part of data that runs in a rank, and imports torch."""

@@ -9,12 +9,12 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from manyheads.runner.data.base.option import CorruptSample, Dataset
+from manyheads.runner.data.data_option import CorruptSample, Dataset
 from manyheads.runner.data.rank.mixing import Mix, Partners
+from manyheads.runner.data.rank.rng import alternating_keys, copy_keys, get_state, sample_keys, seed_sample, set_state
 from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
-from manyheads.runner.random.rank.rng import alternating_keys, copy_keys, get_state, sample_keys, seed_sample, set_state
-from manyheads.runner.run.errors import ConfigurationError
 
 
 @dataclass

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from manyheads.runner.data.base.option import Augmentation
+from manyheads.runner.data.data_option import Augmentation, Table, TokenBlocks
 
 PLAIN = Augmentation()
 AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch: 10,000 images of 224 pixels would take 1.5 GB
@@ -118,3 +118,44 @@ def _mirrored(keys: np.ndarray, bits: Tensor, flip: str) -> Tensor:
 def _reflected(places: Tensor, side: int) -> Tensor:
     """Pixel positions with those outside 0 to ``side`` - 1 reflected at the edge pixels."""
     return side - 1 - (side - 1 - places.abs()).abs()
+
+
+class Rows:
+    """A data set of rows: item i is (features (F,), target)."""
+
+    def __init__(self, table: Table):
+        self.features, self.targets = torch.from_numpy(table.features), torch.from_numpy(table.targets)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.features[index], self.targets[index]
+
+    def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Fetch a batch. indices, keys: (B,); returns features (B, F) and targets (B,)."""
+        chosen = torch.from_numpy(indices.astype(np.int64))
+        return self.features[chosen], self.targets[chosen]
+
+
+class Blocks:
+    """A data set of blocks of tokens: item i is a block and its labels, the next tokens; both (block_size,) int64.
+
+    ``digest``: the sha256 of the text's tokens.
+    """
+
+    def __init__(self, blocks: TokenBlocks):
+        self.tokens, self.block_size, self.digest = blocks.tokens, blocks.block_size, blocks.digest
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.block_size
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        tokens, labels = self.batch(np.array([index]), np.zeros(1, np.uint64))
+        return tokens[0], labels[0]
+
+    def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Fetch a batch. indices, keys: (B,); returns tokens and labels, both (B, block_size), contiguous."""
+        size = self.block_size
+        rows = np.stack([self.tokens[i * size : (i + 1) * size + 1] for i in indices.tolist()])
+        return torch.from_numpy(rows[:, :-1].astype(np.int64)), torch.from_numpy(rows[:, 1:].astype(np.int64))

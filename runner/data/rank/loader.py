@@ -14,13 +14,13 @@ from manyheads.runner.data.rank.batches import Batch, Batches
 from manyheads.runner.data.rank.mixing import mixed
 from manyheads.runner.data.rank.prefetch import ahead
 from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
-from manyheads.runner.machine.shared_memory import too_small
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.memory import too_small
+from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 from manyheads.runner.run.data_files import without_collector
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.files import disk_full
-from manyheads.runner.run.parent_death import die_with_parent
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.task.rank.task import Task
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.sections import TrainerSection
-from manyheads.runner.run.errors import ConfigurationError
 
 _SALT = 0x6D6978  # separates these draws from the order of an epoch
 

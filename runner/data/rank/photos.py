@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.transforms.v2 import functional
 
-from manyheads.runner.data.base.option import CorruptSample
+from manyheads.runner.data.data_option import CorruptSample
 from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, shorter_side, training_view
 
 MOST_BYTES = 2**30  # of a file

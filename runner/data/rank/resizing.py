@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from manyheads.runner.data.base.option import Dataset
+from manyheads.runner.data.data_option import Dataset
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.sections import TrainerSection
-from manyheads.runner.run.errors import ConfigurationError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from manyheads.runner.data.rank.mixing import Mix, Mixing, share_with_partners
 from manyheads.runner.data.rank.resizing import Resizing
-from manyheads.runner.random.rank.rng import permutation
+from manyheads.runner.data.rank.rng import permutation
 
 
 class Request(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.runner.data.base.option import (
+from manyheads.runner.data.data_option import (
     Data,
     DataOption,
     Dataset,
@@ -18,14 +18,12 @@ from manyheads.runner.data.base.option import (
     TokenBlocks,
     TorchvisionFiles,
 )
-from manyheads.runner.data.base.partition import Chosen, Partition
-from manyheads.runner.data.rank.around import Around
-from manyheads.runner.data.rank.in_memory import InMemory
-from manyheads.runner.data.rank.table import Rows
-from manyheads.runner.data.rank.token_blocks import Blocks
-from manyheads.runner.data.torchvision import rank as torchvision_files
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import arguments_of
+from manyheads.runner.data.partition import Chosen, Partition
+from manyheads.runner.data.rank import torchvision as torchvision_files
+from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
+from manyheads.runner.data.rank.wrappers import Around
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import arguments_of
 
 TRANSFORMS = ("transform", "val_transform")
 
@@ -40,7 +38,7 @@ def build_split(data: Data, split: str, option: DataOption) -> Dataset:
     transforms = getattr(option, name)
     if not transforms:
         return dataset
-    from manyheads.runner.data.rank.transformed import Transformed  # imports torchvision, which is slow
+    from manyheads.runner.data.rank.wrappers import Transformed  # imports torchvision, which is slow
 
     return Transformed(dataset, arguments_of("data", {name: transforms})[name])
 

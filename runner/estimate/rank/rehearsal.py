@@ -12,23 +12,22 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.data.rank.build import build_data
+from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.estimate.findings import RankHolds
-from manyheads.runner.estimate.rank.hollow import hollow_parameters, make_fake, plain_conversion
-from manyheads.runner.estimate.rank.memory import Allocated
-from manyheads.runner.estimate.rank.replicated import replicated
-from manyheads.runner.estimate.rank.saved import SavedTensors
-from manyheads.runner.estimate.rank.traffic import CountedTraffic
-from manyheads.runner.estimate.rank.values import UnknownValues, silent, where_it_stops
+from manyheads.runner.estimate.rank.counted import CountedTraffic, SavedTensors
+from manyheads.runner.estimate.rank.fake_ddp import replicated
+from manyheads.runner.estimate.rank.fake_models import hollow_parameters, make_fake, plain_conversion
+from manyheads.runner.estimate.rank.tracked_memory import Allocated
+from manyheads.runner.estimate.rank.unknown_values import UnknownValues, silent, where_it_stops
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.build import enter, set_process
 from manyheads.runner.loop.update import Update
-from manyheads.runner.model.rank.build import bare_model
+from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors
-from manyheads.runner.random.rank.rng import seed_everything
-from manyheads.runner.run.errors import ConfigurationError
 
 FAKE = "torch._subclasses.fake_tensor"  # it logs each error of a model, which is reported in a sentence anyway
 UPDATES = 2  # the first one creates what later ones use, such as the optimizer's state

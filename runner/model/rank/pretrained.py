@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 
 
 def load_file(model: nn.Module, path: str) -> None:

@@ -1,0 +1,1 @@
+"""The part of parallel that runs in a rank, and imports torch."""

@@ -2,11 +2,13 @@
 
 import fnmatch
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import nn
+from torch.distributed._composable import checkpoint
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
@@ -88,3 +90,17 @@ def _refuse_shared_weights(units: dict[str, nn.Module], key: str) -> None:
                     f"{key}: {other} and {unit} share a weight, so that they can't be two units. Name a module that "
                     "contains both, or leave one of them out."
                 )
+
+
+def recompute(units: Mapping[str, nn.Module], *, key: str) -> None:
+    """Let these modules, by name, keep their inputs only. Raises ConfigurationError, which names the ``key``.
+
+    Random numbers, as of dropout, are the same in both passes.
+    """
+    for name, unit in units.items():
+        if any(isinstance(module, _BatchNorm) for module in unit.modules()):
+            raise ConfigurationError(
+                f"{key}: {name} has BatchNorm, whose running statistics would count each batch twice. Leave it out, "
+                "or name modules without it."
+            )
+        checkpoint(unit)

@@ -9,18 +9,18 @@ from torch import Tensor, nn
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.loop import main as worker
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
+from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.base.rank import Parallel
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parity.parity_task import Task, read_task
 from manyheads.runner.parity.rank.difference import digests
 from manyheads.runner.parity.rank.sides import Baseline, Compared, Digests, Taken
 from manyheads.runner.parity.rank.trace import Trace
-from manyheads.runner.parity.task import Task, read_task
-from manyheads.runner.random.rank.determinism import operations_named
-from manyheads.runner.random.rank.rng import seed_everything
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 

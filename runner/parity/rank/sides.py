@@ -6,14 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank.digest import weights_sha256
-from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.checkpoint.rank.load import load, weights_sha256
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.session import Session
-from manyheads.runner.parity.rank.cut import whole_and_parts
-from manyheads.runner.parity.rank.difference import differences, factor, unlike
+from manyheads.runner.parity.parity_task import StepFiles, Task
+from manyheads.runner.parity.rank.difference import differences, factor, unlike, whole_and_parts
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronized
-from manyheads.runner.parity.task import StepFiles, Task
-from manyheads.runner.run.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 
 Digests = dict[str, dict[str, str]]

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from manyheads.runner.scheduler.rank import Schedule
+from manyheads.runner.scheduler.rank.schedules import Schedule
 
 
 class Plateau(Schedule):

@@ -12,7 +12,7 @@ from torch import Tensor
 from manyheads.runner.data.rank.in_memory import resize
 from manyheads.runner.data.rank.loader import Entrance
 from manyheads.runner.data.rank.photos import Picture, content_of, for_evaluation
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.description import Description, Steps
 
 CPU = torch.device("cpu")

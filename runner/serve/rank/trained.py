@@ -13,20 +13,19 @@ from torch import Tensor, nn
 
 from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.checkpoint.rank.load import load as load_checkpoint
-from manyheads.runner.data.base.option import Data
-from manyheads.runner.model.rank.build import bare_model
+from manyheads.runner.data.data_option import Data
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.rank.build_model import bare_model
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.directory import find_where_started
-from manyheads.runner.provenance.kept_files import copies
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.run.locate import Section
+from manyheads.runner.provenance.kept_files import copies, find_where_started
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import Description
-from manyheads.runner.serve.rank.earlier import description_of
+from manyheads.runner.serve.formats import chosen
+from manyheads.runner.serve.rank.describe import description_of
 from manyheads.runner.serve.rank.preprocess import Preprocess
-from manyheads.runner.serve.weights import chosen
-from manyheads.runner.trust.door import refuse_untrusted_run
-from manyheads.runner.trust.own import names
+from manyheads.runner.trust.authorize import refuse_untrusted_run
+from manyheads.runner.trust.trust_store import names
 
 TOP = 5
 AT_ONCE = 64  # images in a batch

@@ -67,4 +67,4 @@ def reason(error: BaseException) -> str:
     if type(error).__name__ == "OutOfMemoryError":
         return "out of memory"
     first = (str(error).strip().splitlines() or [""])[0]
-    return first if type(error).__module__ == "manyheads.runner.run.errors" else f"{type(error).__name__}: {first}"
+    return first if type(error).__module__ == "manyheads.runner.errors" else f"{type(error).__name__}: {first}"

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.base.option import Data
+from manyheads.runner.data.data_option import Data
 
 CLASSES = 1000
 

@@ -9,10 +9,10 @@ import safetensors.torch
 import torch
 
 from manyheads.runner.app import main
-from manyheads.runner.checkpoint.convert.rank import Alone, convert, tensors
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone, convert, tensors
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.rank.read import real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.sharded.ranks import Rank, together
 from tests.checkpoint.views import Given
@@ -77,9 +77,9 @@ def test_by_the_commands(single, tmp_path, monkeypatch, capsys):
 
 
 def test_what_is_listed_is_not_loaded(single, monkeypatch, capsys):
-    from manyheads.runner.checkpoint.sharded.rank import read
+    from manyheads.runner.checkpoint.sharded.rank import read_sharded
 
-    monkeypatch.setattr(read.Stored, "read_into", None)
+    monkeypatch.setattr(read_sharded.Stored, "read_into", None)
     assert dict(tensors(load(single, is_mapped=True)))
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.rank import write
-from manyheads.runner.checkpoint.sharded.rank.share import Share
+from manyheads.runner.checkpoint.sharded.rank import write_sharded
+from manyheads.runner.checkpoint.sharded.rank.rank_share import Share
 
 FORKS = get_context("fork")
 
@@ -90,10 +90,10 @@ MOMENTS: dict[str, dict[str, Callable[..., Any]]] = {
     "in a file": {"write_file": half_a_file},
     "after writing": {"written_by_all": after(lambda save, ranks: save.write())},
     "before the index": {"write_index": die},
-    "after the index": {"write_index": after(write.write_index)},
+    "after the index": {"write_index": after(write_sharded.write_index)},
     "in best": {"take_name": die},
-    "after best": {"link_best": after(write.link_best)},
-    "after the name": {"finish": after(write.Save.finish)},
+    "after best": {"link_best": after(write_sharded.link_best)},
+    "after the name": {"finish": after(write_sharded.Save.finish)},
 }
 
 

@@ -13,13 +13,13 @@ import pytest
 import safetensors.torch
 import torch
 
-from manyheads.runner.checkpoint.convert.rank import Alone
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone
 from manyheads.runner.checkpoint.rank.load import complete, load
-from manyheads.runner.checkpoint.sharded.rank import files, write
-from manyheads.runner.checkpoint.sharded.rank.read import real
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.checkpoint.sharded.rank import shard_files, write_sharded
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import remove_leftovers
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.sharded.ranks import MOMENTS, Rank, state, together, whole
@@ -34,7 +34,7 @@ def save(
 
     def work(rank: Rank) -> None:
         for name, replaced in moments.get(f"rank_{rank.rank}", {}).items():
-            for module in (write, files, write.Save, checkpoint):
+            for module in (write_sharded, shard_files, write_sharded.Save, checkpoint):
                 if hasattr(module, name):
                     setattr(module, name, replaced)
         checkpoints = Checkpoints(RunFolder(path), every=1, keep=keep, format="sharded", asynchronous=asynchronous)
@@ -80,12 +80,12 @@ def test_each_rank_writes_its_part_and_what_is_alike_is_written_once(saved):
     assert_is(saved / "checkpoints" / "step_00000001", 1)
     found = real(load(saved / "checkpoints" / "step_00000002"))
     assert [rng["torch"].tolist() for rng in found["rng"].values()] == [[rank] * 5 for rank in range(3)]
-    files = [
+    shard_files = [
         safetensors.torch.load_file(saved / "checkpoints" / "step_00000002" / f"model-{rank:05}.safetensors")
         for rank in range(3)
     ]
-    assert torch.equal(torch.cat([file[next(n for n in file if "weight" in n)] for file in files]), whole(2))
-    assert sum("buffer" in file for file in files) == sum("tied" in file for file in files) == 1
+    assert torch.equal(torch.cat([file[next(n for n in file if "weight" in n)] for file in shard_files]), whole(2))
+    assert sum("buffer" in file for file in shard_files) == sum("tied" in file for file in shard_files) == 1
 
 
 def test_best_has_the_weights_alone_and_takes_no_room(saved):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.data.imagefolder import index
-from manyheads.runner.data.imagefolder.listing import Listing
+from manyheads.runner.data import imagefolder_index
+from manyheads.runner.data.imagefolder_index import Listing
 from tests.in_process import config
 
 CLASSES = ["cat", "dog"]
@@ -24,9 +24,9 @@ def cache(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def eager(monkeypatch) -> None:
     """Few files are worth an index, and no change is too recent."""
-    monkeypatch.setattr(index, "FEWEST_FILES", 1)
-    monkeypatch.setattr(index, "FEWEST_IN_A_CLASS", 0)
-    monkeypatch.setattr(index, "SETTLED", -(10**18))
+    monkeypatch.setattr(imagefolder_index, "FEWEST_FILES", 1)
+    monkeypatch.setattr(imagefolder_index, "FEWEST_IN_A_CLASS", 0)
+    monkeypatch.setattr(imagefolder_index, "SETTLED", -(10**18))
 
 
 @pytest.fixture
@@ -66,15 +66,15 @@ def kept(cache: Path) -> list[Path]:
 @pytest.fixture
 def no_scan(monkeypatch):
     """From when it is called on nothing may be scanned."""
-    return lambda: monkeypatch.setattr(index, "scan", lambda _: pytest.fail("scanned again"))
+    return lambda: monkeypatch.setattr(imagefolder_index, "scan", lambda _: pytest.fail("scanned again"))
 
 
 def test_it_is_scanned_once(folder, cache, eager, no_scan):
-    first = index.listed(folder, CLASSES)
+    first = imagefolder_index.listed(folder, CLASSES)
     assert names(first) == files(folder, CLASSES)
     assert list(first.counts) == [3, 3]
     no_scan()
-    assert index.listed(folder, CLASSES) == first
+    assert imagefolder_index.listed(folder, CLASSES) == first
     assert len(kept(cache)) == 1
 
 
@@ -82,7 +82,7 @@ def test_the_parents_check_leaves_it_for_the_ranks(photos, cache, eager, no_scan
     config("data=imagefolder", f"data.root={photos}")
     no_scan()
     for split in ("train", "val"):
-        index.listed(photos / split, ["cat", "coffee", "person"])
+        imagefolder_index.listed(photos / split, ["cat", "coffee", "person"])
 
 
 def add(root: Path) -> None:
@@ -114,32 +114,32 @@ def set_the_time_back(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [add, remove, rename, move, put_another_folder_there, set_the_time_back])
 def test_a_change_is_noticed(folder, cache, eager, change):
-    index.listed(folder, CLASSES)
+    imagefolder_index.listed(folder, CLASSES)
     change(folder)
-    assert names(index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
     tick(folder.parent)
     add(folder)
-    assert names(index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
 
 
 def test_other_classes_have_another_listing(folder, cache, eager):
-    index.listed(folder, CLASSES)
-    assert names(index.listed(folder, ["dog", "cat"])) == files(folder, ["dog", "cat"])
-    assert names(index.listed(folder, [*CLASSES, "other"])) == files(folder, [*CLASSES, "other"])
+    imagefolder_index.listed(folder, CLASSES)
+    assert names(imagefolder_index.listed(folder, ["dog", "cat"])) == files(folder, ["dog", "cat"])
+    assert names(imagefolder_index.listed(folder, [*CLASSES, "other"])) == files(folder, [*CLASSES, "other"])
 
 
 def test_what_has_changed_just_now_may_change_again_unnoticed_and_is_not_kept(folder, cache, eager, monkeypatch):
-    monkeypatch.setattr(index, "SETTLED", 3600 * 10**9)
-    assert names(index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    monkeypatch.setattr(imagefolder_index, "SETTLED", 3600 * 10**9)
+    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
     assert kept(cache) == []
 
 
 def test_of_few_files_nothing_is_kept(folder, cache, monkeypatch):
-    monkeypatch.setattr(index, "SETTLED", -(10**18))
-    index.listed(folder, CLASSES)
+    monkeypatch.setattr(imagefolder_index, "SETTLED", -(10**18))
+    imagefolder_index.listed(folder, CLASSES)
     assert kept(cache) == []
-    monkeypatch.setattr(index, "FEWEST_FILES", 6)
-    index.listed(folder, CLASSES)  # three in each class
+    monkeypatch.setattr(imagefolder_index, "FEWEST_FILES", 6)
+    imagefolder_index.listed(folder, CLASSES)  # three in each class
     assert kept(cache) == []
 
 
@@ -151,7 +151,7 @@ def flip(path: Path) -> None:
 
 DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
-    "only a header": lambda path: path.write_bytes(path.read_bytes()[: index.HEADER.size]),
+    "only a header": lambda path: path.write_bytes(path.read_bytes()[: imagefolder_index.HEADER.size]),
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:-1]),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
     "a flipped bit": flip,
@@ -163,37 +163,37 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_one_is_ignored_and_written_again(folder, cache, eager, no_scan, damage):
-    index.listed(folder, CLASSES)
+    imagefolder_index.listed(folder, CLASSES)
     (path,) = kept(cache)
     DAMAGES[damage](path)
-    assert names(index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
     if path.is_file():
         no_scan()
-        index.listed(folder, CLASSES)
+        imagefolder_index.listed(folder, CLASSES)
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(folder, cache, eager, monkeypatch):
     cache.write_text("a file, where a folder should be")
-    assert names(index.listed(folder, CLASSES)) == files(folder, CLASSES)
-    monkeypatch.setattr(index, "user_folder", lambda *_: None)  # a user without a home
-    assert names(index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    monkeypatch.setattr(imagefolder_index, "user_folder", lambda *_: None)  # a user without a home
+    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
 
 
 def test_times_of_a_mounted_bucket_are_not_believed(folder, cache, eager, tmp_path, monkeypatch):
     device = folder.stat().st_dev
     line = f"36 25 {os.major(device)}:{os.minor(device)} / /mnt rw shared:1 - fuse.s3fs bucket rw\n"
     (tmp_path / "mounts").write_text(line)
-    monkeypatch.setattr(index, "MOUNTS", tmp_path / "mounts")
-    assert names(index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    monkeypatch.setattr(imagefolder_index, "MOUNTS", tmp_path / "mounts")
+    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
     assert kept(cache) == []
     (tmp_path / "mounts").write_text(line.replace("fuse.s3fs", "ext4"))
-    index.listed(folder, CLASSES)
+    imagefolder_index.listed(folder, CLASSES)
     assert len(kept(cache)) == 1
 
 
 def list_at_once(folder: Path, barrier, results) -> None:
     barrier.wait(30)
-    results.put([names(index.listed(folder, CLASSES)) for _ in range(20)])
+    results.put([names(imagefolder_index.listed(folder, CLASSES)) for _ in range(20)])
 
 
 def test_several_processes_at_once(folder, cache, eager):

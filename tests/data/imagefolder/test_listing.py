@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.data.imagefolder.index import listed
-from manyheads.runner.data.imagefolder.listing import Paths, scan
-from manyheads.runner.data.imagefolder.option import class_names
+from manyheads.runner.data.imagefolder import class_names
+from manyheads.runner.data.imagefolder_index import Paths, listed, scan
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
-from manyheads.runner.run.errors import ConfigurationError
 
 NAMES = ["b.jpg", "a.JPEG", "ä.png", "10.webp", "9.webp", "notes.txt", ".hidden.jpg"]
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.data.rank.build import build_data, build_dataset
-from manyheads.runner.data.text import tokens as module
-from manyheads.runner.data.text.corpus import split_of, standard_library
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.data import tokens as module
+from manyheads.runner.data.corpus import split_of, standard_library
+from manyheads.runner.data.rank.build_data import build_data, build_dataset
+from manyheads.runner.errors import ConfigurationError
 from tests.in_process import opened, small, typed
 
 

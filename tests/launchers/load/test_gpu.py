@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from manyheads.launchers.load import record as module
+from manyheads.launchers.load import sampling as module
 from manyheads.launchers.load.gpu import COLUMNS, gpu_load
-from manyheads.runner.machine.driver import THROTTLED
+from manyheads.runner.machine.gpus import THROTTLED
 
 MB = 1024 * 1024
 

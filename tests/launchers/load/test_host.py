@@ -6,13 +6,13 @@ import time
 import psutil
 import pytest
 
-from manyheads.launchers.load import record
+from manyheads.launchers.load import sampling
 from manyheads.launchers.load.host import COLUMNS, host_load
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(record, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(sampling, "EVERY_SECONDS", 0.05)
 
 
 def rows(path, at_least):

@@ -24,7 +24,7 @@ def kill_node(running) -> None:
 
 
 def kill_agent(running) -> None:
-    running.find(2, "manyheads.launchers.nodes.agent").kill()
+    running.find(2, "manyheads.launchers.nodes.node_agent").kill()
 
 
 def kill_rank(running) -> None:
@@ -36,7 +36,7 @@ def kill_torchrun(running) -> None:
 
 
 def stop_agent(running) -> None:
-    running.find(2, "manyheads.launchers.nodes.agent").suspend()
+    running.find(2, "manyheads.launchers.nodes.node_agent").suspend()
 
 
 HOW = {

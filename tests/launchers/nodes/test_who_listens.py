@@ -48,7 +48,7 @@ def test_who_listens_and_whom_it_lets_in(cluster, run_on) -> None:
     running = run_on("run", *ENDLESS, "parallel=ddp", "launcher=torchrun", cluster.hosts(1))
     running.wait_for_step(6)
     for node in cluster.nodes:
-        assert listening(running.find(node, "launchers.nodes.agent")) == []
+        assert listening(running.find(node, "launchers.nodes.node_agent")) == []
         assert {address for address, _ in listening(running.find(node, "manyheads: rank"))} <= {cluster.address(node)}
     assert listening(running.find(2, "torch.distributed.run")) == []
     assert {address for address, _ in listening(running.find(1, "torch.distributed.run"))} <= {"::", "0.0.0.0"}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.nodes import strangers, wire
-from manyheads.launchers.nodes.agent import connect
+from manyheads.launchers.nodes import pending_connections, wire
 from manyheads.launchers.nodes.link import Link
-from manyheads.launchers.nodes.meeting import Meeting
+from manyheads.launchers.nodes.node_agent import connect
+from manyheads.launchers.nodes.rendezvous import Meeting
 from manyheads.launchers.nodes.wire import Channel, Refused, admit, greet, new_key
 
 KEY, OTHER = b"k" * wire.KEY_BYTES, b"o" * wire.KEY_BYTES
@@ -182,7 +182,9 @@ class TestManyStrangers:
     def crowd(self, meeting: Meeting, *, source: str = "127.0.0.1") -> list[socket.socket]:
         """More idle connections than the parent keeps; it has seen them all when it has dropped the first ones."""
         place = (meeting.address, meeting.port)
-        crowd = [socket.create_connection(place, source_address=(source, 0)) for _ in range(strangers.MOST + 5)]
+        crowd = [
+            socket.create_connection(place, source_address=(source, 0)) for _ in range(pending_connections.MOST + 5)
+        ]
         for one in crowd[:5]:
             one.settimeout(20)
             while one.recv(1000):
@@ -204,7 +206,7 @@ class TestManyStrangers:
             one.close()
 
     def test_who_sends_a_byte_at_a_time_is_dropped(self, monkeypatch):
-        monkeypatch.setattr(strangers, "SECONDS", 0.2)
+        monkeypatch.setattr(pending_connections, "SECONDS", 0.2)
         meeting = Meeting("127.0.0.1", 0, KEY)
         slow = socket.create_connection((meeting.address, meeting.port))
         slow.settimeout(0.05)
@@ -229,14 +231,14 @@ class TestManyStrangers:
                 raise ConnectionResetError
             return admit(connection, key)
 
-        monkeypatch.setattr("manyheads.launchers.nodes.meeting.wire.admit", reluctant)
+        monkeypatch.setattr("manyheads.launchers.nodes.rendezvous.wire.admit", reluctant)
         connect(meeting.address, meeting.port, KEY, silence=5).close()
         assert len(dropped) == 2
 
 
 def test_a_machine_that_waits_for_its_part_is_heard(monkeypatch):
     """One that comes while others train has nothing to say for a long time, and must not count as lost then."""
-    monkeypatch.setattr("manyheads.launchers.nodes.meeting.ALIVE_SECONDS", 0.02)
+    monkeypatch.setattr("manyheads.launchers.nodes.rendezvous.ALIVE_SECONDS", 0.02)
     with ExitStack() as stack:
         meeting = Meeting("127.0.0.1", 0, KEY)
         stack.callback(meeting.close)

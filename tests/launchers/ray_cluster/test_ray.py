@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import PROJECT, Parent, freeze, rows
@@ -44,7 +44,7 @@ def test_after_a_kill_it_begins_again_from_the_checkpoint(machines, undisturbed,
 
     def kill() -> None:
         rank = rank_of(folder, 1)
-        agent = next(each for each in rank.parents() if "launchers.nodes.agent" in " ".join(each.cmdline()))
+        agent = next(each for each in rank.parents() if "launchers.nodes.node_agent" in " ".join(each.cmdline()))
         {"rank": rank, "agent": agent, "worker": agent.parent()}[what].send_signal(signal.SIGKILL)
 
     when_at(folder, 50, kill)

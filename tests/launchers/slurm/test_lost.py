@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.slurm import absence, commands
+from manyheads.launchers.slurm import absence, slurm_commands
 from tests.launchers.conftest import freeze, rows, survivors
 from tests.launchers.slurm.conftest import COMMON, HELD, LONG
 
@@ -43,7 +43,10 @@ def test_a_controller_that_is_away_is_waited_for_while_the_job_trains_on(cluster
         before = len(rows(run.folder.steps))
         run.wait_until(lambda: len(rows(run.folder.steps)) > before + 50)
         run.wait_until(lambda: run.folder.result.exists(), 120)  # the job itself needs no controller
-        assert [commands.status_now("1"), commands.status_now("1")] == [None, None]  # meanwhile the run has asked too
+        assert [slurm_commands.status_now("1"), slurm_commands.status_now("1")] == [
+            None,
+            None,
+        ]  # meanwhile the run has asked too
     finally:
         cluster.start_controller()
     code, text = run.end(120)
@@ -72,7 +75,7 @@ def test_without_its_controller_a_job_cannot_be_cancelled_and_this_is_said(clust
 
 
 def test_a_job_is_submitted_once_the_controller_answers(cluster, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(commands, "AGAIN_SECONDS", 0.5)
+    monkeypatch.setattr(slurm_commands, "AGAIN_SECONDS", 0.5)
     folder = freeze(tmp_path / "run", *COMMON, HELD, "launcher.follow=false")
     cluster.stop_controller()
     said = threading.Timer(15, cluster.start_controller)
@@ -87,7 +90,7 @@ def test_a_job_is_submitted_once_the_controller_answers(cluster, tmp_path, monke
 
 def test_a_controller_that_stays_away_at_submission(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(absence, "AWAY_SECONDS", 1.0)
-    monkeypatch.setattr(commands, "AGAIN_SECONDS", 0.5)
+    monkeypatch.setattr(slurm_commands, "AGAIN_SECONDS", 0.5)
     folder = freeze(tmp_path / "run", *COMMON)
     cluster.stop_controller()
     try:

@@ -10,16 +10,16 @@ import pytest
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.slurm.queued import noted_job
+from manyheads.runner.commands.runs.removable import Rules, going
+from manyheads.runner.commands.runs.run_summary import summaries
+from manyheads.runner.commands.runs.show_run import show_run
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.record import record
-from manyheads.runner.run.errors import ConfigurationError, RunFailed
+from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.runs.clean import Rules, going
-from manyheads.runner.runs.page import show_run
-from manyheads.runner.runs.summary import summaries
 from tests.launchers.conftest import PROJECT, Parent, freeze, rows, survivors
 from tests.launchers.slurm.conftest import COMMON, HELD
 from tests.tail import tail

@@ -7,7 +7,7 @@ from hydra.test_utils.launcher_common_tests import IntegrationTestSuite, Launche
 from hydra.version import VersionBase
 from packaging.version import Version
 
-from hydra_plugins.manyheads.launcher import Manyheads
+from hydra_plugins.manyheads.job_launcher import Manyheads
 
 # The suites are written for the manners of Hydra 1.1, which Hydra warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Future Hydra versions will no longer change working directory")

@@ -17,12 +17,12 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from manyheads.launchers.sweep import resume
+from manyheads.launchers.sweep import resume_sweep
 from manyheads.launchers.sweep.pruning import Pruning
-from manyheads.launchers.sweep.resume import command_of
+from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.search import Search
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
-from manyheads.runner.run.errors import RunFailed
+from manyheads.runner.errors import RunFailed
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -166,12 +166,12 @@ class Trained:
         return entry.now("completed", objective=value)
 
 
-HYPERBAND = "manyheads.launchers.sweep.hyperband"
+HYPERBAND = "manyheads.launchers.sweep.pruning"
 PRUNERS = {
     "median": {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 4},
     "halving": {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 10, "reduction_factor": 2},
     "hyperband": {
-        "_target_": "manyheads.launchers.sweep.hyperband.hyperband",
+        "_target_": "manyheads.launchers.sweep.pruning.hyperband",
         "min_resource": 10,
         "reduction_factor": 2,
     },
@@ -198,8 +198,8 @@ def searched(optuna: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         )
         ledger, left = Ledger(tmp_path / name), dict(fate)
         trained = Trained(ledger, left, looks)
-        monkeypatch.setattr(resume, "run_jobs", trained.run)
-        monkeypatch.setattr(resume, "conclude", lambda *_, **__: None)
+        monkeypatch.setattr(resume_sweep, "run_jobs", trained.run)
+        monkeypatch.setattr(resume_sweep, "conclude", lambda *_, **__: None)
         for _ in range(1 + len(fate)):
             with suppress(Killed, RunFailed):
                 Search(config, trained, []).run()

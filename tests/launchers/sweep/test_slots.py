@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.ray.option import RayOption
-from manyheads.launchers.sweep.options import Options
-from manyheads.launchers.sweep.run import run_jobs
+from manyheads.launchers.ray import RayOption
+from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.slots import Slot
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config

@@ -2,8 +2,8 @@
 
 from typing import Any, ClassVar
 
-from manyheads.launchers.base import Job
-from manyheads.launchers.option import LauncherOption
+from manyheads.launchers.launcher import Job
+from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.option.rules import TEXT
 

@@ -2,14 +2,14 @@
 
 from typing import ClassVar
 
-from manyheads.runner.data.base.option import Data, DataOption, ImageArrays
-from manyheads.runner.model.option import ModelOption
+from manyheads.runner.data.data_option import Data, DataOption, ImageArrays
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.rules import number, whole
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.base.option import ParallelOption
-from manyheads.runner.precision.base.option import PrecisionOption
-from manyheads.runner.run.errors import ConfigurationError
-from manyheads.runner.task.option import TaskOption
+from manyheads.runner.parallel.parallel_option import ParallelOption
+from manyheads.runner.precision.precision_option import PrecisionOption
+from manyheads.runner.task.task_option import TaskOption
 
 
 class AveragingOption(ParallelOption):

@@ -6,11 +6,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyheads.runner.logger.base import Logger
-from manyheads.runner.metrics.base import Metric
-from manyheads.runner.parallel.process_group.rank import ProcessGroup
-from manyheads.runner.precision.base.rank import Precision
-from manyheads.runner.task.base.rank import Task
+from manyheads.runner.logger.logger import Logger
+from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.parallel.rank.process_group import ProcessGroup
+from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.task.rank.task import Task
 
 
 class Averaging(ProcessGroup):

@@ -3,10 +3,10 @@
 import pytest
 
 from manyheads.runner.commands.doctor import note
+from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
-from manyheads.runner.parallel.horovod import installation as horovod_installation
-from manyheads.runner.run import layout as hosts
-from manyheads.runner.run.errors import ConfigurationError, Unavailable
+from manyheads.runner.parallel import horovod_installation
+from manyheads.runner.run import hosts
 from tests.in_process import config, ranks
 
 ALL = ("gloo", "mpi", "nccl", "cuda")

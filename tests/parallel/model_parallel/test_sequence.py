@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.model.gpt.rank import GPT
-from manyheads.runner.model.mlp.rank import MLP
-from manyheads.runner.parallel.model_parallel.rank.sequence import Passage, Watched
-from manyheads.runner.parallel.model_parallel.rank.tensor_plan import find_plan, find_scattered
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.rank.gpt import GPT
+from manyheads.runner.model.rank.mlp import MLP
+from manyheads.runner.parallel.rank.model_parallel.sequence import Passage, Watched
+from manyheads.runner.parallel.rank.model_parallel.tensor_plan import find_plan, find_scattered
 from tests.parallel.models import Encoder, ViT
 
 TOKENS = torch.zeros(2, 6, dtype=torch.int64)

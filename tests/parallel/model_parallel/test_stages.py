@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v3_small, resnet18
 
-from manyheads.runner.model.gpt.rank import GPT
-from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.parallel.model_parallel.rank.flow import follow, on_meta, twin_of
-from manyheads.runner.parallel.model_parallel.rank.stages import Stages, choose_windows
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.rank.gpt import GPT
+from manyheads.runner.model.rank.small_cnn import SmallCNN
+from manyheads.runner.parallel.rank.model_parallel.flow import follow, on_meta, twin_of
+from manyheads.runner.parallel.rank.model_parallel.stages import Stages, choose_windows
 from tests.parallel.models import ViT
 
 IMAGES, TOKENS = torch.randn(2, 3, 16, 16), torch.randint(11, (2, 5))

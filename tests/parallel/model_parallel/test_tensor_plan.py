@@ -5,12 +5,12 @@ import torch
 from torch import nn
 from torchvision.models import vit_b_16
 
-from manyheads.runner.model.gpt.rank import GPT
-from manyheads.runner.model.small_cnn.rank import SmallCNN
-from manyheads.runner.parallel.model_parallel.rank.cut import Cut
-from manyheads.runner.parallel.model_parallel.rank.tensor_plan import find_plan
-from manyheads.runner.parallel.model_parallel.rank.tensor_split import split
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.model.rank.gpt import GPT
+from manyheads.runner.model.rank.small_cnn import SmallCNN
+from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
+from manyheads.runner.parallel.rank.model_parallel.tensor_plan import find_plan
+from manyheads.runner.parallel.rank.model_parallel.tensor_split import split
 
 
 def gpt(**given) -> GPT:

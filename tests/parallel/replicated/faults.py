@@ -10,7 +10,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from manyheads.runner.model.small_cnn.rank import SmallCNN
+from manyheads.runner.model.rank.small_cnn import SmallCNN
 
 
 class Paced:

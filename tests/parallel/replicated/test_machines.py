@@ -81,7 +81,7 @@ def kill_a_replica(running) -> None:
 
 def kill_the_first_replicas_agent(running) -> None:
     """On the parent's own machine."""
-    running.find(1, "launchers.nodes.agent").kill()
+    running.find(1, "launchers.nodes.node_agent").kill()
     running.wait_until(lambda: "joins with 1" in running.text(), 90)
 
 

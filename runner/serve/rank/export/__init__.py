@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank.digest import weights_sha256
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.checkpoint.rank.load import weights_sha256
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.serve.rank.export.served import Served

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.run.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.rank.trained import Trained
 
 

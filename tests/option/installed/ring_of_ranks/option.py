@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from manyheads.runner.logger.option import LoggerOption
+from manyheads.runner.logger.logger_option import LoggerOption
 from manyheads.runner.option.rules import TEXT, whole
-from manyheads.runner.parallel.base.option import ParallelOption
+from manyheads.runner.parallel.parallel_option import ParallelOption
 
 
 class RingOption(ParallelOption):

@@ -3,8 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from manyheads.runner.logger.base import Logger
-from manyheads.runner.parallel.process_group.rank import ProcessGroup
+from manyheads.runner.logger.logger import Logger
+from manyheads.runner.parallel.rank.process_group import ProcessGroup
 
 
 class Ring(ProcessGroup):

@@ -1,0 +1,117 @@
+"""A launcher's own process, which starts the ranks and reports how they ended: torchrun, horovodrun, mpirun."""
+
+import codecs
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from manyheads.launchers import scratch
+from manyheads.launchers.launcher import Job
+from manyheads.launchers.processes import Ranks, supervise
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.program import Process, Program, ended_within
+
+ExitCodes = dict[int, int]
+_RUN = "import manyheads, runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+
+
+def as_module(name: str) -> list[str]:
+    """Arguments of Python that do what ``-m name`` does, but import torch apart from the working directory.
+
+    manyheads.runner.machine.import_apart says why.
+    """
+    return ["-c", _RUN, name]
+
+
+def run_agent(
+    command: list[str],
+    job: Job,
+    *,
+    environment: Mapping[str, str],
+    log: Path,
+    read_exit_codes: Callable[[str], ExitCodes],
+    stall_timeout: float,
+    quiet: bool = False,
+) -> None:
+    """Run ``command`` to its end and raise as ``manyheads.launchers.processes.supervise`` does.
+
+    ``log``: where its messages go; with ``quiet``, its standard output too. ``read_exit_codes``: finds the ranks that
+    failed in these messages.
+    """
+    program = Program(command, environment)
+    with (
+        open(log, "wb", opener=no_link) as file,
+        program.start(stdout=file if quiet else None, stderr=file) as agent,
+    ):
+        supervise(AgentRanks(agent, log, read_exit_codes, job.heartbeat), job, stall_timeout=stall_timeout)
+
+
+class AgentRanks(Ranks):
+    """The ranks of an agent, which alone knows how they ended."""
+
+    patience = 2.0
+
+    def __init__(
+        self,
+        agent: Process,
+        log: Path,
+        read_exit_codes: Callable[[str], ExitCodes],
+        heartbeat: Heartbeat,
+    ):
+        super().__init__(heartbeat)
+        self._agent, self._log, self._read = agent, log, read_exit_codes
+
+    def roots(self) -> list[int]:
+        return [self._agent.pid]
+
+    def running(self) -> bool:
+        return self._agent.poll() is None
+
+    def wait(self, seconds: float) -> None:
+        ended_within(self._agent, seconds)
+
+    def exit_codes(self) -> ExitCodes:
+        """The failures that the agent lists at its end; it reports nothing about ranks that succeeded."""
+        if self._agent.poll() is None:
+            return {}
+        try:
+            return self._read(self._log.read_text(errors="replace"))
+        except OSError:  # the disk may be what failed
+            return {}
+
+
+VARIABLE = "MANYHEADS_TERMINAL"
+
+
+@contextmanager
+def passed_on() -> Iterator[dict[str, str]]:
+    """The variable that names where rank 0 writes: the terminal itself, or a pipe whose content we pass on."""
+    if sys.stdout.isatty():
+        yield {VARIABLE: os.ttyname(sys.stdout.fileno())}
+        return
+    with scratch.folder() as own:
+        path = own / "stdout"
+        os.mkfifo(path)
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # would otherwise wait for somebody to write
+        os.set_blocking(source, True)
+        kept_open = os.open(path, os.O_WRONLY)
+        copier = threading.Thread(target=_copy, args=(source,), daemon=True)
+        copier.start()
+        try:
+            yield {VARIABLE: str(path)}
+        finally:
+            os.close(kept_open)  # the pipe ends when rank 0 has ended too
+            copier.join(timeout=5)
+            os.close(source)
+
+
+def _copy(source: int) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while data := os.read(source, 65536):
+        with suppress(OSError, ValueError):  # nobody listens any more; rank 0 must not wait for that
+            sys.stdout.write(decoder.decode(data))
+            sys.stdout.flush()

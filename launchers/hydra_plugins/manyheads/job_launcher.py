@@ -1,0 +1,52 @@
+"""hydra/launcher=manyheads: starts the jobs of a sweep, where the group ``launcher`` starts the ranks of one.
+
+Source: https://hydra.cc/docs/advanced/plugins/develop/.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from manyheads.launchers.sweep.sweep_options import Options
+
+
+@dataclass
+class ManyheadsConf(Options):
+    """``hydra.launcher`` in every job's config."""
+
+    _target_: str = "hydra_plugins.manyheads.job_launcher.Manyheads"
+
+
+ConfigStore.instance().store(group="hydra/launcher", name="manyheads", node=ManyheadsConf, provider="manyheads")
+
+
+class Manyheads(Launcher):
+    """Plans all jobs, runs them, writes the ledger and a comparison. The work is in ``launchers/sweep``."""
+
+    def __init__(self, **options: Any):
+        exclude = options.pop("exclude", [])
+        plain = OmegaConf.to_container(exclude) if OmegaConf.is_config(exclude) else exclude
+        self._options = Options(exclude=plain, **options)
+        self.pruning: Any = None  # of a search, which sets it
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        from manyheads.launchers.sweep.conclusion import EndOfSweep
+        from manyheads.runner.config.composing import RememberingLoader
+
+        self._options.check()
+        hydra_context.callbacks.callbacks.append(EndOfSweep())
+        hydra_context.config_loader = RememberingLoader(hydra_context.config_loader)
+        self._context, self._task, self._config = hydra_context, task_function, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """One result for each list of overrides, in order; see ``manyheads.launchers.sweep.batch``."""
+        from manyheads.launchers.sweep.batch import Batch
+
+        batch = Batch(self._context, self._task, self._config, self._options, pruning=self.pruning)
+        return batch.run(job_overrides, initial_job_idx)

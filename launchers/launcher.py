@@ -1,0 +1,109 @@
+"""What every launcher receives and must do."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.runner.errors import Failure, Kind, RunFailed
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
+from manyheads.runner.run.run_folder import RunFolder
+
+TRAIN = "manyheads.runner.loop.rank_main"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to start: its folder, the number of its ranks, and their environment."""
+
+    folder: RunFolder
+    ranks: int
+    environment: dict[str, str]
+    heartbeat: Heartbeat
+    signals: list[int]  # those that the parent has received, in order
+    timeout: float | None = None  # minutes that the run may take
+    main: str = TRAIN  # the module whose main(folder) is a rank
+    started: float = field(default_factory=time.monotonic)
+    own: range | None = None  # the ranks that are watched from here; None: all
+
+    added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
+    name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
+    run: RunConfig | None = None  # None: no run, machines are only examined
+    reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the heartbeat says
+
+    @property
+    def watched(self) -> range:
+        """The ranks that this process watches."""
+        return range(self.ranks) if self.own is None else self.own
+
+    def fits(self, ranks: int) -> bool:
+        """Whether the batch divides among this many ranks."""
+        return self.run is None or self.run.fits(ranks)
+
+    def failures(self) -> list[Failure]:
+        """How the watched ranks failed, the earliest first."""
+        found = failures_of(self.reports() if self.reports else self.heartbeat.reports())
+        return [each for each in found if each.rank is None or each.rank in self.watched]
+
+    def check_timeout(self) -> None:
+        """Raises RunFailed if the run has exceeded its time limit."""
+        if self.timeout is not None and time.monotonic() - self.started > 60 * self.timeout:
+            message = f"the run took longer than launcher.timeout={self.timeout:g} minutes. Set it higher, or to null."
+            raise RunFailed(Failure(Kind.TIMED_OUT, message=message))
+
+
+class Launcher:
+    """Starts the ranks of one run and returns when all have ended."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        nproc_per_node: int,
+        threads_per_rank: int,
+        stall_timeout: float,
+        timeout: float | None = None,
+        wait_policy: str = "default",
+        numa: bool = False,  # which the ranks see to themselves
+    ):
+        self.name = name
+        self.ranks = nproc_per_node
+        self.threads = threads_per_rank
+        self.stall_timeout = stall_timeout
+        self.timeout, self.wait_policy = timeout, wait_policy
+        self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
+        self.settings: Settings | None = None  # of a run on several machines
+
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Start slow preparations in the background. ``environment``: that of the job to come."""
+
+    def check(self, run: RunConfig, environment: Mapping[str, str]) -> None:
+        """Raises ConfigurationError for what the ranks would refuse, if that can be known without delaying them.
+
+        ``environment``: as in ``prepare``, which has been called.
+        """
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the run's parent is not this process, but for example a job in a queue."""
+        return False
+
+    def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> dict[str, Any]:
+        """Have the run executed elsewhere; returns and raises as ``launchers.launch.launch``."""
+        raise NotImplementedError
+
+    def ended(self, folder: RunFolder, reason: BaseException) -> None:
+        """Called when the run has ended without completing, after result.json has been written."""
+
+    def launch(self, job: Job) -> None:
+        """Start the ranks and wait for them; leaves no process behind.
+
+        Raises RunFailed, ConfigurationError (found by a rank) or Interrupted.
+        """
+        raise NotImplementedError
+
+    def apart(self) -> "Launcher":
+        """A launcher for the same run that has no rank in the parent's own process."""
+        return self

@@ -1,0 +1,140 @@
+"""What a launcher declares: how many ranks it starts, and for which strategies."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.option import Option
+from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, list_of, number, whole
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.hosts import count_nodes, read_hosts
+from manyheads.runner.run.run_folder import RunFolder
+
+FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullmatch(r"\d+:\d+", v) is not None)
+
+
+class Standing(NamedTuple):
+    """How a run stands with its engine. ``status``: as in a list of runs; ``text``: a sentence."""
+
+    status: str
+    text: str
+
+
+class LauncherOption(Option):
+    """Starts ranks that communicate through torch.distributed. ``one_process``: there is only one rank.
+
+    ``finds_machines``: an engine chooses the machines, and ``nodes`` is only their number. ``restarts_ranks``: a rank
+    that dies is restarted, and does not stop the others. ``first_output``: the log that
+    grows once an engine has found room for the run; None: the run uses this machine's devices.
+    """
+
+    rules: ClassVar = {
+        "nproc_per_node": either(whole(1), AUTO),
+        "threads_per_rank": either(whole(1), AUTO),
+        "stall_timeout": number(above=0),
+        "timeout": number(above=0),
+        "wait_policy": choice("auto", "default", "brief", "active", "passive"),
+        "hosts": list_of(TEXT),
+        "hostfile": TEXT,
+        "arguments": TEXT,
+        "nodes": either(whole(1), FEWEST_AND_MOST),
+        "rendezvous": TEXT,
+        "remote_shell": TEXT,
+        "network_interface": TEXT,
+        "node_timeout": number(at_least=2),
+        "start_timeout": whole(1),
+        "max_restarts": whole(0),
+    }
+    steering: ClassVar[tuple[str, ...]] = (
+        *("hosts", "hostfile", "arguments"),
+        *("nodes", "rendezvous", "remote_shell", "network_interface"),
+    )
+    without_effect: ClassVar[tuple[str, ...]] = (
+        *("stall_timeout", "timeout", "wait_policy", "numa", "rendezvous", "remote_shell", "network_interface"),
+        *("node_timeout", "start_timeout", "max_restarts"),
+    )
+    derived: ClassVar[tuple[str, ...]] = ("threads_per_rank", "wait_policy")
+    group = "launcher"
+    has_own_class = True
+    one_process: ClassVar[bool] = False
+    finds_machines: ClassVar[bool] = False
+    restarts_ranks: ClassVar[bool] = False
+    first_output: ClassVar[str | None] = None
+    nproc_per_node: int  # "auto" until the machine has been looked at, like the next two
+    threads_per_rank: int
+    wait_policy: str = "default"
+    numa: bool = False
+    timeout: float | None
+    hosts: Sequence[str] | None = None
+    hostfile: str | None = None
+    nodes: int | str | None = None
+    rendezvous: str | None = None
+
+    @property
+    def machines(self) -> dict[str, int]:
+        """Ranks on each host that is named; empty: this machine alone. Raises ConfigurationError."""
+        return read_hosts(self.hosts, self.hostfile)
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks on all machines; of those that the run may have, where that is not fixed."""
+        machines = self.machines
+        return self.nproc_per_node * max(1, len(machines), (count_nodes(self.nodes, machines) or (1, 1))[1])
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        if self.hostfile is None:
+            return run
+        # A run may be resumed from another directory.
+        return run.changed(launcher={"hostfile": os.path.abspath(os.path.expanduser(self.hostfile))})
+
+    def check_keys(self) -> None:
+        if not self.finds_machines:
+            self._check_machines()
+
+    def _check_machines(self) -> None:
+        """Raises ConfigurationError for machines that could not meet, or numbers of them that mean nothing."""
+        hosts, given, rendezvous = self.machines, self.nodes, self.rendezvous
+        if given is None:
+            if rendezvous is not None:
+                raise ConfigurationError(
+                    "launcher.rendezvous needs launcher.nodes, the number of machines that meet there."
+                )
+            return
+        if not hosts and rendezvous is None:
+            raise ConfigurationError(
+                f"launcher.nodes={given}: the machines have no meeting point. Set launcher.rendezvous=<host>:<port> "
+                "and type the command on each, or set launcher.hosts=[node1:4,node2:4]."
+            )
+        if hosts and rendezvous is not None:
+            raise ConfigurationError("launcher.rendezvous: launcher.hosts is set too. Set one of them to null.")
+        low, high = count_nodes(given, hosts) or (0, 0)
+        if not 0 < low <= high or (hosts and high != len(hosts)):
+            also = f", or with launcher.hosts the number listed there: {len(hosts)}" if hosts else ""
+            raise ConfigurationError(f"launcher.nodes={given} is not allowed. Allowed: a number, or fewest:most{also}.")
+
+    @contextmanager
+    def on_its_machines(self, run: RunConfig) -> Iterator[RunConfig]:
+        """A context in which ``machine.hardware`` describes the machines on which the ranks will run.
+
+        Yields the config with what must be known of them resolved. Raises ConfigurationError.
+        """
+        yield run
+
+    def gpus_here(self, count: int) -> int:
+        """How many of this machine's GPUs are used by a run with this many ranks per machine."""
+        return count
+
+    def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
+        """How a run that has not completed stands; None where only its folder can say.
+
+        ``answers``: kept by the caller for all runs of a list, so that an engine that is away is asked once.
+        """
+        return None
+
+    @property
+    def horovod_controller(self) -> str | None:
+        """How Horovod's ranks coordinate, "gloo" or "mpi"; None if the launcher does not start Horovod."""
+        return None

@@ -1,0 +1,164 @@
+"""A node's part of a run: starts its ranks on the parent's order, watches them, and ends them if the parent is gone."""
+
+import math
+import os
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from manyheads.launchers import scratch
+from manyheads.launchers.agent_program import passed_on, run_agent
+from manyheads.launchers.end_processes import tell_where
+from manyheads.launchers.launcher import Job
+from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.remote_commands import Errand, remote_shell
+from manyheads.launchers.nodes.storage import check_storage
+from manyheads.launchers.nodes.wire import MOST_BYTES, Message
+from manyheads.launchers.parent_signals import in_background
+from manyheads.launchers.processes import gone_silently, supervise
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
+from manyheads.runner.machine import addresses
+from manyheads.runner.option.locate import load
+from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat, Report
+from manyheads.runner.run.rank_info import without_place
+from manyheads.runner.run.run_folder import RunFolder
+
+STATUS_SECONDS = 0.2
+
+
+class Over(RunFailed):
+    """The parent has ended the run, or is gone."""
+
+
+@dataclass(frozen=True)
+class Here(Job):
+    """The run as this node sees it: a job with this node's ranks alone."""
+
+    link: Link = field(default=None)  # type: ignore[assignment]
+    attempt: int = 0
+
+    def check_timeout(self) -> None:
+        """Raises Over when the parent has ended the run or is gone; the parent enforces the time limit itself."""
+        if self.link.is_over(self.attempt):
+            raise Over(Failure(Kind.PARENT_ENDED, message=self.link.why))
+        if stop := self.link.stop_signal(self.attempt):
+            self.heartbeat.stop_signal = stop
+
+
+def attempt(order: Message, link: Link, signals: list[int]) -> Message:
+    """Start this node's ranks as the parent orders, and return the message that reports how they ended."""
+    ranks = range(order["first"], order["first"] + order["count"])
+    folder = RunFolder(order["folder"])
+    codes: dict[int, int | None] = {}
+    heartbeat: Heartbeat | None = None
+    failure: Failure | None = None
+    reports: list[Report] = []
+    try:
+        check_storage(folder, order)
+        with scratch.own_folder(Path(f"{order['scratch']}{ranks.start}")) as own:
+            heartbeat = Heartbeat.create(own / "heartbeat", ranks=order["ranks"])
+            common = folder, order["ranks"], order["environment"], heartbeat, signals
+            job = Here(*common, own=ranks, link=link, attempt=order["attempt"], reports=heartbeat.reports)
+            link.on_where = partial(tell_where, heartbeat)
+            with in_background(partial(speak, job), name="status"):
+                try:
+                    start(order, job, codes, own)
+                finally:
+                    link.on_where = None
+                    reports = shortened(heartbeat.reports())
+    except Over as reason:
+        complain(str(reason.failure.message))
+    except RunFailed as error:
+        failure = error.failure
+    except Interrupted:
+        pass
+    except (OSError, ConfigurationError) as error:
+        failure = Failure.of(error)
+    told = {str(rank): code for rank, code in codes.items()}
+    words = {str(rank): heartbeat.read(rank) for rank in ranks} if heartbeat else {}
+    said = failure.to_json() if failure else None
+    common_words = {"words": words, "reports": reports, "attempt": order["attempt"]}
+    return {"failure": said, "codes": told, **common_words}
+
+
+def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
+    """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does.
+
+    The order names the launcher's own functions: ``run_part``, if it starts the ranks itself, or else ``exit_codes``,
+    which reads them in its program's output. ``meets_by_name``: that program needs a distinct name for each machine;
+    ``starts_others``: it starts the ranks on all machines, with the ``ssh`` of ``errands``.
+    """
+    variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
+    if "run_part" in order:
+        environment = {**without_place(os.environ), **variables}
+        load(order["run_part"])(order, job, environment, own=own, note=partial(tell_restart, job.link))
+        return
+
+    def read_exit_codes(text: str) -> dict[int, int]:
+        found = load(order["exit_codes"])(text)
+        codes.update(found)
+        return found
+
+    if order["command"] is None:
+        given = {**without_place(os.environ), **variables}
+        supervise(Errand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
+        return
+    with ExitStack() as stack:
+        if why := order["meets_by_name"]:
+            addresses.resolved(why, socket.gethostname())
+        if order["starts_others"]:  # to which it would pass on the id of this process
+            variables |= stack.enter_context(passed_on()) | stack.enter_context(remote_shell(own, job.link))
+        else:
+            variables["MANYHEADS_PARENT"] = str(os.getpid())
+        run_agent(
+            filled(order["command"], own, order["address"]),
+            job,
+            environment={**without_place(os.environ), **variables},
+            log=job.folder.logs / order["log"],
+            read_exit_codes=read_exit_codes,
+            stall_timeout=math.inf,  # the parent detects stalls: these ranks may wait for another node's
+            quiet=order["quiet"],
+        )
+
+
+def tell_restart(link: Link, cause: str) -> None:
+    """Tell the parent that a rank is started again without the others."""
+    link.send({"is": "restart", "cause": cause})
+
+
+def filled(command: list[str], own: Path, address: str) -> list[str]:
+    """The command, completed with the paths and addresses that only this machine knows."""
+    known = {"{scratch}": str(own), "{python}": sys.executable, "{interface}": addresses.interface_of(address) or ""}
+    for name, value in known.items():
+        command = [part.replace(name, value) for part in command]
+    return command
+
+
+def interfaces(address: str) -> dict[str, str]:
+    """Variables that bind the ranks to the interface with this address, whatever the host name resolves to."""
+    name = addresses.interface_of(address)
+    if name is None:
+        return {}
+    return {each: os.environ.get(each, name) for each in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+
+
+def speak(job: Here, done: Event) -> None:
+    """Keep reporting the ranks' state to the parent, without touching shared disks, which may hang."""
+    told = 0
+    while not done.wait(STATUS_SECONDS):
+        words = {str(rank): job.heartbeat.read(rank) for rank in job.watched if job.heartbeat.pid(rank)}
+        failed = sum(job.heartbeat.state(rank) == FAILED for rank in job.watched)  # these have written why
+        reports = shortened(job.reports()) if job.reports and failed > told else []
+        told = failed
+        job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job), "reports": reports})
+
+
+def shortened(reports: list[Report]) -> list[Report]:
+    """The reports, shortened to fit into one message."""
+    most = MOST_BYTES // 16 // max(1, len(reports))
+    texts = "message", "traceback"
+    return [{**each, **{name: str(each.get(name, ""))[-most:] for name in texts}} for each in reports]

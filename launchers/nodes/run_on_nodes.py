@@ -1,0 +1,181 @@
+"""A run on several machines, seen from the parent: gathers them, assigns ranks, watches, and restarts if configured."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from manyheads.launchers import scratch
+from manyheads.launchers.launcher import Job
+from manyheads.launchers.nodes.gathering import Gathering
+from manyheads.launchers.nodes.node_ranks import NodeRanks
+from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.open_rendezvous import gathering
+from manyheads.launchers.nodes.rendezvous import Node
+from manyheads.launchers.nodes.storage import clear_attempt, storage_token
+from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.processes import supervise
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.provenance.node_records import note_nodes
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.rank_info import EXPORTED
+from manyheads.runner.run.run_folder import RunFolder
+
+END_SECONDS = 8.0  # for the agents to end their ranks and confirm it
+
+
+@dataclass(frozen=True)
+class Share:
+    """One machine's part of a run. ``address``: where the others reach it; ``port``: a free one there."""
+
+    node: Node
+    ranks: range
+
+    @property
+    def address(self) -> str:
+        return self.node.address
+
+    @property
+    def port(self) -> int:
+        return self.node.port
+
+
+Order = Callable[[Job, list[Share], int], Message]
+Gather = Callable[[Settings, RunFolder], AbstractContextManager[Gathering]]
+
+
+class Grown(Exception):
+    """The ranks have stopped so that the run can continue on more machines."""
+
+
+def run_on_nodes(
+    settings: Settings, job: Job, order: Order, *, stall_timeout: float, gather: Gather = gathering
+) -> None:
+    """Run the job on the machines that the settings name. Raises as ``launchers.processes.supervise`` does.
+
+    ``order``: returns what a machine has to start; ``gather``: finds the machines. Leaves no process on any of them.
+    """
+    restarts: list[dict[str, Any]] = []
+    failures = 0
+    with gather(settings, job.folder) as machines:
+        while True:
+            shares = share_out(machines.gather(job), settings, job)
+            note(job, shares)
+            try:
+                attempt(machines, shares, job, order, number=len(restarts), stall_timeout=stall_timeout)
+                return
+            except RunFailed as error:
+                if failures >= settings.max_restarts or job.signals or error.failure.kind is Kind.TIMED_OUT:
+                    raise
+                failures += 1
+                cause = str(error)
+            except Grown:
+                cause = "more machines joined"
+            restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
+            job.added["restarts"] = restarts
+            print(f"restarting from the last checkpoint: {cause}", flush=True)
+            clear_attempt(job, settings.start_timeout)
+
+
+def attempt(
+    machines: Gathering, shares: list[Share], job: Job, order: Order, *, number: int, stall_timeout: float
+) -> None:
+    """Start all ranks and watch them until they end. Raises Grown if they stopped to let more machines join."""
+    count = shares[-1].ranks.stop
+    job = replace(job, ranks=count, heartbeat=Heartbeat(None, ranks=count))
+    silence = machines.settings.silence
+    ranks = Attempt(machines, job, {each.node: each.ranks for each in shares}, attempt=number, silence=silence)
+    job = replace(job, name_of=ranks.name_of, reports=ranks.reports)
+    with storage_token(job) as common:
+        first = shares[0]
+        meeting = {"MASTER_ADDR": first.address, "MASTER_PORT": str(first.port)}
+        environment = {**exported(job.environment), **meeting}
+        for index, share in enumerate(shares):
+            start = starting(job, share, environment, common, number=number)
+            share.node.send({**start, **(ordered := order(job, shares, index))})
+            ranks.engine_is_alone = ordered["command"] is None
+        try:
+            supervise(ranks, job, stall_timeout=stall_timeout)
+        except Interrupted:
+            if ranks.is_growing and not job.signals:
+                raise Grown from None
+            raise
+        except RunFailed as error:
+            unheard = ranks.silent()
+            ranks.end(END_SECONDS)  # the agents' last messages may be the only evidence
+            raise RunFailed(explained(error.failure, ranks, unheard)) from error
+        finally:
+            machines.forget(ranks.end(END_SECONDS))
+            scratch.sweep(Path(scratch.base()))
+
+
+def starting(job: Job, share: Share, environment: dict[str, str], common: Message, *, number: int) -> Message:
+    """What a machine needs to start its ranks in attempt ``number``, apart from the command.
+
+    ``common``: from ``storage_token``.
+    """
+    base = f"{scratch.base()}/manyheads-{common['token']}-"
+    own = {"first": share.ranks.start, "count": len(share.ranks), "ranks": job.ranks, "name": share.node.name}
+    place = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
+    return {"do": "start", "attempt": number, "environment": environment, **common, **own, **place}
+
+
+class Attempt(NodeRanks):
+    """The ranks of an elastic run: stops them in an orderly way when further machines could join."""
+
+    def __init__(self, machines: Gathering, job: Job, shares: dict[Node, range], **options: Any):
+        super().__init__(machines.meeting, job, shares, **options)
+        self._machines = machines
+        self.is_growing = False
+
+    def wait(self, seconds: float) -> None:
+        super().wait(seconds)
+        if not self.is_growing and self._machines.could_grow(self._job, len(self.shares)):
+            self.is_growing = True
+            self._job.heartbeat.stop_signal = signal.SIGTERM
+
+
+def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
+    """Assign ranks to machines, as many as the batch can be divided among. Raises ConfigurationError if none can."""
+    possible = settings.per_node * len(nodes)
+    count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
+    if not count:
+        raise ConfigurationError(f"data.batch_size can't be divided among any number of ranks up to {possible}.")
+    if count < possible:
+        print(f"{count} of {possible} ranks: the global batch can be divided among that many", flush=True)
+    shares = []
+    for first, node in zip(range(0, count, settings.per_node), nodes, strict=False):
+        shares.append(Share(node, range(first, min(count, first + settings.per_node))))
+    return shares
+
+
+def note(job: Job, shares: list[Share]) -> None:
+    """Record for result.json and provenance.json where the ranks run."""
+    note_nodes(job.folder, [{"node": each.node.name, **each.node.described["machine"]} for each in shares])
+    job.added["nodes"] = [{"node": str(each.node), "ranks": len(each.ranks)} for each in shares]
+    job.added["world_size"] = shares[-1].ranks.stop
+
+
+def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failure:
+    """The failure, with the machine on which it happened or whose loss caused it."""
+    if failure.kind is Kind.NODE_LOST or (unheard and failure.rank is None):
+        return failure
+    if unheard:  # the other nodes' ranks waited for theirs
+        names = " and ".join(map(str, unheard))
+        message = f"the run's parent no longer hears from it. Its ranks' peers reported: {failure.message}"
+        return Failure(Kind.NODE_LOST, node=names, message=message)
+    said = ranks.said()
+    if failure.kind is Kind.PROCESS_DIED and failure.exit_code is None and said is not None:
+        failure = replace(said, node=None)
+    node = ranks.node_of(failure.rank)
+    return failure if node is None else replace(failure, node=str(node))
+
+
+def exported(environment: dict[str, str]) -> dict[str, str]:
+    """The variables of this process's environment that remote ranks need too; without its parent's id."""
+    here = {name: value for name, value in os.environ.items() if EXPORTED.fullmatch(name)}
+    return {name: value for name, value in {**here, **environment}.items() if name != "MANYHEADS_PARENT"}

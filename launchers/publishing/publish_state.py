@@ -1,0 +1,88 @@
+"""<run>/trackers/<name>.json: how far a run has been published, for whoever continues publishing it."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.provenance.provenance import SECRET, without_secrets
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.files import exclusive, write_whole
+from manyheads.runner.run.run_folder import RunFolder
+
+FOLDER = "trackers"
+
+
+@dataclass
+class State:
+    """``run``: what the tracker calls it; ``steps``, ``epochs``: the last step of which it has a row of that table.
+
+    ``status``: the last one told, None while there is more to tell; ``files``: digests of what was uploaded;
+    ``error``: why not everything is there.
+    """
+
+    run: str | None = None
+    url: str | None = None
+    steps: int = -1
+    epochs: int = -1
+    status: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "State":
+        """What is there, or the state of a run that nothing has been published of."""
+        try:
+            content = read_json(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return cls()
+        fresh = asdict(cls())
+        kinds = {"run": str, "url": str, "steps": int, "epochs": int, "status": str, "files": dict, "error": str}
+        right = {key: content[key] for key in fresh if isinstance(content.get(key), kinds[key])}
+        return cls(**right)
+
+
+def note_failure(folder: RunFolder, name: str, error: BaseException) -> None:
+    """Record why nothing could be published, keeping the progress made before."""
+    state = State.read(state_file(folder, name))
+    state.status, state.error = None, masked(error)
+    state.write(state_file(folder, name))
+
+
+def state_file(folder: RunFolder, name: str) -> Path:
+    """Where the state of a run at the tracker ``name`` is kept."""
+    return folder.path / FOLDER / f"{name}.json"
+
+
+@contextmanager
+def one_publisher(folder: RunFolder, name: str) -> Iterator[None]:
+    """Two at once would begin a run twice. Raises ConfigurationError where another process publishes this one."""
+    lock = state_file(folder, name).with_suffix(".lock")
+    try:
+        lock.parent.mkdir(exist_ok=True)
+        lock.touch()
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be published: {lock}: {error.strerror}.") from None
+    with exclusive(lock, of=f"publishing {folder} to {name}"):
+        yield
+
+
+MOST_CHARACTERS = 160
+SHORTEST = 6  # characters of a secret that is looked for
+
+
+def masked(error: BaseException) -> str:
+    """The kind and the first line of an error, with passwords in addresses and the environment's secrets masked."""
+    text = str(error).strip().partition("\n")[0]
+    for name, value in os.environ.items():
+        if SECRET.search(name) and len(value) >= SHORTEST:
+            text = text.replace(value, "***")
+    text = " ".join(without_secrets(word) for word in text.split(" "))[:MOST_CHARACTERS]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

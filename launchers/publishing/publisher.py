@@ -1,0 +1,102 @@
+"""Synchronizes a tracker with a run folder; after any failure, the next attempt continues from there."""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from manyheads.launchers.publishing.points import EPOCHS, STEPS, Row, Tables
+from manyheads.launchers.publishing.publish_state import State, masked, state_file
+from manyheads.launchers.publishing.tracked_run import files, outcome, tracked_run
+from manyheads.runner.logger.tracker import Tracker
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.run_folder import RunFolder
+
+AT_ONCE = 200  # rows in one request
+
+
+class Publisher:
+    """One run, one tracker. ``name``: the tracker's, below ``logger``."""
+
+    def __init__(self, folder: RunFolder, name: str, tracker: Tracker):
+        self.folder, self.tracker = folder, tracker
+        self._path = state_file(folder, name)
+        self.state = State.read(self._path)
+        self._tables, self._waiting = Tables(folder), list[Row]()
+        self._is_open = False
+
+    def catch_up(self) -> None:
+        """Publish the rows that there are now. Raises whatever the tracker does."""
+        try:
+            self._open()
+            self._publish()
+        except Exception as error:
+            self._failed(error)
+            raise
+
+    def finish(self, *, is_running: bool | None = None) -> None:
+        """Publish everything, and how the run ended. Raises whatever the tracker does."""
+        self.catch_up()
+        try:
+            self._upload()
+            end = outcome(self.folder, step=self._tables.step, time=self._tables.time, is_running=is_running)
+            self.tracker.close(end)
+        except Exception as error:
+            self._failed(error)
+            raise
+        self.state.status, self.state.error = end.status, None
+        self._note()
+
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        run = tracked_run(self.folder)
+        self.state.status = None
+        certain = self.tracker.open(run, self.state.run)
+        if certain is not None:
+            self.state.steps, self.state.epochs = min(self.state.steps, certain), min(self.state.epochs, certain)
+            if self.state.run is None:
+                self.state.steps = self.state.epochs = certain
+        if certain == -1:
+            self.state.files = {}
+        self.state.run, self.state.url = self.tracker.name, self.tracker.url
+        self._is_open = True
+        self._note()
+
+    def _publish(self) -> None:
+        while new := self._tables.rows():
+            self._waiting += new
+        while self._waiting:
+            rows = self._waiting[:AT_ONCE]
+            marks = {STEPS: self.state.steps, EPOCHS: self.state.epochs}
+            if points := [row.point for row in rows if row.point.step > marks[row.table]]:
+                self.tracker.publish(points)
+            for table, group in groupby(sorted(rows, key=lambda row: row.table), key=lambda row: row.table):
+                marks[table] = max(marks[table], *(row.point.step for row in group))
+            self.state.steps, self.state.epochs = marks[STEPS], marks[EPOCHS]
+            del self._waiting[:AT_ONCE]
+            self._note()
+
+    def _upload(self) -> None:
+        for path, name, digest in self._files():
+            if self.state.files.get(name) != digest:
+                self.tracker.upload(path, name)
+                self.state.files[name] = digest
+                self._note()
+
+    def _files(self) -> Iterator[tuple[Path, str, str]]:
+        for path in files(self.folder, checkpoint=self.tracker.checkpoint):
+            try:
+                with open(path, "rb", opener=no_link) as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            except FileNotFoundError:
+                continue
+            yield path, str(path.relative_to(self.folder.path)), digest
+
+    def _failed(self, error: Exception) -> None:
+        self._is_open = False
+        self.state.error = masked(error)
+        self._note()
+
+    def _note(self) -> None:
+        self.state.write(self._path)

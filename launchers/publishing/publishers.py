@@ -1,0 +1,86 @@
+"""The publishers of a run, one process per tracker, which neither delay nor end the run."""
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from manyheads.launchers import scratch
+from manyheads.launchers.publishing.empty_folder import tell_unread
+from manyheads.launchers.publishing.publish_state import State, state_file
+from manyheads.launchers.publishing.publisher_main import MAIN
+from manyheads.runner.machine import invocation
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.program import PIPE, Process, Program
+from manyheads.runner.run.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from manyheads.runner.logger.logger_option import LoggerOption
+
+END_SECONDS = 30.0  # that a run which is over waits for what is still to be published
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def publishers(
+    folder: RunFolder, loggers: "Mapping[str, LoggerOption]", variables: dict[str, str], signals: list[int]
+) -> Iterator[None]:
+    """Publish the run to every tracker among the loggers meanwhile, and its end afterwards.
+
+    ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
+    """
+    trackers = {name: logger for name, logger in loggers.items() if logger.publishes}
+    if not trackers:
+        yield
+        return
+    tell_unread(trackers.values())
+    with scratch.folder() as own:
+        given = {**os.environ, **variables, "TMPDIR": str(own)}  # of what is killed nothing stays
+        lock = scratch.kept(own)  # publishers outlive a parent that is killed
+        try:
+            started = {name: _start(folder, name, given, lock) for name in trackers}
+        finally:
+            os.close(lock)
+        try:
+            yield
+        finally:
+            for process in started.values():
+                if process.stdin:
+                    process.stdin.close()  # by which it knows that the run is over
+            before, end = len(signals), time.monotonic() + END_SECONDS
+            for name, process in started.items():
+                while process.poll() is None and time.monotonic() < end and len(signals) == before:
+                    time.sleep(0.02)
+                _say(folder, name, process)
+
+
+def _start(folder: RunFolder, name: str, environment: dict[str, str], lock: int) -> Process:
+    folder.logs.mkdir(parents=True, exist_ok=True)
+    with open(folder.logs / f"publish_{name}.log", "ab", opener=no_link) as output:
+        program = Program([sys.executable, "-m", MAIN, str(folder.path), name], environment, outlives=True)
+        return program.start(stdin=PIPE, stdout=output, stderr=output, keep=[lock])
+
+
+def _say(folder: RunFolder, name: str, process: Process) -> None:
+    """How that ended, in one line; what is left of the process goes."""
+    code = process.poll()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    state = State.read(state_file(folder, name))
+    if code == 0 and state.error is None:
+        print(f"published to {name}{f': {state.url}' if state.url else ''}")
+        return
+    reason = state.error or (
+        f"no answer within {END_SECONDS:g} seconds" if code is None else f"it exited with code {code}"
+    )
+    log.info("logger.%s: %s", name, reason)
+    later = invocation.command("publish", folder, "--to", name)
+    print(
+        f"warning: logger.{name}: this run was only partly published: {reason}. To send the rest: {later}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,100 @@
+"""A run's description from its folder, apart from its tables: its identity, its config, how it ended."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.logger.tracker import Group, Outcome, TrackedRun
+from manyheads.runner.run import json_types
+from manyheads.runner.run.data_files import read_bytes, read_json
+from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.ledger import MOST_BYTES, Ledger
+from manyheads.runner.run.run_folder import RunFolder
+
+FACTS = ("command", "commit", "host", "user", "signature", "continued_from")
+
+
+def tracked_run(folder: RunFolder) -> TrackedRun:
+    """Raises ConfigurationError for a folder whose run has never been started."""
+    config = folder.read_config()
+    try:
+        provenance = json_types.right(read_json(folder.provenance), json_types.PROVENANCE)
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"{folder} holds a run that was never started, so there is nothing to publish."
+        ) from None
+    group = _group(folder)
+    name = config.get("name") or (f"{group.name}/{folder.path.name}" if group else _short(folder.path))
+    return TrackedRun(
+        folder=folder.path,
+        key=provenance.get("id") or _key_of_old(folder),
+        name=str(name),
+        notes=config.get("notes"),
+        tags=[str(tag) for tag in config.get("tags") or []],
+        group=group,
+        config={key: value for key, value in flatten(config).items() if key not in ("name", "notes", "tags")},
+        facts={name: str(value) for name in FACTS if (value := provenance.get(name)) is not None},
+        started=folder.provenance.stat().st_mtime,
+    )
+
+
+def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | None = None) -> Outcome:
+    """How the run ended. ``step``, ``time``: of its last row; ``is_running``: None to find out.
+
+    A run without a result that no process is working on was killed.
+    """
+    result = folder.read_result()
+    if result is None:
+        running = is_locked(folder.config) if is_running is None else is_running
+        return Outcome("running" if running else "failed", step, time, None if running else "its process was killed")
+    error = (result.get("error") or {}).get("message")
+    best: dict[str, Any] = {**(result.get("best") or result.get("metrics") or {}), "objective": result.get("objective")}
+    values = {f"best/{name}": float(value) for name, value in best.items() if value is not None}
+    return Outcome(result.get("status", "failed"), step, time, str(error) if error else None, values)
+
+
+def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
+    """The files of a run in addition to its numbers. ``checkpoint``: none, best or last."""
+    yield from (folder.config, folder.provenance, folder.code_diff, folder.description, folder.result)
+    yield from (folder.steps, folder.epochs, folder.gpu, folder.host, folder.log)
+    yield from sorted(folder.pictures.glob("*.png"))
+    if checkpoint != "none":
+        path = {"best": folder.best_checkpoint, "last": folder.last_checkpoint}[checkpoint]
+        with suppress(FileNotFoundError):  # the next one may have taken its place
+            yield from sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]
+
+
+def _group(folder: RunFolder) -> Group | None:
+    """The sweep whose ledger names this run."""
+    for sweep in list(folder.path.parents)[:3]:  # hydra.sweep.subdir may have folders in it
+        ledger = Ledger(sweep)
+        if not ledger.exists():
+            continue
+        with suppress(ConfigurationError, OSError):
+            name = str(folder.path.relative_to(ledger.sweep))
+            entry = next((entry for entry in ledger.entries() if entry.folder == name), None)
+            # Lines are only ever added, and the first entry has the time at which it was planned.
+            lines = read_bytes(ledger.path, most=MOST_BYTES).splitlines()[:2]
+            key = hashlib.sha256(b"".join(lines)).hexdigest()[:16]
+            if entry is not None:
+                return Group(ledger.sweep, key, _short(ledger.sweep), entry.overrides)
+    return None
+
+
+def _short(path: Path) -> str:
+    """A folder as the default configs name it, by date and time."""
+    return "_".join(path.parts[-2:])
+
+
+def _key_of_old(folder: RunFolder) -> str:
+    """Of a run that was recorded before runs had an id: its tables say when it began."""
+    digest = hashlib.sha256(json.dumps(folder.read_config(), sort_keys=True, default=str).encode())
+    for path, lines in ((folder.provenance, None), (folder.epochs, 2)):
+        with suppress(OSError):
+            digest.update(b"".join(read_bytes(path).splitlines(keepends=True)[:lines]))
+    return digest.hexdigest()[:16]

@@ -1,0 +1,85 @@
+"""The batch script, written into the run's folder: what is asked for, and the command that resumes the run there."""
+
+import math
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined, TemplateError
+
+from manyheads.launchers.environment import PROJECT
+from manyheads.launchers.slurm.allocation import OURS
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.rules import seconds
+from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.run_folder import RunFolder
+
+OWN = Path(__file__).with_name("batch.sh.j2")
+# What the run must find there as it is here, wherever a site's batch jobs get their environment from.
+KEPT = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "MANYHEADS_TRUST")
+
+
+def script(folder: RunFolder) -> Path:
+    """Where the script of a run is."""
+    return folder.path / "slurm.sh"
+
+
+def output(folder: RunFolder) -> Path:
+    """Where the job writes."""
+    return folder.logs / "slurm.log"
+
+
+def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinned: dict[str, str]) -> Path:
+    """Fill in the template. ``name``: the run's own; ``pinned``: by which run.yaml is known. Raises ConfigurationError.
+
+    What the variables of a template mean is in docs/slurm.md.
+    """
+    path = Path(launcher["template"] or OWN)
+    command = [sys.executable, "-m", "manyheads.runner", "resume", str(folder.path)]
+    limit = launcher["time_limit"]
+    values = {
+        "folder": folder.path,
+        "directory": Path.cwd(),
+        "name": re.sub(r"[^\w.-]+", "-", name or f"manyheads-{folder.path.name}"),
+        "launcher": launcher,
+        **{
+            key: launcher[key] for key in ("nodes", "cpus_per_node", "gpus_per_node", "requeue", "stop_before", "lines")
+        },
+        "minutes": None if limit is None else max(1, math.ceil(seconds(limit) / 60)),  # type: ignore[operator]
+        "output": str(output(folder)),
+        "variables": variables(pinned),
+        "command": shlex.join(command),
+    }
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+    )
+    environment.filters |= {"quote": lambda value: shlex.quote(str(value)), "directive": directive}
+    try:
+        text = environment.from_string(path.read_text()).render(values)
+    except OSError as error:
+        raise ConfigurationError(
+            f"launcher.template={path}: {error.strerror}. Name a file, or set it to null."
+        ) from None
+    except TemplateError as error:
+        raise ConfigurationError(f"launcher.template={path}: {error}. docs/slurm.md says what it can use.") from None
+    write_whole(script(folder), text)
+    return script(folder)
+
+
+def directive(value: object) -> str:
+    """A value behind ``#SBATCH --option=``, where sbatch reads quotes and spaces much as a shell does."""
+    text = str(value)
+    if "\n" in text:
+        raise ConfigurationError(f"{text!r} has a line break, which sbatch options can't contain.")
+    return text if re.fullmatch(r"[^\s\"'\\#]+", text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def variables(pinned: dict[str, str]) -> dict[str, str]:
+    """Environment variables of the job, in addition to those that sbatch passes on."""
+    path = os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")])))
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    own = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", OURS: "1"}
+    return {**({"PYTHONPATH": path} if path else {}), **kept, **own, **pinned}

@@ -1,0 +1,169 @@
+"""Commands to Slurm: sbatch, scancel, and scontrol, since many sites have no accounting.
+
+Source: https://slurm.schedmd.com/, the manual pages of these commands; tested with Slurm 22.05.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.launchers.slurm.absence import Absence
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.run.program import Answer, Program
+
+SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
+UNREACHED = re.compile(r"contact slurm controller|connect(ion)? (failure|refused)", re.I)
+AWAY = re.compile(r"timed out|try again", re.I)  # it may have taken the request
+AGAIN_SECONDS = 5.0  # between two questions that have no answer
+PENDING, OVER = (
+    ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "CONFIGURING"),
+    (
+        *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"),
+        *("PREEMPTED", "REVOKED", "SPECIAL_EXIT"),
+    ),
+)
+HOW_TO_GET = (
+    "sbatch and scontrol are not on the PATH of this machine. Use a login node of the cluster, perhaps after "
+    "`module load slurm`; on Debian they are in the package slurm-client"
+)
+
+
+@dataclass(frozen=True)
+class Status:
+    """A job as scontrol shows it. ``state``: GONE where the controller has forgotten it."""
+
+    state: str
+    reason: str = ""
+    nodes: str = ""
+    restarts: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will not run again, and nothing of it runs any more."""
+        return self.state in OVER or self.state == "GONE"
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state in PENDING
+
+    def __str__(self) -> str:
+        """For a sentence."""
+        if self.is_waiting:
+            return f"waits in the queue{f' ({self.reason})' if self.reason else ''}"
+        if self.state == "RUNNING":
+            return f"runs on {self.nodes}"
+        return f"is {self.state.lower().replace('_', ' ')}"
+
+
+GONE = Status("GONE")
+
+
+def missing() -> str | None:
+    """Why Slurm cannot be asked from here, and how to get it."""
+    return None if shutil.which("sbatch") and shutil.which("scontrol") else HOW_TO_GET
+
+
+def version() -> str:
+    """As Slurm names itself."""
+    return _run("sbatch", "--version").text.strip()
+
+
+def submit(script: Path, signals: Sequence[int] = ()) -> str:
+    """Submit a job; returns its number.
+
+    Raises ConfigurationError if refused, RunFailed if Slurm does not answer, Interrupted after a signal.
+    """
+    absence = Absence(signals)
+    while (done := _run("sbatch", "--parsable", str(script))).code != 0:
+        said = " ".join(done.errors.replace("sbatch: error:", "").split()).rstrip(".")
+        if UNREACHED.search(said):
+            absence.goes_on(said)
+        elif AWAY.search(said):
+            why = f"Slurm's controller did not answer, but may have the job: {said}. See `squeue --me`."
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=why))
+        else:
+            raise ConfigurationError(
+                f"Slurm refused the job: {said}. See {script}, and launcher.partition, account, qos, time_limit, "
+                "nodes, gpus_per_node, cpus_per_node and constraint."
+            )
+        time.sleep(AGAIN_SECONDS)
+    return done.text.strip().splitlines()[-1].partition(";")[0]
+
+
+def status(job: str, signals: Sequence[int] = ()) -> Status:
+    """How a job stands now. Raises RunFailed if the controller stays away, Interrupted after a signal."""
+    absence = Absence(signals)
+    while (found := status_now(job)) is None:
+        absence.goes_on(f"no status of job {job}")
+        time.sleep(AGAIN_SECONDS)
+    return found
+
+
+def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
+    """How a job stands; None where the controller does not say within ``seconds``."""
+    done = _shown(job, seconds)
+    if done.code == 0 and "JobState=" in done.text:
+        return parsed(done.text.splitlines()[0])
+    return GONE if "Invalid job id" in done.errors else None
+
+
+def _shown(job: str, seconds: float = SECONDS) -> Answer:
+    return _run("scontrol", "show", "job", "-o", job, seconds=seconds)
+
+
+def parsed(line: str) -> Status:
+    """Of one line of scontrol's."""
+    found = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+    reason, nodes = (found.get(key, "") for key in ("Reason", "NodeList"))
+    without = {"None", "(null)", "N/A"}
+    return Status(
+        found["JobState"],
+        "" if reason in without else reason,
+        "" if nodes in without else nodes,
+        int(found.get("Restarts", "0")),
+    )
+
+
+def gpus_per_node(job: str) -> int:
+    """GPUs that a running job has on each of its nodes; the fewest on any of them."""
+    shown = _run("scontrol", "show", "job", "-o", "-d", job).text
+    on_nodes = re.findall(r" CPU_IDs=\S+ Mem=\S+ GRES=(\S*)", shown)
+    return min((sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", each))) for each in on_nodes), default=0)
+
+
+def cancel(job: str) -> None:
+    """Take a job out of the queue, or end it."""
+    _run("scancel", job)
+
+
+def ask_to_stop(job: str, signal: str) -> bool:
+    """Send a signal to a running job's batch script alone; returns whether Slurm took it."""
+    return _run("scancel", "--batch", f"--signal={signal}", job).code == 0
+
+
+def requeue(job: str) -> str | None:
+    """Have a job queued again; returns why Slurm will not."""
+    done = _run("scontrol", "requeue", job)
+    return None if done.code == 0 else " ".join(done.errors.split()) or "no reason given"
+
+
+def host_names(listed: str) -> list[str]:
+    """The nodes that Slurm writes as n[1-2,7]."""
+    return _run("scontrol", "show", "hostnames", listed).text.split()
+
+
+def addresses(nodes: list[str]) -> dict[str, str]:
+    """What Slurm itself reaches each node by."""
+    lines = _run("scontrol", "show", "node", "-o", ",".join(nodes)).text.splitlines()
+    found = [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in lines]
+    return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
+
+
+def _run(*command: str, seconds: float = SECONDS) -> Answer:
+    try:
+        return Program(command).ask(seconds=seconds)
+    except FileNotFoundError:
+        raise ConfigurationError(f"launcher=slurm: {HOW_TO_GET}.") from None

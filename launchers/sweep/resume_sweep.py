@@ -1,0 +1,114 @@
+"""Resume the jobs of a sweep from the folders in which they were frozen, without Hydra."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.conclusion import conclude, end_as
+from manyheads.launchers.sweep.devices import jobs_at_once
+from manyheads.launchers.sweep.pruning import NoPruning
+from manyheads.launchers.sweep.run_jobs import run_jobs
+from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.runner.config.command_line import quoted
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.fresh_folder import SWEEP_DIR
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.provenance.kept_files import find_where_started
+from manyheads.runner.report.write_report import is_current
+from manyheads.runner.run import seal
+from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.authorize import config_of_job, refuse_untrusted_jobs, refuse_untrusted_run
+
+DONE = ("completed", "pruned")
+
+
+def command_of(sweep: Path) -> list[str] | None:
+    """The arguments of the command that resumes a sweep if its jobs alone cannot, and if it is the user's own.
+
+    That is a search, or a sweep that was killed while it was being planned. None for all others. Raises
+    ConfigurationError for a ledger that cannot be read, or was recorded by an earlier version.
+    """
+    ledger = Ledger(sweep)
+    if not ledger.exists() or not seal.is_own(ledger.sweep, ledger.sealed_part()):
+        return None
+    if "arguments" not in ledger.about():
+        raise ConfigurationError(
+            f"{RunFolder(sweep)} was recorded by an earlier version, which alone can resume it. Resume its runs one by "
+            "one."
+        )
+    if (arguments := ledger.restarting()) is None:
+        return None
+    return [*(each for each in arguments if not each.startswith(SWEEP_DIR)), f"{SWEEP_DIR}{quoted(ledger.sweep)}"]
+
+
+def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
+    """Run the jobs that are not completed, resuming those that were interrupted.
+
+    packages: those that the user trusts. Raises ConfigurationError, Interrupted, and Ended if a job failed.
+    """
+    ledger = Ledger(sweep)
+    with ledger.locked():
+        options, jobs = Options.of(ledger.options()), ledger.entries()
+        options.check()
+        entries = [entry for entry in jobs if entry.state not in DONE]
+        if jobs and not entries and is_current(ledger.path):  # comparing a thousand jobs again takes seconds
+            print(
+                f"{RunFolder(sweep)} is already complete. `{invocation.command('report', RunFolder(sweep))}` shows it."
+            )
+            console.outcome(ledger)
+            return
+        refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
+        find_where_started(*(RunFolder(ledger.sweep / entry.folder) for entry in jobs))
+        slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, entries, packages)))
+        try:
+            run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options, packages), slots=slots)
+        finally:
+            conclude(ledger, every_job=True)
+        end_as(ledger)
+
+
+def finish(ledger: Ledger, entries: list[Entry], pruning: NoPruning) -> None:
+    """Run those of these jobs, of a search of the user's own, that are not completed or pruned.
+
+    Raises Interrupted, and ConfigurationError for jobs of somebody else's.
+    """
+    begun = [entry for entry in entries if entry.state not in DONE]
+    if not begun:
+        return
+    with ledger.locked():
+        options = Options.of(ledger.options())
+        refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in begun])
+        slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, begun)))
+        start = partial(go_on, ledger=ledger, options=options)
+        try:
+            run_jobs(begun, ledger, options, start, slots=slots, pruning=pruning)
+        finally:
+            conclude(ledger, every_job=False)
+
+
+def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str] = ()) -> float | None:
+    """Start or resume one job in this process; returns its objective. Raises as ``launch`` does."""
+    folder = RunFolder(ledger.sweep / entry.folder)
+    if (result := folder.completed()) is not None:
+        return result.get("objective")
+    with log_file(folder.log):
+        if not folder.config.exists():  # it was refused; what was missing may be there now
+            config, trust = config_of_job(folder, ledger.sweep, packages)
+            freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
+        refuse_untrusted_run(folder, packages)  # again: it may have waited for long
+        return launch(prepare(folder, apart=True))["objective"]
+
+
+def _configs(sweep: Path, entries: list[Entry], packages: Sequence[str] = ()) -> Iterator[DictConfig]:
+    """Of the jobs whose folders are still there; the others fail when their turn comes."""
+    for entry in entries:
+        with suppress(ConfigurationError):
+            yield OmegaConf.create(config_of_job(RunFolder(sweep / entry.folder), sweep, packages)[0])

@@ -1,0 +1,60 @@
+"""Run the jobs of a sweep, recording each change of state in the ledger first."""
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+from manyheads.launchers.parent_signals import in_background, interrupt
+from manyheads.launchers.sweep.job_progress import Progress
+from manyheads.launchers.sweep.pruning import NoPruning
+from manyheads.launchers.sweep.slots import Slots
+from manyheads.launchers.sweep.states import Start, settle
+from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.runner.errors import Interrupted
+from manyheads.runner.machine.process import handled_by
+from manyheads.runner.run.ledger import Entry, Ledger
+
+WATCH_SECONDS = 0.5
+
+
+def run_jobs(
+    entries: list[Entry],
+    ledger: Ledger,
+    options: Options,
+    start: Start,
+    *,
+    slots: int = 1,
+    pruning: NoPruning | None = None,
+) -> list[Entry]:
+    """Run the jobs and return their final states, in the order given. Raises Interrupted if a signal stopped the sweep.
+
+    ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of that many
+    others.
+    """
+    progress = Progress(entries, ledger, options, apart=slots > 1, pruning=pruning)
+    if slots > 1:
+        Slots(slots, start, options).run(progress)
+    else:
+        _run_here(progress, start)
+    if progress.interrupted:
+        raise Interrupted(progress.interrupted)
+    return progress.entries()
+
+
+def _run_here(progress: Progress, start: Start) -> None:
+    with handled_by(interrupt):  # between two jobs, or at the work around one; a running job handles its own
+        while entry := progress.next():
+            progress.started(entry)
+            with _watched(progress.pruning, entry):
+                done = settle(entry, start)
+            progress.ended(done)
+
+
+def _watched(pruning: NoPruning, entry: Entry) -> AbstractContextManager[None]:
+    """This thread waits for the job, so that another one looks at it, where somebody wants to."""
+    return in_background(partial(_watch, pruning, entry), name="pruning") if pruning.watches else nullcontext()
+
+
+def _watch(pruning: NoPruning, entry: Entry, done: threading.Event) -> None:
+    while not done.wait(WATCH_SECONDS):
+        pruning.watch([entry])

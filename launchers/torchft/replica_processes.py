@@ -1,0 +1,189 @@
+"""The replicas on a machine: if a rank dies or hangs, all ranks of its replica are restarted."""
+
+import multiprocessing.connection
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from manyheads.launchers.causes import is_stopped
+from manyheads.launchers.end_processes import end, send
+from manyheads.launchers.launcher import Job
+from manyheads.launchers.processes import Ranks
+from manyheads.launchers.torchft.lighthouse import Lighthouse
+from manyheads.runner.errors import Failure, Kind
+from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat
+
+IN_VAIN = 3  # starts in a row that come to no update
+FINAL = (Kind.MISTAKE, Kind.DIVERGED)  # which would happen again
+LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
+
+
+class Replicas(Ranks):
+    """This machine's replicas.
+
+    ``start``: starts a rank, with variables by which it meets the others of its replica; ``width``: their number;
+    ``scratch``: a folder of this machine's, where they meet; ``note``: called with the cause of each restart;
+    ``lighthouse``: the one to keep alive from here; ``shown``: the heartbeat that ``supervise`` sees, in which
+    restarted replicas never die.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[int, Mapping[str, str]], BaseProcess],
+        job: Job,
+        *,
+        width: int,
+        max_restarts: int,
+        hang_timeout: float,
+        scratch: Path,
+        note: Callable[[str], None],
+        lighthouse: Lighthouse | None = None,
+    ):
+        super().__init__(job.heartbeat)
+        self._start, self._job, self._lighthouse, self._note = start, job, lighthouse, note
+        self._max_restarts, self._hang_timeout, self._scratch = max_restarts, hang_timeout, scratch
+        self.shown = Heartbeat(None, ranks=job.ranks)
+        self._restarts = 0
+        self._given_up: dict[int, int | None] = {}
+        self._beats = {rank: (0, time.monotonic()) for rank in job.watched}
+        self._vain = dict.fromkeys(job.watched, 0)
+        self._over: float | None = None
+        self._processes: dict[int, BaseProcess] = {}
+        watched = job.watched
+        self._replicas = [range(first, first + width) for first in range(watched.start, watched.stop, width)]
+        for ranks in self._replicas:
+            self._begin(ranks)
+
+    def roots(self) -> list[int]:
+        processes = [*self._processes.values(), *([self._lighthouse.process] if self._lighthouse else [])]
+        return [process.pid for process in processes if process.pid is not None]
+
+    def running(self) -> bool:
+        return any(process.exitcode is None for process in self._processes.values())
+
+    def wait(self, seconds: float) -> None:
+        """Return when a process ends, or after ``seconds``; restart dead replicas, kill hanging ranks."""
+        alive = [process.sentinel for process in self._processes.values() if process.exitcode is None]
+        if self._lighthouse is not None:
+            alive.append(self._lighthouse.process.sentinel)
+        multiprocessing.connection.wait(alive, timeout=seconds)
+        self._job.heartbeat.stop_signal = self.shown.stop_signal
+        if self._lighthouse is not None:
+            self._lighthouse.keep()
+        for ranks in self._replicas:
+            self._look(ranks)
+        self._show()
+
+    def exit_codes(self) -> dict[int, int | None]:
+        return self._given_up
+
+    def _begin(self, ranks: range) -> None:
+        """Start the ranks of a replica."""
+        meeting = (self._scratch / f"meeting_{ranks.start}_{self._restarts}").as_uri()
+        for rank in ranks:
+            self._processes[rank] = self._start(rank, {"MANYHEADS_INIT_METHOD": meeting})
+
+    def _look(self, ranks: range) -> None:
+        heartbeat, now = self._job.heartbeat, time.monotonic()
+        dead = [rank for rank in ranks if self._processes[rank].exitcode is not None]
+        if lost := [rank for rank in dead if heartbeat.state(rank) != FINISHED]:
+            if not self._given_up.keys() & {*ranks}:
+                self._died(ranks, lost)
+            return
+        alive = [rank for rank in ranks if rank not in dead]
+        for rank in alive:
+            if (count := heartbeat.read(rank)[0]) != self._beats[rank][0]:
+                self._beats[rank], self._vain[ranks.start] = (count, now), 0
+        silent = [rank for rank in alive if now - self._beats[rank][1] > self._hang_timeout]
+        if silent := [rank for rank in silent if heartbeat.state(rank) in (RUNNING, FAILED)]:
+            self._kill(min(silent, key=self._come), alive)  # the others wait for it
+        if self._is_over(now):
+            for rank in alive:
+                self._give_up(rank)
+
+    def _come(self, rank: int) -> tuple[bool, int]:
+        """How far a rank has come, to compare it with others of its replica."""
+        pid = self._processes[rank].pid
+        return not (pid and is_stopped(pid)), self._job.heartbeat.collective(rank)
+
+    def _give_up(self, rank: int) -> None:
+        """End a rank that is no longer needed; never the first one, which writes the results."""
+        if rank:
+            self._given_up[rank] = None
+            self._say(rank, FINISHED)
+            self._end([rank])
+
+    def _is_over(self, now: float) -> bool:
+        """Whether the results are written, and the others have had their time to end."""
+        if self._job.heartbeat.state(0) != FINISHED:
+            return False
+        self._over = self._over or now
+        return now - self._over > LAST_SECONDS
+
+    def _kill(self, rank: int, alive: list[int]) -> None:
+        """Kill a rank that hangs, after it and the others of its replica have written where they are."""
+        for each in alive:
+            self._send(each, signal.SIGUSR1)
+        time.sleep(0.2)
+        self._send(rank, signal.SIGKILL)
+        self._beats |= {each: (self._beats[each][0], time.monotonic()) for each in alive}
+
+    def _died(self, ranks: range, dead: list[int]) -> None:
+        """Start a replica again of which these ranks are dead, unless that would be in vain."""
+        heartbeat = self._job.heartbeat
+        failures = {each.rank: each for each in self._job.failures()}
+        # One that reported nothing comes first, then one with a cause of its own.
+        rank = min(dead, key=lambda each: each in failures and 1 + (failures[each].kind is Kind.LOST_PEER))
+        code, failure = self._processes[rank].exitcode, failures.get(rank)
+        assert code is not None
+        self._end(ranks)
+        if self._is_needless(ranks):
+            for each in ranks:
+                self._say(each, FINISHED)
+            return
+        self._vain[ranks.start] += 1
+        hopeless = failure is not None and failure.kind in FINAL
+        if hopeless or self._vain[ranks.start] >= IN_VAIN or self._restarts >= self._max_restarts:
+            self._given_up[rank] = code
+            return
+        self._restarts += 1
+        self._note(_cause(rank, code, failure, width=len(ranks)))
+        for each in ranks:
+            heartbeat.forget(each)
+            self._say(each, STARTING)
+            self._beats[each] = heartbeat.read(each)[0], time.monotonic()
+        self._begin(ranks)
+
+    def _is_needless(self, ranks: range) -> bool:
+        """Whether a replica need not come back: the results are there, or the run was asked to stop."""
+        heartbeat = self._job.heartbeat
+        return heartbeat.state(0) == FINISHED or (ranks.start > 0 and bool(heartbeat.stop_signal))
+
+    def _end(self, ranks: Iterable[int]) -> None:
+        end([pid for rank in ranks if (pid := self._processes[rank].pid)], patience=0)
+
+    def _send(self, rank: int, signum: int) -> None:
+        if pid := self._processes[rank].pid:
+            send(pid, signum)
+
+    def _say(self, rank: int, state: int) -> None:
+        self._job.heartbeat.write(rank, [self._job.heartbeat.read(rank)[0], state, 0, 0])
+
+    def _show(self) -> None:
+        """What ``supervise`` may see: the states of all, but of no death that is not the end."""
+        for rank in self._job.watched:
+            words = self._job.heartbeat.read(rank)
+            if words[1] == FAILED and rank not in self._given_up:
+                words[1] = RUNNING
+            words[3] = 0  # collectives, which only the ranks of one replica have in common
+            self.shown.write(rank, words)
+
+
+def _cause(rank: int, code: int, failure: Failure | None, *, width: int) -> str:
+    who = f"replica {rank}" if width == 1 else f"replica {rank // width} (rank {rank})"
+    if failure is not None:
+        return f"{who} failed: {failure.type}: {failure.message}"
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"{who} {how}"

@@ -1,0 +1,145 @@
+"""The warm process: it has imported torch and the worker's code once; ranks are forked from it.
+
+It is multiprocessing's forkserver (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods),
+one for each process that launches runs. It has no thread and no CUDA context, so that a fork of it is as good as a
+fresh process, and it starts no sooner than somebody asks for it.
+"""
+
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
+from types import ModuleType
+from typing import Any
+
+from manyheads.launchers import scratch
+from manyheads.launchers.environment import variables_set
+from manyheads.launchers.parent_signals import blocked_signals
+from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
+
+PRELOAD = "manyheads.launchers.warm_preload"
+# What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
+# gets the parent's own sys.path. Not CUDA_*, TORCH_NCCL_*, TORCH_FR_*: read when a rank begins to use the GPU.
+READ_AT_IMPORT = re.compile(
+    r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|NPY|ONEDNN|DNNL|ATEN|TORCH(?!_NCCL_|_FR_)|PYTORCH|TORCHINDUCTOR|KINETO|TF|"
+    r"PROTOCOL_BUFFERS|MALLOC|LD)_\w+|GLIBC_TUNABLES|LOGLEVEL|PYTHON(?!PATH)\w+"
+)
+_server: Any = forkserver._forkserver  # there is no public way to end it, or to have another one
+_read: dict[str, str] = {}  # by the server that runs
+
+
+def start(environment: Mapping[str, str]) -> None:
+    """Let the server import in the background; returns at once. A server with another environment is stopped first.
+
+    ``environment``: what ranks get in addition to this process's own. Call it in the main thread, since the server dies
+    with the thread that started it, and only while no rank runs, since ranks die with their server.
+    """
+    read = {name: value for name, value in {**os.environ, **environment}.items() if READ_AT_IMPORT.fullmatch(name)}
+    if read != _read:
+        stop()
+    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+    _keep_sockets_in_scratch()
+    multiprocessing.set_forkserver_preload([PRELOAD])
+    with variables_set(dict(environment)), blocked_signals(), unburdened():
+        forkserver.ensure_running()
+    _read.clear()
+    _read.update(read)
+
+
+def _keep_sockets_in_scratch() -> None:
+    """Multiprocessing removes the temporary folder of its sockets at exit only, not if this process is killed."""
+    own: Any = multiprocessing.current_process()
+    if "tempdir" not in own._config:
+        stack = ExitStack()
+        own._config["tempdir"] = str(stack.enter_context(scratch.folder()))
+        Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, behind what uses the folder
+
+
+def stop() -> None:
+    """End the server, and with it whatever was forked from it; the next process starts a new one."""
+    if _server._forkserver_pid is not None:
+        # It would go on importing until it looks at the pipe by which it is asked to end.
+        os.kill(_server._forkserver_pid, signal.SIGKILL)
+        _server._stop()
+
+
+def fork(
+    main: Callable[..., None], *arguments: Any, environment: Mapping[str, str], signals: Sequence[int] = ()
+) -> BaseProcess:
+    """Fork a process that calls ``main(*arguments)``, with SIGINT and SIGTERM blocked until it can handle them.
+
+    ``environment``: what it gets in addition to this process's own variables, of which the server may have others.
+    ``signals``: those that this process has received. Waits for the server's imports, which take many seconds on a busy
+    machine. Raises Interrupted when a signal comes meanwhile, and RunFailed if the server dies.
+    """
+    start(environment)
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_become, args=(main, arguments, {**os.environ, **environment}, cores)
+    )
+    with unburdened():
+        starting = threading.Thread(target=_start, args=(process, failed := list[Exception]()), daemon=True)
+        starting.start()
+        while starting.is_alive():
+            starting.join(0.05)
+            if signals and starting.is_alive():
+                stop()
+                raise Interrupted(signals[0])
+    if failed:
+        message = "the process that ranks are forked from has died; see the reason above, or set launcher.warm=false"
+        raise RunFailed(Failure(Kind.PROCESS_DIED, message=message)) from failed[0]
+    return process
+
+
+def fresh(main: Callable[..., None], *arguments: Any, environment: dict[str, str]) -> BaseProcess:
+    """Start a process of its own that imports everything itself, as ``fork`` does otherwise; at once."""
+    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+    process = multiprocessing.get_context("spawn").Process(target=main, args=arguments)
+    # Libraries read some variables while they are imported, which is before the process could set them.
+    with variables_set(environment), blocked_signals(), unburdened():
+        process.start()
+    return process
+
+
+def _start(process: BaseProcess, failed: list[Exception]) -> None:
+    """Ask the server for a process, and wait for it."""
+    try:
+        process.start()
+    except (EOFError, OSError) as error:
+        failed.append(error)
+
+
+def _become(
+    main: Callable[..., None], arguments: tuple[Any, ...], environment: dict[str, str], cores: set[int] | None
+) -> None:
+    """Have of the parent what a process would have that the parent had started itself."""
+    from manyheads.launchers.warm_preload import SET_BY_IMPORTS
+
+    os.environ.clear()
+    os.environ.update(SET_BY_IMPORTS | environment)
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+    main(*arguments)
+
+
+@contextmanager
+def unburdened() -> Iterator[None]:
+    """A context in which new processes do not start by importing this one's script again, which takes 0.2 s with Hydra.
+
+    Nor do they take over the start method of a process that was started by another library, such as joblib.
+    """
+    main = sys.modules["__main__"]
+    default: Any = multiprocessing.context._default_context
+    method = default._actual_context
+    sys.modules["__main__"], default._actual_context = ModuleType("__main__"), multiprocessing.get_context("spawn")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"], default._actual_context = main, method

@@ -1,0 +1,205 @@
+"""``manyheads.run``: one run from Python."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+from manyheads.runner.config.command_line import CommandLine, quoted, typed_values
+from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.program import Program
+from manyheads.runner.run.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a run: its folder, its status, the metrics of its last evaluation, and the frozen config."""
+
+    folder: Path
+    status: str
+    metrics: dict[str, Any]
+    config: dict[str, Any]
+
+    @classmethod
+    def of(cls, folder: str | Path) -> "Result":
+        """The result of the run in a folder. Raises ConfigurationError if there is no run, or if it has not ended."""
+        run = RunFolder(folder)
+        config, result = run.read_config(), run.read_result()
+        if result is None:
+            raise ConfigurationError(f"{run} has not finished: it has no {run.result.name}.")
+        return cls(run.path, str(result.get("status")), result.get("metrics") or {}, config)
+
+
+def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Result:
+    """Train like ``manyheads train <overrides>``, in a separate process whose output appears here.
+
+    overrides: as on the command line. conf: a folder with your own configs, like --config-dir; a trusted conf/ in the
+    working directory is always included.
+
+    Raises ConfigurationError if the run is refused, RunFailed with the error's text if it fails, and KeyboardInterrupt
+    if it was stopped by Ctrl-C or by a notebook's stop button.
+    """
+    line = as_typed(overrides, conf)
+    if line.flags.multirun:
+        raise ConfigurationError("manyheads.run is for a single run. Use manyheads.sweep, without -m.")
+    folder = RunFolder(new_folder(line.overrides))
+    line = line if named_folder(line.overrides) else line.adding(f"{RUN_DIR}{quoted(folder.path)}")
+    try:
+        ended = call("train", *line.arguments)
+    finally:
+        with suppress(OSError):  # it holds a run, unless that was refused
+            folder.path.rmdir()
+    if ended.code:
+        ended.check(Failure.from_json((folder.read_result() or {}).get("error")))
+    return Result.of(folder.path)
+
+
+def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
+    """The overrides as command line arguments. Raises ConfigurationError if they are not a list of overrides."""
+    if isinstance(overrides, str):
+        raise ConfigurationError(f'{overrides!r} is a string. Allowed: a list of overrides, such as ["{overrides}"].')
+    typed = (*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf))))
+    try:
+        return CommandLine(typed)
+    except SystemExit:  # the parser has said on stderr what it does not know
+        shown = " ".join(typed)
+        raise ConfigurationError(f"{shown}: no such arguments. Allowed: overrides and Hydra's flags.") from None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job of a sweep. ``overrides``: its own, by key; ``reason``: why it failed or was skipped, or empty."""
+
+    job: int
+    overrides: dict[str, Any]
+    status: str
+    reason: str
+    metrics: dict[str, Any]
+    folder: Path
+
+
+class Sweep(Sequence[Row]):
+    """The jobs of a sweep in order, including those that failed or were skipped. ``folder``: that of the sweep."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder).resolve()
+        ledger = Ledger(self.folder)
+        self._rows = [self._row(entry) for entry in (ledger.entries() if ledger.exists() else ())]
+
+    def _row(self, entry: Any) -> Row:
+        folder = RunFolder(self.folder / entry.folder)
+        values = typed_values(entry.overrides)
+        metrics = (folder.read_result() or {}).get("metrics") or {}
+        return Row(entry.job, values, entry.state, entry.reason or "", metrics, folder.path)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<sweep of {len(self)} jobs in {self.folder}>"
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with one row per job: swept values, status, metrics, folder. Needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(
+            [
+                {"job": row.job, **row.overrides, "status": row.status, **row.metrics, "folder": str(row.folder)}
+                for row in self
+            ]
+        )
+
+
+def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
+    """Run every combination like ``manyheads train -m <overrides>``, in a separate process.
+
+    overrides: as on the command line. conf: a folder with your own configs, like --config-dir.
+
+    A job that fails is a row with that status. Raises ConfigurationError if the sweep as a whole is refused, and
+    KeyboardInterrupt if it was stopped; ``manyheads resume`` continues it.
+    """
+    line = as_typed(overrides, conf)
+    folder = new_folder(line.overrides, SWEEP_DIR)
+    line = line if named_folder(line.overrides, SWEEP_DIR) else line.adding(f"{SWEEP_DIR}{quoted(folder.resolve())}")
+    try:
+        ended = call("train", "-m", *line.arguments)
+    finally:
+        with suppress(OSError):  # it holds jobs, unless the sweep was refused
+            folder.rmdir()
+    found = Sweep(folder)
+    if not found:  # else a job's failure is in its row
+        ended.check()
+    return found
+
+
+ERROR = "error: "
+
+
+class Ended(NamedTuple):
+    """How a command ended. ``error``: the last error that it printed, or empty."""
+
+    code: int
+    error: str
+
+    def check(self, failure: Failure | None = None) -> None:
+        """Raises the command's ConfigurationError or RunFailed. failure: what the run recorded of it, if any."""
+        if self.code == ConfigurationError.exit_code:
+            raise ConfigurationError(self.error or "it was refused; see its output above")
+        if self.code:
+            message = self.error or "see its output above"
+            raise RunFailed(failure or Failure(Kind.PROGRAM_FAILED, exit_code=self.code, message=message))
+
+
+def call(*words: str) -> Ended:
+    """Run ``manyheads <words>`` to its end, forwarding its output to ``sys.stdout`` line by line.
+
+    Ctrl-C, or a notebook's stop button, asks the command to stop with a checkpoint; a second one ends it at once.
+    Raises KeyboardInterrupt once it has ended. So does SIGTERM, which then has the effect that it has otherwise.
+    """
+    program = Program(
+        [sys.executable, "-m", "manyheads", *words],
+        {**os.environ, "PYTHONPATH": _path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
+    )
+    said: list[str] = []
+
+    def show(line: str) -> None:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        if line.startswith(ERROR):
+            said[:] = [line]
+        elif said:
+            said.append(line)
+
+    try:
+        code = program.run(on_line=show)
+    except Interrupted as reason:
+        signal.raise_signal(reason.signum)  # which this process was about to get
+        raise KeyboardInterrupt from None
+    return Ended(code, "".join(said).removeprefix(ERROR).strip())
+
+
+def _path() -> str:
+    """Where the child finds the very code that this process has imported, wherever that was found."""
+    import manyheads
+
+    own = str(Path(manyheads.__file__).absolute().parent.parent)
+    inherited = os.environ.get("PYTHONPATH", "")
+    if {"site-packages", "dist-packages"} & {*Path(own).parts}:
+        return inherited  # it finds what is installed by itself, behind Python's own modules
+    return os.pathsep.join(filter(None, [own, inherited]))

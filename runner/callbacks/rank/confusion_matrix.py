@@ -1,0 +1,76 @@
+"""callbacks=confusion_matrix: how often each class was predicted as each other class, as a table and a picture."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from manyheads.runner.callbacks.callback import Callback, RunContext, file_name
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.rank.confusion import confusion
+from manyheads.runner.run.data_files import no_formula, no_link
+
+NAMED, NUMBERED = 40, 20  # classes at most
+
+
+class ConfusionMatrix(Callback):
+    """The confusion matrix of the last evaluation: a row for each true class, a column for each predicted class."""
+
+    every_rank = True
+
+    def __init__(self) -> None:
+        self._sum: Tensor | None = None
+
+    def on_start(self, run: RunContext) -> None:
+        self.run, self._step = run, run.step
+
+    def on_update(self, step: int) -> None:
+        self._step = step
+
+    def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        scores, targets = self.run.task.scored(outputs, batch)
+        if scores.ndim != 2 or targets.ndim != 1 or targets.is_floating_point():
+            raise ConfigurationError(
+                "callbacks.confusion_matrix needs a task with one class for each sample, pixel or token. Leave it out."
+            )
+        found = confusion(scores, targets, scores.shape[1])
+        self._sum = found if self._sum is None else self._sum + found
+
+    def on_evaluation(self, split: str, samples: Any) -> None:
+        own, self._sum = None if self._sum is None else self._sum.cpu().numpy(), None
+        ranks = [each for each in self.run.gather(own) if each is not None]
+        if self.run.rank or not ranks:
+            return
+        matrix = sum(ranks[1:], ranks[0]).tolist()
+        classes = getattr(samples, "classes", None) or range(len(matrix))
+        names = [no_formula(str(name)) for name in classes]
+        name = file_name("confusion_matrix", split)
+        with open(self.run.folder / f"{name}.csv", "w", newline="", opener=no_link) as file:
+            table = csv.writer(file)
+            table.writerow(["is \\ taken for", *names])
+            table.writerows([each, *row] for each, row in zip(names, matrix, strict=True))
+        self.run.picture(name, drawn(matrix, [*map(str, names)]), self._step)
+
+
+def drawn(matrix: list[list[float]], names: Sequence[str]) -> bytes:
+    """A PNG: each row's shares as shades, so that rare classes are seen too. Numbers and names where they have room."""
+    counts = np.asarray(matrix, dtype=float)
+    shares = counts / counts.sum(1, keepdims=True).clip(min=1)
+    side = min(12.0, 3 + 0.4 * len(names))
+    figure = Figure(figsize=(side, side), layout="constrained")
+    axes = figure.add_subplot(xlabel="predicted", ylabel="target")
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if len(names) <= NAMED:
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+    if len(names) <= NUMBERED:
+        for (row, column), share in np.ndenumerate(shares):
+            shade = "white" if share > 0.5 else "black"
+            axes.text(column, row, f"{counts[row, column]:g}", ha="center", va="center", color=shade, fontsize=8)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()

@@ -1,0 +1,83 @@
+"""What a model makes of each sample of an evaluation, as rows of numbers, brought together from all ranks in order."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.metric import each_once
+from manyheads.runner.run.data_files import no_formula, no_link
+
+WINDOW = 2**16  # samples that are brought together at a time
+Columns = tuple[str, ...]
+
+
+def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Columns, np.ndarray]:
+    """Names and numbers of each sample, (samples, columns) float64: its loss first, then target and prediction.
+
+    Of class numbers cross-entropy and the probability of the class that was predicted; of several labels the mean of
+    their binary cross-entropies, and each one's probability; of values their squared error.
+    Raises ConfigurationError for tasks that judge parts of samples, such as pixels.
+    """
+    scores, targets = (each.detach().double() for each in task.scored(outputs, batch))
+    if len(scores) != len(ids):
+        raise ConfigurationError(
+            f"callbacks: this task scores {len(scores) // max(1, len(ids))} parts of each sample, but a row of "
+            "predictions stands for a whole sample. Leave predictions and worst_samples out."
+        )
+    if scores.shape == targets.shape and scores.ndim == 1:
+        return _rows(loss=(scores - targets) ** 2, target=targets, prediction=scores)
+    if scores.shape == targets.shape:
+        loss = binary_cross_entropy_with_logits(scores, targets, reduction="none").flatten(1).mean(1)
+        each = {f"target_{number}": column for number, column in enumerate(targets.unbind(1))}
+        each |= {f"probability_{number}": column for number, column in enumerate(scores.sigmoid().unbind(1))}
+        return _rows(loss=loss, **each)
+    loss = cross_entropy(scores, targets.long(), ignore_index=-1, reduction="none")
+    probability, prediction = scores.softmax(1).max(1)
+    return _rows(loss=loss, target=targets, prediction=prediction, probability=probability)
+
+
+def in_windows(
+    gather: Callable[[Any], list[Any]], ids: Sequence[int], rows: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All ranks' ids and rows in the order of the ids, each id once, some at a time; as often on every rank."""
+    own = np.asarray(ids, np.int64)
+    last = max(gather(int(own.max()) if len(own) else -1))
+    for first in range(0, last + 1, WINDOW):
+        chosen = (own >= first) & (own < first + WINDOW)
+        ranks = [rank for rank in gather((own[chosen], rows[chosen])) if len(rank[0])]
+        if ranks:
+            found, together = each_once(ranks)
+            yield found, together
+
+
+def _rows(**columns: Tensor) -> tuple[Columns, np.ndarray]:
+    return tuple(columns), torch.stack([each.double() for each in columns.values()], 1).cpu().numpy()
+
+
+def write_table(
+    path: Path, names: Sequence[str], windows: Iterable[tuple[np.ndarray, np.ndarray]], samples: Any
+) -> None:
+    """A row for each sample, with the names of its classes, and its file's, where ``samples`` has these."""
+    paths, classes = getattr(samples, "paths", None), getattr(samples, "classes", None)
+    with open(path, "w", newline="", opener=no_link) as file:
+        table = csv.writer(file)
+        table.writerow(["id", *names, *(["path"] if paths is not None else [])])
+        for ids, rows in windows:
+            for number, row in zip(ids.tolist(), rows, strict=True):
+                cells = [_shown(column, value, classes) for column, value in zip(names, row, strict=True)]
+                path_of = [] if paths is None else [paths[number]]
+                table.writerow([number, *cells, *map(no_formula, path_of)])
+
+
+def _shown(name: str, value: float, classes: Sequence[str] | None) -> object:
+    """A cell: numbers of classes are whole, and called by their names where these are known."""
+    if classes is None or name not in ("target", "prediction") or not float(value).is_integer():
+        return f"{value:.9g}"
+    return no_formula(classes[int(value)]) if 0 <= value < len(classes) else str(int(value))

@@ -1,0 +1,45 @@
+"""The content of a checkpoint: a view of the training state, its copy on the CPU, and the part kept in best.pt."""
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank.load import VERSION
+from manyheads.runner.checkpoint.sharded.rank.rank_share import each_of
+
+PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the weights
+
+
+class View(Protocol):
+    """One rank's view of the state of training. All ranks call both methods."""
+
+    def whole(self) -> dict[str, Any]:
+        """The state of the whole model, complete on the first rank."""
+
+    def shares(self) -> dict[str, Any]:
+        """The same state with this rank's part of each tensor as a Share."""
+
+
+def best_of(state: dict[str, Any]) -> dict[str, Any]:
+    """The content of best.pt, of a checkpoint at the best evaluation so far."""
+    parts = {part: state[part] for part in PARTS_OF_BEST}
+    return {"version": state.get("version", VERSION), **parts, "model": evaluated(state)}
+
+
+def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights that evaluations use: the trained ones, or their average."""
+    weights, average = state["model"], state.get("average", {})
+    if not average.get("is_evaluated"):
+        return weights
+    return {name: average["weights"].get(name, weight).to(weight.dtype) for name, weight in weights.items()}
+
+
+def kept(value: Any) -> Any:
+    """A copy of this state, with its tensors on the CPU."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return each_of(value, kept)
+    if isinstance(value, (list, tuple)):
+        return type(value)([kept(each) for each in value])
+    return value

@@ -1,0 +1,134 @@
+"""Checkpoints in other formats, a tensor at a time: whole ones need no more memory than their largest tensor."""
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, each_of
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
+from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
+from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all
+from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.files import take_name, whole_file
+from manyheads.runner.run.folder import aside
+
+SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors", "torch": ".weights.pt"}
+ALIGNED = 64  # bytes
+
+
+class Alone:
+    """The only rank."""
+
+    rank, world_size, records = 0, 1, True
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+
+def convert(source: Path, to: str, out: Path | None = None) -> Path:
+    """Write the checkpoint ``source`` in the format ``to``; returns the new path.
+
+    "single" and "sharded" keep everything, "safetensors" and "torch" only the weights by name. Raises
+    ConfigurationError if the target already exists, and OSError.
+    """
+    path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
+    if path.exists():
+        raise ConfigurationError(f"{path} already exists and is not overwritten. Name another file with --out.")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"{path.parent} is not a folder. Create it, or name another one with --out.")
+    state = load(source, is_mapped=True)
+    weights = state.get("model", state)
+    if to in ("safetensors", "torch") and not all(isinstance(each, (Tensor, Lazy)) for each in weights.values()):
+        raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
+    if to == "sharded":
+        _write_folder(path, state)
+    elif to == "safetensors":
+        _write_safetensors(path, weights)
+    else:
+        with _mapped(state if to == "single" else weights, path.parent) as whole, whole_file(path) as file:
+            torch.save(_with_lists(whole) if to == "single" else whole, file)
+    return path
+
+
+def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every tensor in it, by the names that lead to it."""
+    if isinstance(state, (Tensor, Lazy)):
+        yield key, state
+    elif isinstance(state, (dict, list, tuple)):
+        for name, each in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from tensors(each, f"{key}/{name}" if key else str(name))
+
+
+def _write_folder(path: Path, state: dict[str, Any]) -> None:
+    if not isinstance(state.get("model"), dict):
+        state = {"model": state}
+    progress = state.get("progress")
+    step = progress.get("step", 0) if isinstance(progress, dict) else 0
+    save = Save(path, state, Alone(), step=step)
+    save.finish(written_by_all(save, Alone()), best=None)
+
+
+def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
+    chosen = []
+    for name, tensor in weights.items():
+        if tensor.dtype not in NAMES:
+            raise ConfigurationError(f"{name} is {tensor.dtype}, which safetensors does not support. Set --to torch.")
+        kind = Kind(NAMES[tensor.dtype], tuple(tensor.shape))
+        chosen.append(Chosen(name, kind, Box.whole(kind.shape), tensor))
+    beside = path.with_name(aside(path.name))
+    try:
+        write_file(beside, chosen, {"format": "pt"})
+        take_name(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+class _mapped:  # noqa: N801
+    """The same with its stored tensors in a file that has no name, mapped into memory, which the system may drop."""
+
+    def __init__(self, state: Any, folder: Path):
+        self._state, self._folder = state, folder
+
+    def __enter__(self) -> Any:
+        stored = [each for _, each in tensors(self._state) if isinstance(each, Stored)]
+        size = sum(-(-each.nbytes // ALIGNED) * ALIGNED for each in stored)
+        self._file = tempfile.TemporaryFile(dir=self._folder)
+        self._file.truncate(max(1, size))
+        self._map = mmap.mmap(self._file.fileno(), max(1, size))
+        self._end = 0
+        return self._whole(self._state)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()  # the map goes with the tensors in it
+
+    def _whole(self, value: Any) -> Any:
+        if isinstance(value, Stored):
+            return self._placed(value)
+        if isinstance(value, dict):
+            return each_of(value, self._whole)
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._whole(each) for each in value])
+        return value
+
+    def _placed(self, stored: Stored) -> Tensor:
+        count = stored.shape.numel()
+        if not count:
+            return stored.read()
+        found = torch.frombuffer(self._map, dtype=stored.dtype, count=count, offset=self._end).view(stored.shape)
+        self._end += -(-stored.nbytes // ALIGNED) * ALIGNED
+        stored.read_into(found, Box.whole(stored.shape))
+        return found
+
+
+def _with_lists(state: dict[str, Any]) -> dict[str, Any]:
+    """What each rank has of its own in a list, as single files have it."""
+    own = {name: state[name] for name in ("rng", "parallel") if isinstance(state.get(name), dict)}
+    return {**state, **{name: [each for _, each in sorted(by_rank.items())] for name, by_rank in own.items()}}

@@ -1,0 +1,188 @@
+"""One rank's part of each of a checkpoint's tensors, before they are written."""
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.errors import ConfigurationError
+
+DTYPES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "U16": torch.uint16,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I32": torch.int32,
+    "U32": torch.uint32,
+    "F32": torch.float32,
+    "I64": torch.int64,
+    "U64": torch.uint64,
+    "F64": torch.float64,
+    "C64": torch.complex64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_MARKS = ("tensor", "tuple", "dict", "float")  # types that JSON lacks
+
+
+class Lazy:
+    """A tensor that is still on disk. ``shape``: the shape that it will have when read."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def read(self) -> Tensor:
+        """Read the tensor to the CPU, anew at each call."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Share:
+    """A rank's part of a tensor.
+
+    ``shape``: the complete tensor's; ``pieces``: this rank's pieces, each with its box; ``is_agreed``: whether all
+    ranks with the same piece have the same values, so that any may write it; otherwise the first one does.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    pieces: tuple[tuple[Box, "Tensor | Lazy"], ...]
+    is_agreed: bool = True
+
+    @classmethod
+    def whole(cls, tensor: "Tensor | Lazy") -> "Share":
+        """The share of a rank that has the complete tensor."""
+        return cls(tuple(tensor.shape), tensor.dtype, ((Box.whole(tensor.shape), tensor),), is_agreed=False)
+
+
+ABSENT = Share((), torch.uint8, ())  # marks the position of a tensor of other ranks
+
+
+class Held(NamedTuple):
+    """A share's description for other ranks, without its values."""
+
+    kind: Kind
+    boxes: tuple[Box, ...]
+    is_agreed: bool
+
+
+class Key(str):
+    """Replaces a tensor in a state whose tensors were taken out."""
+
+
+def parted(value: Any, shares: dict[str, Share], key: str = "") -> Any:
+    """The structure with a Key in place of each tensor; the tensors are added to ``shares``."""
+    if isinstance(value, (Tensor, Lazy, Share)):
+        if value is not ABSENT:
+            shares[key] = value if isinstance(value, Share) else Share.whole(value)
+        return Key(key)
+    if isinstance(value, dict):
+        return {name: parted(each, shares, f"{key}/{name}" if key else str(name)) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([parted(each, shares, f"{key}/{number}") for number, each in enumerate(value)])
+    return value
+
+
+def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
+    """The mapping with changed values; keeps the version numbers of a state_dict, which some modules need to load."""
+    found = copy.copy(mapping)
+    found.update({name: change(value) for name, value in mapping.items()})
+    return found
+
+
+def versions_of(weights: Any) -> dict[str, int] | None:
+    """The modules' version numbers by name, if the weights are a model's state_dict; else None."""
+    found = getattr(weights, "_metadata", None)
+    return None if found is None else {name: about["version"] for name, about in found.items() if "version" in about}
+
+
+def with_versions(weights: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
+    """The weights with the modules' version numbers, as in a model's state_dict."""
+    found = OrderedDict(weights)
+    found._metadata = OrderedDict((name, {"version": version}) for name, version in versions.items())  # type: ignore
+    return found
+
+
+def held(key: str, share: Share) -> Held:
+    """Describe a share to other ranks. Raises ConfigurationError for a dtype that the files cannot hold."""
+    if share.dtype not in NAMES:
+        raise ConfigurationError(
+            f"checkpoint.format=sharded: {key} is {share.dtype}, which its files can't hold. Set it to single."
+        )
+    boxes = tuple(box for box, _ in share.pieces)
+    return Held(Kind(NAMES[share.dtype], tuple(map(int, share.shape))), boxes, share.is_agreed)
+
+
+def merged(states: list[Any]) -> Any:
+    """The union of the ranks' states: mappings are merged, for all other values the first rank's counts."""
+    first = states[0]
+    mappings = [state for state in states if isinstance(state, dict)]
+    if not isinstance(first, dict) or len(mappings) < len(states):
+        return first
+    names = list(dict.fromkeys(name for state in mappings for name in state))
+    if all(isinstance(name, int) for name in names):
+        names.sort()
+    return {name: merged([state[name] for state in mappings if name in state]) for name in names}
+
+
+def without_absent(value: Any, keys: Collection[str]) -> Any:
+    """The structure without the tensors that no rank has."""
+    if isinstance(value, dict):
+        there = {name: each for name, each in value.items() if not isinstance(each, Key) or each in keys}
+        return {name: without_absent(each, keys) for name, each in there.items()}
+    return value
+
+
+def to_json(value: Any, key: str = "") -> Any:
+    """The structure encoded in JSON's types. Raises ConfigurationError for a value that has no encoding."""
+    if isinstance(value, Key):
+        return {"tensor": str(value)}
+    if isinstance(value, dict):
+        if all(isinstance(name, str) for name in value) and not (len(value) == 1 and next(iter(value)) in _MARKS):
+            return {name: to_json(each, f"{key}/{name}") for name, each in value.items()}
+        return {"dict": [[to_json(name), to_json(each, f"{key}/{name}")] for name, each in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [to_json(each, key) for each in value]}
+    if isinstance(value, list):
+        return [to_json(each, key) for each in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ConfigurationError(
+        f"checkpoint.format=sharded: {key.strip('/')} is a {type(value).__name__}, which its index can't hold. Set it "
+        "to single."
+    )
+
+
+def from_json(value: Any, tensors: dict[str, Any]) -> Any:
+    """The inverse of ``to_json``, with ``tensors`` by their keys. Raises ValueError for what that never returns."""
+    if isinstance(value, list):
+        return [from_json(each, tensors) for each in value]
+    if not isinstance(value, dict):
+        return value
+    mark = next(iter(value)) if len(value) == 1 else None
+    if mark == "tensor":
+        return tensors[value[mark]]
+    if mark == "tuple":
+        return tuple(from_json(each, tensors) for each in value[mark])
+    if mark == "dict":
+        return dict(_pairs(value[mark], tensors))
+    if mark == "float":
+        return float(value[mark])
+    return {name: from_json(each, tensors) for name, each in value.items()}
+
+
+def _pairs(value: Any, tensors: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    for name, each in value:
+        yield from_json(name, tensors), from_json(each, tensors)

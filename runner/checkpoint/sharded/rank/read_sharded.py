@@ -1,0 +1,134 @@
+"""Reads sharded checkpoints lazily: of each tensor, only the part that is requested, when it is requested."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.sharded import index as index_file
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
+from manyheads.runner.checkpoint.sharded.rank.rank_share import DTYPES, Lazy, each_of, from_json, with_versions
+from manyheads.runner.run.data_files import no_link
+
+LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
+
+
+class Ranks(Protocol):
+    """The ranks that save or load a checkpoint together.
+
+    ``records``: whether this rank writes the run's files. ``gather``: returns every rank's value, in rank order.
+    """
+
+    rank: int
+    world_size: int
+
+    @property
+    def records(self) -> bool: ...
+
+    def gather(self, value: Any) -> list[Any]: ...
+
+
+class Stored(Lazy):
+    """A complete tensor of a sharded checkpoint, still on disk."""
+
+    def __init__(self, folder: Path, entry: Entry):
+        self._folder, self._entry = folder, entry
+        self.shape, self.dtype = torch.Size(entry.kind.shape), DTYPES[entry.kind.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self._entry.kind.size
+
+    def read(self) -> Tensor:
+        found = torch.zeros(self.shape, dtype=self.dtype)
+        self.read_into(found, Box.whole(self.shape))
+        return found
+
+    def read_into(self, target: Tensor, box: Box) -> None:
+        """Read the part ``box`` into ``target``. Needs no more memory than one piece's rows that contain it."""
+        for piece in self._entry.pieces:
+            if (common := piece.box.overlap(box)) is not None:
+                self._fill(target[common.inside(box)], piece, common)
+
+    def _fill(self, target: Tensor, piece: Piece, common: Box) -> None:
+        """Read the box ``common`` of a piece into ``target``; complete rows of the piece at a time."""
+        if not common.shape:
+            rows, inner = piece.box, common.inside(common)
+        else:
+            rows = Box((common.offset[0], *piece.box.offset[1:]), (common.shape[0], *piece.box.shape[1:]))
+            inner = common.inside(rows)
+        is_direct = rows == common and target.is_contiguous()
+        read = target if is_direct else torch.empty(rows.shape, dtype=self.dtype)
+        row = rows.numel // rows.shape[0] if rows.shape else 0
+        skipped = row * (rows.offset[0] - piece.box.offset[0]) if rows.shape else 0
+        with open(self._folder / piece.file, "rb", opener=no_link) as file:
+            file.seek(piece.begin + skipped * self.dtype.itemsize)
+            if file.readinto(bytes_of(read)) != read.nbytes:
+                raise OSError(f"{self._folder / piece.file} ends too early")
+        if not is_direct:
+            target.copy_(read[inner])
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU, to be read or written."""
+    return memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+
+
+def real(value: Any) -> Any:
+    """The structure with every tensor that is still on disk read."""
+    if isinstance(value, Lazy):
+        return value.read()
+    if isinstance(value, dict):
+        return each_of(value, real)
+    if isinstance(value, (list, tuple)):
+        return type(value)([real(each) for each in value])
+    return value
+
+
+def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
+    """A checkpoint's state, with the tensors of its LARGE parts as Stored, after verifying all its files.
+
+    ``ranks``: those that open it together, each of which verifies a part of the files. Raises ValueError that says
+    what is wrong, the same on each rank; OSError.
+    """
+    index, wrong = None, None
+    try:
+        index = index_file.read(folder)
+        wrong = index_file.wrong_with(folder, index, _mine(index, ranks))
+    except FileNotFoundError:
+        wrong = f"{index_file.NAME} is missing"
+    except ValueError as error:
+        wrong = str(error)
+    found = [wrong] if ranks is None else ranks.gather(wrong)
+    if any(found) or index is None:
+        raise ValueError(next(filter(None, found)))
+    tensors = {key: Stored(folder, entry) for key, entry in index.tensors.items()}
+    try:
+        state = from_json(index.state, tensors)
+    except (KeyError, TypeError, RecursionError):
+        raise ValueError(f"{index_file.NAME} is not the index of a checkpoint") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{index_file.NAME} is not the index of a checkpoint")
+    if isinstance(versions := state.pop("versions", None), dict):
+        state["model"] = with_versions(state["model"], versions)
+    return {name: value if name in LARGE else real(value) for name, value in state.items()}
+
+
+def _mine(index: Index, ranks: Ranks | None) -> list[str]:
+    """The files that this rank verifies: each one belongs to a rank, the largest first to the least loaded one."""
+    if ranks is None:
+        return [*index.files]
+    load = [0] * ranks.world_size
+    mine = []
+    for name, part in sorted(index.files.items(), key=lambda each: (-each[1].size, each[0])):
+        rank = load.index(min(load))
+        load[rank] += part.size
+        if rank == ranks.rank:
+            mine.append(name)
+    return mine

@@ -1,0 +1,105 @@
+"""Writes the files of a sharded checkpoint: tensors, the index that completes it, and the best one's links."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyheads.runner.checkpoint.sharded import index as index_file
+from manyheads.runner.checkpoint.sharded import safetensors_file
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of, real
+from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import sync_folder, take_name
+from manyheads.runner.run.folder import aside
+
+MODEL = "model/"  # prefix of the keys of weights
+BEST = (MODEL, "progress/")  # the best checkpoint's content, kept in separate files
+AVERAGE = "average/weights/"  # its weights instead, if evaluations use their average
+PARTS_OF_BEST = ("version", "versions", "model", "progress")
+
+
+class Chosen(NamedTuple):
+    """A piece of a tensor that this rank writes."""
+
+    key: str
+    kind: Kind
+    box: Box
+    tensor: Any  # may still be on the disk
+
+    @property
+    def name(self) -> str:
+        """Its name in the file: the tensor's own, if the piece is the complete tensor."""
+        name = self.key.removeprefix(MODEL)
+        return name if self.box.shape == self.kind.shape else f"{name}{self.box}"
+
+    @property
+    def bytes(self) -> memoryview:
+        return bytes_of(real(self.tensor).detach().cpu().contiguous())
+
+
+def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple[Part, list[tuple[str, Piece]]]:
+    """Write a new file of tensors and sync it to disk; return it and its pieces by key. Raises OSError."""
+    by_name = {each.name: each for each in chosen}
+    kinds = safetensors_file.by_size((name, each.kind._replace(shape=each.box.shape)) for name, each in by_name.items())
+    begin, begins = safetensors_file.header(kinds, about)
+    digest, size = hashlib.sha256(begin), len(begin)
+    with open(path, "xb", opener=no_link, buffering=0) as file:
+        whole_write(file, begin)
+        for name in kinds:
+            content = by_name[name].bytes
+            whole_write(file, content)
+            digest.update(content)
+            size += len(content)
+        os.fsync(file.fileno())
+    pieces = [(each.key, Piece(path.name, begins[name], each.box)) for name, each in by_name.items()]
+    return Part(size, digest.hexdigest()), pieces
+
+
+def whole_write(file: Any, content: Any) -> None:
+    """Write all of ``content``, however little the disk accepts at once."""
+    rest = memoryview(content)
+    while len(rest):
+        rest = rest[file.write(rest) :]
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """Write the index, which comes last because it makes a folder a checkpoint."""
+    with open(folder / index_file.NAME, "xb", opener=no_link, buffering=0) as file:
+        whole_write(file, index.content())
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def link_best(folder: Path, best: Path, index: Index) -> None:
+    """Create the best checkpoint from the weights of one in ``folder``, by hard links to the same files."""
+    tensors = {key: entry for key, entry in index.tensors.items() if key.startswith(BEST)}
+    if index.state.get("average", {}).get("is_evaluated"):
+        tensors = {key: index.tensors.get(AVERAGE + key.removeprefix(MODEL), entry) for key, entry in tensors.items()}
+    names = sorted({piece.file for entry in tensors.values() for piece in entry.pieces})
+    state = {name: value for name, value in index.state.items() if name in PARTS_OF_BEST}
+    beside = best.with_name(aside(best.name))
+    beside.mkdir()
+    for name in names:
+        os.link(folder / name, beside / name, follow_symlinks=False)
+    files = {name: index.files[name] for name in names}
+    write_index(beside, Index(index.step, index.generation, state, tensors, files))
+    take_name(beside, best)
+
+
+def copy_folder(path: Path, place: Path) -> None:
+    """Copy a checkpoint folder completely; does nothing if ``place`` already exists."""
+    if place.exists():
+        return
+    beside = place.with_name(aside(place.name))
+    beside.mkdir()
+    for name in [*index_file.read(path).files, index_file.NAME]:
+        with open(path / name, "rb", opener=no_link) as file, open(beside / name, "xb", opener=no_link) as copy:
+            shutil.copyfileobj(file, copy, 2**24)
+            copy.flush()
+            os.fsync(copy.fileno())
+    sync_folder(beside)
+    take_name(beside, place)

@@ -1,0 +1,204 @@
+"""Writes sharded checkpoints: each rank writes its own files into a temporary folder, which is then renamed.
+
+Until then no existing file is touched, so a killed process leaves the previous checkpoint intact.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyheads.runner.checkpoint.background_save import GivenUp
+from manyheads.runner.checkpoint.sharded import safetensors_file
+from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Entry, Index, Part, Piece
+from manyheads.runner.checkpoint.sharded.rank.rank_share import (
+    Held,
+    Share,
+    held,
+    merged,
+    parted,
+    to_json,
+    versions_of,
+    without_absent,
+)
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import Ranks
+from manyheads.runner.checkpoint.sharded.rank.shard_files import (
+    AVERAGE,
+    BEST,
+    Chosen,
+    link_best,
+    write_file,
+    write_index,
+)
+from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.run.files import remove_leftovers, sync_folder, take_name, write_whole
+from manyheads.runner.run.folder import aside
+
+POLL = 0.01  # seconds between checks for a rank's note
+
+
+class Written(NamedTuple):
+    """The files that a rank has written, and the pieces in them by their tensors' keys."""
+
+    files: dict[str, Part]
+    pieces: list[tuple[str, Piece]]
+
+
+class Save:
+    """One rank's part in saving ``state`` as the folder ``place``. Creating one is a collective operation of all ranks.
+
+    ``state``: tensors in it may be Shares; other values are taken from the first rank that has them.
+    """
+
+    def __init__(self, place: Path, state: dict[str, Any], ranks: Ranks, *, step: int):
+        self.place, self.step, self.rank = place, step, ranks.rank
+        if (versions := versions_of(state.get("model"))) is not None:
+            state = {**state, "versions": versions}
+        shares: dict[str, Share] = {}
+        own = parted(state, shares)
+        beside = place.name
+        if ranks.rank == 0:
+            place.parent.mkdir(exist_ok=True)
+            remove_leftovers(place.parent)
+            beside = aside(place.name)
+            (place.parent / beside).mkdir()
+        said = ranks.gather((beside, own, {key: held(key, share) for key, share in shares.items()}))
+        self.beside = place.with_name(said[0][0])  # rank 0 has created it by now
+        listed = [found for _, _, found in said]
+        self.kinds = kinds(listed)
+        self.state = to_json(without_absent(merged([left for _, left, _ in said]), self.kinds))
+        writers = _writers(listed)
+        self.chosen = [
+            Chosen(key, self.kinds[key], box, tensor)
+            for key, share in shares.items()
+            for box, tensor in share.pieces
+            if writers[key, box] == ranks.rank
+        ]
+
+    @property
+    def generation(self) -> str:
+        """Identifies this save."""
+        return self.beside.name.split(".")[-2]
+
+    def copy(self) -> None:
+        """Copy the tensors that this rank writes to the CPU, after which the originals may change."""
+        self.chosen = [each._replace(tensor=each.tensor.detach().to("cpu", copy=True)) for each in self.chosen]
+
+    def write(self) -> Written:
+        """Write this rank's files. Raises OSError."""
+        written = Written({}, [])
+        for name in ("model", "average", "state"):
+            of_name = [each for each in self.chosen if _file_of(each.key) == name]
+            if of_name:
+                file = f"{name}-{self.rank:05}{safetensors_file.SUFFIX}"
+                about = {"generation": self.generation, "step": str(self.step)}
+                part, pieces = write_file(self.beside / file, of_name, about)
+                written.files[file] = part
+                written.pieces.extend(pieces)
+        sync_folder(self.beside)
+        return written
+
+    def finish(self, everyone: Iterable[Written], *, best: Path | None) -> None:
+        """Write the index and rename the folder, on rank 0, after all ranks have written.
+
+        ``best``: where to link its weights as the best checkpoint; None for nowhere.
+        """
+        files: dict[str, Part] = {}
+        pieces: dict[str, list[Piece]] = {key: [] for key in self.kinds}
+        for written in everyone:
+            files |= written.files
+            for key, piece in written.pieces:
+                pieces[key].append(piece)
+        tensors = {key: Entry(kind, tuple(pieces[key])) for key, kind in self.kinds.items()}
+        index = Index(self.step, self.generation, self.state, tensors, files)
+        write_index(self.beside, index)
+        if best is not None:
+            link_best(self.beside, best, index)
+        take_name(self.beside, self.place)
+
+
+def _file_of(key: str) -> str:
+    if key.startswith(BEST):
+        return "model"
+    return "average" if key.startswith(AVERAGE) else "state"
+
+
+def whole_size(state: dict[str, Any], ranks: Ranks) -> int:
+    """Size in bytes of all tensors of all ranks, counted once. A collective operation of all ranks."""
+    shares: dict[str, Share] = {}
+    parted(state, shares)
+    listed = ranks.gather({key: held(key, share) for key, share in shares.items()})
+    return sum(kind.size for kind in kinds(listed).values())
+
+
+def written_by_all(save: Save, ranks: Ranks) -> list[Written]:
+    """Write this rank's files and wait for the others. Raises OSError on every rank if one could not write."""
+    failure, written = None, None
+    try:
+        written = save.write()
+    except OSError as error:
+        failure = (error.errno, error.strerror, error.filename)
+    everyone = ranks.gather((failure, written))
+    for failure, _ in everyone:
+        if failure is not None:
+            raise OSError(*failure)
+    return [written for _, written in everyone]
+
+
+def written_beside(save: Save, ranks: Ranks, is_wanted: Callable[[], bool]) -> list[Written]:
+    """Write this rank's files without collective operations, so that training can use them meanwhile.
+
+    Each rank leaves a note of what it has written, which the first rank reads. The first rank returns what all have
+    written, the others only their own. Raises OSError; GivenUp if ``is_wanted`` turns false while it waits.
+    """
+    notes = [save.beside / f"{rank}.json" for rank in range(ranks.world_size)]
+    try:
+        written = save.write()
+        failure = None
+    except OSError as error:
+        written, failure = Written({}, []), error
+    if ranks.rank != 0:
+        write_whole(notes[ranks.rank], json.dumps((failure and (failure.errno, failure.strerror), written)))
+    if failure is not None:
+        raise failure
+    everyone = [written]
+    for note in notes[1:] if ranks.rank == 0 else []:
+        while not note.exists():
+            if not is_wanted():
+                raise GivenUp
+            time.sleep(POLL)
+        reason, written = json.loads(note.read_bytes())
+        if reason is not None:
+            raise OSError(*reason, str(note.parent))
+        note.unlink()
+        everyone.append(_written(*written))
+    return everyone
+
+
+def _written(files: dict[str, Any], pieces: list[Any]) -> Written:
+    """The content of a rank's note."""
+    found = [(key, Piece(file, begin, Box(*map(tuple, box)))) for key, (file, begin, box) in pieces]
+    return Written({name: Part(*part) for name, part in files.items()}, found)
+
+
+def kinds(listed: list[dict[str, Held]]) -> dict[str, Kind]:
+    """The type and shape of each tensor that any rank has, by key."""
+    return {key: one.kind for found in listed for key, one in found.items()}
+
+
+def _writers(listed: list[dict[str, Held]]) -> dict[tuple[str, Box], int]:
+    """The rank that writes each piece: the first one that has it, or the least loaded if all have the same values."""
+    holders: dict[tuple[str, Box], list[int]] = {}
+    for rank, found in enumerate(listed):
+        for key, one in found.items():
+            for box in one.boxes:
+                holders.setdefault((key, box), []).append(rank)
+    load = [0] * len(listed)
+    writers = {}
+    for (key, box), ranks in holders.items():
+        is_agreed = all(listed[rank][key].is_agreed for rank in ranks)
+        writers[key, box] = rank = min(ranks, key=load.__getitem__) if is_agreed else ranks[0]
+        load[rank] += max(1, box.numel)
+    return writers

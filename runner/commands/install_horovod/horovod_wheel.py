@@ -1,0 +1,150 @@
+"""``python -m runner install-horovod``: build Horovod against the installed PyTorch, keep its wheel, install it."""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from manyheads.runner.commands.install_horovod.compile_horovod import (
+    TOOLCHAIN,
+    VERSION,
+    Features,
+    check_tools,
+    environment,
+    missing_for_mpi,
+)
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.parallel import horovod_installation
+from manyheads.runner.run.files import in_turn, write_whole
+from manyheads.runner.run.program import Program
+
+BUILD_REQUIREMENTS = ("setuptools<81", "wheel", "cffi", "cloudpickle", "psutil", "pyyaml", "packaging")
+# horovodrun imports distutils, which Python has no longer from 3.12 on; setuptools supplies it.
+DISTUTILS = ["setuptools<81"] if sys.version_info >= (3, 12) else []
+REQUIREMENTS = ("cloudpickle", "psutil", "pyyaml", "packaging", *DISTUTILS)
+_PERCENT = re.compile(r"^\s*\[\s*(\d+)%\]")
+_COMPLAINT = re.compile(r"\berror:|Error\b|ERROR:")  # of a compiler; of make, CMake and Python; of pip
+
+
+def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
+    """Install the wheel, building it first where there is none. Raises ConfigurationError, RunFailed.
+
+    ``mpi``: None where it shall be in it if it can be compiled here.
+    """
+    console = Console(highlight=False)
+    if mpi is None:
+        missing = None if is_installed(Features(mpi=True, nccl=nccl)) else missing_for_mpi()
+        if missing:
+            console.print(f"without MPI, with Gloo only: {missing}. Install that for launcher=mpirun.", soft_wrap=True)
+        mpi = missing is None
+    features = Features(mpi, nccl)
+    if not rebuild and is_installed(features):
+        console.print(f"Horovod {horovod_installation.version()} is already installed. --rebuild builds it again.")
+        return
+    check_tools(features)
+    folder = cache_folder() / features.key
+    folder.mkdir(parents=True, exist_ok=True)
+    with in_turn(folder.resolve() / "lock"):  # whoever comes second finds the wheel
+        wheel = next(folder.glob("*.whl"), None)
+        if wheel is None or rebuild:
+            console.print(f"builds Horovod {VERSION} against torch {metadata.version('torch')}; takes 2 to 10 minutes")
+            wheel = build(features, folder, _shown_on(console))
+    _run([*_pip("install"), "--force-reinstall", "--no-deps", str(wheel)], folder / "install.log")
+    _run([*_pip("install"), *REQUIREMENTS], folder / "install.log")
+    console.print(f"Horovod {VERSION} works: {_try_it(folder)}")
+
+
+def is_installed(features: Features) -> bool:
+    """Whether what is asked for is there, and goes with the installed torch."""
+    wanted = [name for name, asked in (("gloo", True), ("mpi", features.mpi), ("nccl", features.nccl)) if asked]
+    return horovod_installation.unavailable() is None and all(map(horovod_installation.has, wanted))
+
+
+def cache_folder() -> Path:
+    """Where wheels are kept. Raises ConfigurationError for a user without a home."""
+    folder = user_folder("cache")
+    if folder is None:
+        raise ConfigurationError("there is no folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
+    return folder / "manyheads"
+
+
+def build(features: Features, folder: Path, progress: Callable[[list[str], dict[str, str], Path], None]) -> Path:
+    """Compile a wheel into ``folder``; it appears there when it is whole. ``progress`` runs the compilation."""
+    with tempfile.TemporaryDirectory(prefix="manyheads-horovod-") as scratch:
+        tools, toolchain, wheels = (Path(scratch) / name for name in ("tools", "cxx20.cmake", "wheels"))
+        needed = [*BUILD_REQUIREMENTS, *([] if shutil.which("cmake") else ["cmake"])]
+        # In a folder of their own, so that the user's environment keeps its setuptools.
+        _run([*_pip("install"), "--target", str(tools), *needed], folder / "build.log")
+        toolchain.write_text(TOOLCHAIN)
+        command = [*_pip("wheel"), "--verbose", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+        command += ["--no-binary", "horovod", "--wheel-dir", str(wheels), f"horovod=={VERSION}"]
+        variables = {**os.environ, **environment(features, tools, toolchain)}
+        variables.pop("PYTHONSAFEPATH", None)  # Horovod's setup.py imports what lies beside it
+        progress(command, variables, folder / "build.log")
+        built = next(wheels.glob("*.whl"))
+        write_whole(folder.resolve() / built.name, built.read_bytes())
+    return folder / built.name
+
+
+def _pip(command: str) -> list[str]:
+    return [sys.executable, "-m", "pip", "--disable-pip-version-check", command]
+
+
+def _run(command: list[str], log: Path) -> None:
+    with open(log, "w") as file:
+        if Program(command).run(stdout=file, stderr=file):
+            raise failed(log)
+
+
+def _shown_on(console: Console) -> Callable[[list[str], dict[str, str], Path], None]:
+    """Runs a compilation with a bar on a terminal, and otherwise with a line for every tenth of it."""
+
+    def run(command: list[str], environment: dict[str, str], log: Path) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        shown = 0
+        with open(log, "w") as file, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            task = bar.add_task("compiles", total=100)
+
+            def note(line: str) -> None:
+                nonlocal shown
+                file.write(line)
+                if found := _PERCENT.match(line):
+                    percent = int(found[1])
+                    bar.update(task, completed=percent)
+                    if not console.is_terminal and percent // 10 > shown:
+                        shown = percent // 10
+                        console.print(f"{shown * 10}%")
+
+            # Not in the user's folder, whose modules Python would import.
+            code = Program(command, environment, log.parent).run(on_line=note)
+        if code:
+            raise failed(log)
+
+    return run
+
+
+def _try_it(folder: Path) -> str:
+    """What the installed library says that it can do, in a process of its own, since it loads torch."""
+    script = (
+        "import horovod.torch as hvd; hvd.init(); "
+        "print(', '.join(n for n in ('gloo', 'mpi', 'nccl') if getattr(hvd, n + '_built')())); hvd.shutdown()"
+    )
+    log = folder / "try.log"
+    _run([sys.executable, "-c", script], log)
+    return log.read_text().splitlines()[-1]
+
+
+def failed(log: Path) -> RunFailed:
+    """The error with the first complaints in the log, of which all further ones are consequences."""
+    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    complaints = [line for line in lines if _COMPLAINT.search(line)][:8] or lines[-8:]
+    message = f"Horovod could not be built or installed; the complete output is in {log}"
+    return RunFailed(Failure(Kind.PROGRAM_FAILED, message=message, traceback="\n".join(complaints)))

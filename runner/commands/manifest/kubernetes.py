@@ -1,0 +1,84 @@
+"""A JobSet: one indexed job with a pod for each machine, which all start together and again together.
+
+Source: https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/ and its page on the names of pods.
+"""
+
+import shlex
+from typing import Any
+
+from manyheads.runner.commands.manifest.subject import PORT, Subject, text
+
+JOB = "node"
+RESTARTS = 3
+MISTAKE = 2  # the exit code of a run whose config is wrong, which no restart mends
+DEFAULTS = ("launcher.start_timeout=1800",)  # pods come up minutes apart while images are pulled and machines are added
+
+
+def rendezvous(name: str) -> str:
+    """Where pods meet: JobSet's own name of the first one, <set>-<job>-<job's index>-<pod's index>.<set>."""
+    return f"{name}-{JOB}-0-0.{name}:{PORT}"
+
+
+def manifest(subject: Subject) -> str:
+    """The file's text."""
+    nodes = subject.machines.nodes
+    pods = {
+        "parallelism": nodes,
+        "completions": nodes,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "podFailurePolicy": {
+            "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [MISTAKE]}}],
+        },
+        "template": {"spec": pod(subject)},
+    }
+    content = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": subject.name},
+        "spec": {
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": {
+                "maxRestarts": RESTARTS,
+                "rules": [{"name": "mistake", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}],
+            },
+            "replicatedJobs": [{"name": JOB, "replicas": 1, "template": {"spec": pods}}],
+        },
+    }
+    return text("A JobSet", subject, content)
+
+
+def pod(subject: Subject) -> dict[str, Any]:
+    """One machine. Pods of a set come up one by one, so that each waits for the name of the first.
+
+    The first waits until the name is its own: after a restart it may still lead to the pod that is gone.
+    """
+    machines = subject.machines
+    host = rendezvous(subject.name).partition(":")[0]
+    resources = {"cpu": str(machines.cpus), **({"nvidia.com/gpu": str(machines.gpus)} if machines.gpus else {})}
+    own = '[ "$JOB_COMPLETION_INDEX" != 0 ] || own="$POD_IP "'
+    wait = f'{own}; until getent hosts {host} | grep -q "^$own"; do sleep 1; done'
+    container = {
+        "name": "manyheads",
+        "image": subject.image,
+        "command": ["sh", "-c", f"{wait}; exec {shlex.join(subject.command())}"],
+        "env": [
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            *({"name": name, "value": value} for name, value in subject.variables().items()),
+        ],
+        "ports": [{"containerPort": PORT}],
+        "resources": {"requests": resources, "limits": resources},
+        "volumeMounts": [
+            {"name": "shared", "mountPath": str(subject.shared)},
+            {"name": "memory", "mountPath": "/dev/shm"},
+        ],
+    }
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 120,
+        "containers": [container],
+        "volumes": [
+            {"name": "shared", "persistentVolumeClaim": {"claimName": subject.volume}},
+            {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        ],
+    }

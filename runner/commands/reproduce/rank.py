@@ -1,0 +1,36 @@
+"""The final weights of two runs against each other."""
+
+import math
+
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank.load import largest_entry, load
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.report.rounding import FLOOR, relative
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def farthest_weight(recorded: RunFolder, now: RunFolder) -> tuple[str, float, float, float] | None:
+    """The name of the tensor that is farthest apart, its entries where it is that in both runs, and how far.
+
+    Relative to its largest entry; the floor is a share of the model's largest, since what is nearly zero is mostly
+    rounding. None where a checkpoint is missing.
+    """
+    if not (recorded.last_checkpoint.exists() and now.last_checkpoint.exists()):
+        return None
+    before, after = (real(load(folder.last_checkpoint)["model"]) for folder in (recorded, now))
+    shapes = ({(name, tensor.shape) for name, tensor in weights.items()} for weights in (before, after))
+    if unlike := sorted(name for name, _ in set.symmetric_difference(*shapes)):
+        return f"{unlike[0]}, which are only in one or of a different shape,", 0.0, 0.0, math.inf
+    floor = FLOOR * max(map(largest_entry, before.values()), default=0.0)
+    found = ((name, *_compared(before[name].double(), after[name].double(), floor)) for name in before)
+    return max(found, key=lambda one: one[-1], default=None)
+
+
+def _compared(before: Tensor, after: Tensor, floor: float) -> tuple[float, float, float]:
+    if not before.numel():
+        return 0.0, 0.0, 0.0
+    apart = (after - before).abs()
+    at = apart.argmax()
+    size = max(largest_entry(before), largest_entry(after), floor)
+    return float(before.flatten()[at]), float(after.flatten()[at]), relative(largest_entry(apart), size)

@@ -1,0 +1,128 @@
+"""``python -m runner reproduce``: read the past run, say what differs, repeat it, say whether it is the same."""
+
+from contextlib import nullcontext, suppress
+
+from rich.console import Console
+from rich.text import Text
+
+from manyheads.runner.commands.reproduce.recorded import Past, read_past
+from manyheads.runner.commands.reproduce.replay import windows
+from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program
+from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
+from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
+from manyheads.runner.config import saved
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
+from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.errors import DIFFERS, ConfigurationError
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.code_state import code_at_start
+from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
+from manyheads.runner.provenance.node_records import unless_submitted
+from manyheads.runner.provenance.provenance import describe
+from manyheads.runner.report.load_run import load_run
+from manyheads.runner.report.rounding import Pair
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.authorize import typed_values
+from manyheads.runner.trust.check_trust import refuse_untrusted
+from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+
+STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
+
+
+def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> int:
+    """Repeat a run and compare; returns the exit code: 0 the same, 3 different, or that of a repetition that failed.
+
+    steps: how many to repeat; code: run the recorded commit with its changes, not today's. Raises ConfigurationError.
+    """
+    past = read_past(path)
+    packages, typed = split_typed(overrides)
+    line, files = offer_files(CommandLine(tuple(typed)))
+    own = (*files, *typed_values(line.overrides))
+    trust = None if past.folder.is_own() else Trust(trusted_packages(packages), own, past.folder.path)
+    end = last_step(past, steps)
+    find_where_started(past.folder)
+    replaced = overrides_of(copies(past.folder, past.config, chosen=line.chosen))
+    with recorded_program(past, overrides) if code else nullcontext(Rerun(past.folder.config)) as program:
+        found = _differences(past, overrides, None if code else _composed(past, line, replaced, trust), trust)
+        show(found)
+        folder = RunFolder(new_folder(overrides))
+        plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *replaced]
+        if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
+            with suppress(OSError):  # it holds what is left of the run, unless that was refused
+                folder.path.rmdir()
+            return failed
+        result = _verdict(past, folder, program, plain)
+    _write(past, folder, result, overrides, found)
+    console = Console(highlight=False)
+    text = Text.assemble((result.kind, STYLES[result.kind]), f": {result.reason}")
+    console.print(text, soft_wrap=not console.is_terminal)
+    return DIFFERS if result.kind == DIFFERENT else 0
+
+
+def last_step(past: Past, steps: str | None) -> int | None:
+    """The logged step at which the repetition may end: the first from ``steps`` on."""
+    if steps is None:
+        return None
+    if not (steps.isdecimal() and int(steps) > 0):
+        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
+    if past.config["trainer"]["evaluate_only"]:
+        raise ConfigurationError(f"--steps {steps}: {past.folder} took none; it only evaluated. Leave it out.")
+    logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]
+    if not logged or logged[0] >= past.result["steps"]:
+        return None
+    if logged[0] > int(steps):
+        print(f"up to step {logged[0]}, the first logged step at or after {steps}")
+    return logged[0]
+
+
+def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust: Trust | None) -> list[Difference]:
+    """What differs before anything runs. run: what would run here; None: the recorded code runs as it was."""
+    if run is None:
+        refuse_untrusted(past.config, trust)  # its data option is asked for its files
+    diffs = None if run is None else (past.folder.code_changes(), code_at_start()[1])
+    now = describe(RunConfig.of(past.config) if run is None else run)
+    now = unless_submitted(now, past.provenance)
+    return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
+
+
+def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust | None) -> RunConfig:
+    """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
+    config, folders = saved.composed(past.config, [*line.overrides, *replaced], chosen=line.chosen)
+    return checked(config, trust=trust, folders=folders)
+
+
+def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> Verdict:
+    now = load_run(folder.path)
+
+    def weights() -> Pair | None:
+        from manyheads.runner.commands.reproduce.rank import farthest_weight
+
+        if (found := farthest_weight(past.folder, folder)) is None:
+            return None
+        name, before, after, relative = found
+        return Pair(f"weights {name}", past.result["steps"], before, after, relative)
+
+    # The coarser of both.
+    tolerance = max(run.declared("precision").tolerance for run in (load_run(past.folder.path), now))
+    return verdict(
+        past,
+        now,
+        tolerance=tolerance,
+        weights=weights,
+        windows=lambda: windows(past, program, folder.path / "checks", overrides),
+    )
+
+
+def _write(past: Past, folder: RunFolder, result: Verdict, overrides: list[str], found: list[Difference]) -> None:
+    """The verdict, into the new run's result.json."""
+    reproduction = {
+        "of": str(past.folder.path),
+        "verdict": result.kind,
+        "reason": result.reason,
+        "rests_on": result.rests_on,
+        "overrides": overrides,
+        "differences": [difference._asdict() for difference in found],
+    }
+    folder.write_json(folder.result, {**(folder.read_result() or {}), "reproduction": reproduction})

@@ -1,0 +1,163 @@
+"""What is not as it was when a run was recorded, the things that can change numbers first."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from manyheads.runner.option.locate import Section
+from manyheads.runner.provenance.provenance import without_effect
+from manyheads.runner.report.keys import config_value, text_of
+from manyheads.runner.run.frozen import flatten
+
+# Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
+HARMLESS = ("python", "driver")  # versions that cannot change numbers
+COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")
+MOST_PACKAGES = 6
+MAY = {True: "may", False: "no"}
+
+
+class Difference(NamedTuple):
+    """One thing that differs. ``matters``: whether it can change a run's numbers."""
+
+    what: str
+    recorded: str
+    now: str
+    matters: bool
+
+
+def overridden(config: Section, overrides: list[str]) -> list[Difference]:
+    """What the overrides change of a run config, or ask for again."""
+    flat = flatten(config)
+    found = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        name = key.lstrip("+~")
+        if not key.startswith(("hydra.", "trust")):
+            matters = without_effect().isdisjoint({name, name.partition(".")[0]})
+            found.append(Difference(key, text_of(config_value(flat, name)), value, matters))
+    return found
+
+
+def differences(
+    recorded: dict[str, Any],
+    now: dict[str, Any],
+    *,
+    chosen: list[Difference],
+    diffs: tuple[bytes, bytes] | None,
+) -> list[Difference]:
+    """Between two contents of provenance.json. ``chosen``: the overrides.
+
+    diffs: of the code then and now; None where it is the recorded one. What was not recorded, or can't be told now, is
+    no difference.
+    """
+    found = list(chosen)
+    if diffs is not None:
+        found += _code(recorded, now, *diffs)
+    told = {"CPU threads per rank"} if any(d.what == "launcher.threads_per_rank" for d in chosen) else set()
+    found += [Difference(*row) for row in _rows(recorded, now) if row[0] not in told and _differ(row[1], row[2])]
+    return sorted(
+        (d._replace(recorded=_text(d.recorded), now=_text(d.now)) for d in found), key=lambda d: not d.matters
+    )
+
+
+def show(found: list[Difference]) -> None:
+    """Print them as a table."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not found:
+        console.print(
+            "before     nothing differs: configuration, code, environment, data and devices are the recorded ones"
+        )
+        return
+    table = Table(box=box.SIMPLE, title="what differs", title_justify="left", title_style="bold", padding=(0, 1))
+    for name in ("what", "recorded", "now", "changes numbers"):
+        table.add_column(name, overflow="fold", no_wrap=name == "what")
+    for row in found:
+        style = "" if row.matters else "dim"
+        table.add_row(*map(Text, (row.what, row.recorded, row.now, MAY[row.matters])), style=style)
+    console.print(table)
+
+
+def _code(recorded: dict[str, Any], now: dict[str, Any], then: bytes, today: bytes) -> Iterator[Difference]:
+    if recorded.get("commit") is None or now["commit"] is None:
+        return
+    if (recorded["commit"], then) != (now["commit"], today):
+        yield Difference("code of manyheads", _commit(recorded["commit"], then), _commit(now["commit"], today), True)
+
+
+def _commit(commit: str, diff: bytes) -> str:
+    changes = f" with changes {hashlib.sha256(diff).hexdigest()[:6]}" if diff else ", clean"
+    return f"{commit[:10]}{changes}"
+
+
+def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
+    def both(name: str, section: str | None = None) -> tuple[Any, Any]:
+        then, today = (content.get(section, {}) if section else content for content in (recorded, now))
+        return then.get(name), today.get(name)
+
+    for package in {**recorded.get("own_code", {}), **now["own_code"]}:
+        then, today = (digest and f"sha256 {digest[:10]}" for digest in both(package, "own_code"))
+        yield f"code of {package}", then, today, True
+    yield "data", _data(recorded, now), _data(now, recorded), True
+    for name in _libraries(recorded, now):
+        yield name, *both(name, "versions"), True
+    packages = [{k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now)]
+    if not (recorded.get("commit") and now["commit"]):  # which says more of its code
+        yield "manyheads", packages[0].get("manyheads"), packages[1].get("manyheads"), True
+    for name in COMPUTING:
+        yield name, packages[0].get(name), packages[1].get(name), True
+    yield "GPUs", *both("devices"), True
+    yield "ranks", *both("ranks"), True
+    yield "CPU threads per rank", *both("threads_per_rank", "cpu"), True
+    yield "CPU", *both("model", "cpu"), True
+    variables = recorded.get("environment", {})
+    for name in sorted({*variables, *now["environment"]}):
+        if not name.startswith("SLURM_"):  # others in each job of a cluster
+            yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), True
+    yield "launcher", *both("launcher"), False
+    for name in HARMLESS:
+        yield name, *both(name, "versions"), False
+    yield "CPU cores", *both("cores", "cpu"), False
+    for name in ("host", "system"):
+        yield name, *both(name), False
+    yield from _other_packages(*packages, shown={"manyheads", *_libraries(recorded, now), *COMPUTING})
+
+
+def _libraries(*contents: dict[str, Any]) -> list[str]:
+    """Those of the recorded versions that can change numbers."""
+    return list(dict.fromkeys(name for each in contents for name in each.get("versions", {}) if name not in HARMLESS))
+
+
+def _other_packages(
+    then: dict[str, str], today: dict[str, str], *, shown: set[str]
+) -> Iterator[tuple[str, Any, Any, bool]]:
+    changed = [name for name in sorted({*then, *today} - shown) if then.get(name) != today.get(name)]
+    if then and changed:
+        for name in changed[:MOST_PACKAGES]:
+            yield name, then.get(name, "absent"), today.get(name, "absent"), False
+        if len(changed) > MOST_PACKAGES:
+            yield "other packages", "", f"{len(changed) - MOST_PACKAGES} more", False
+
+
+def _differ(recorded: Any, now: Any) -> bool:
+    return recorded is not None and now is not None and recorded != now
+
+
+def _data(content: dict[str, Any], other: dict[str, Any]) -> str | None:
+    """A description that is the same for the same data, as far as both fingerprints can tell."""
+    data, others = content.get("data"), other.get("data")
+    if not (data and others):
+        return None
+    has_contents = data["contents"] and others["contents"]
+    kind = "contents" if has_contents else "sizes"
+    return f"{data['files']:,} files, {data['bytes']:,} bytes; sha256 of {kind} {data[kind][:10]}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)

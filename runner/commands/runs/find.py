@@ -1,0 +1,50 @@
+"""Run folders below any folder: those of single runs, and those of a sweep's jobs."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.ledger import NAME as LEDGER
+from manyheads.runner.run.ledger import Ledger
+
+OUTPUTS = Path("outputs")
+DEEPEST = 8  # outputs/sweeps/<date>/<time>/<job> are four
+_SWEEP = {LEDGER, "multirun.yaml"}
+_RUN = {"run.yaml", ".hydra"}
+
+
+def find_runs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Each run folder with the sweep that it is a job of, if it is. No link is followed.
+
+    Raises ConfigurationError where there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder. Name one with runs in it, such as {OUTPUTS}.")
+    yield from _below(folder, None, DEEPEST)
+
+
+def _below(folder: Path, sweep: Path | None, depth: int) -> Iterator[tuple[Path, Path | None]]:
+    names, inner = set(), []
+    with suppress(OSError), os.scandir(folder) as entries:  # of somebody's
+        for entry in entries:
+            names.add(entry.name)
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                inner.append(entry.name)
+    if names & _SWEEP:
+        sweep = folder
+    elif names & _RUN:
+        yield folder, sweep
+        return
+    for name in sorted(inner) if depth else ():
+        yield from _below(folder / name, sweep, depth - 1)
+
+
+def states(sweep: Path) -> dict[Path, str]:
+    """The states of a sweep's jobs from its ledger, by folder; empty if there is no readable ledger."""
+    ledger = Ledger(sweep)
+    try:
+        return {ledger.sweep / entry.folder: entry.state for entry in ledger.entries()}
+    except ConfigurationError:
+        return {}

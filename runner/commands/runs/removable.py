@@ -1,0 +1,211 @@
+"""``clean``: which runs can go, or which of their checkpoints, and why."""
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from manyheads.runner.commands.runs.folder_sizes import disk_use
+from manyheads.runner.commands.runs.run_summary import Summary, summaries
+from manyheads.runner.commands.runs.select import ordered
+from manyheads.runner.config.lookup import own_sections
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
+from manyheads.runner.run.checkpoint_places import folders
+from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.folder import Folder, Inode
+from manyheads.runner.run.frozen import read_frozen
+from manyheads.runner.run.ledger import NAME as LEDGER
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import NAME as SEAL
+
+HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+IN_RUN = {
+    *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
+    *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
+    *("evaluations.csv", "model.json", "trackers", "pictures", "profile", SEAL),
+}
+IN_SWEEP = {
+    *(LEDGER, SEAL, "multirun.yaml", "run.log", "trackers.lock", "study.log"),
+    "optimization_results.yaml",
+}
+_ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves
+
+
+@dataclass(frozen=True)
+class Going:
+    """A folder that is to go, or of a run's checkpoints these. ``size``: what that frees, in bytes."""
+
+    path: Path
+    inode: Inode
+    why: str
+    runs: tuple[Summary, ...]
+    size: int
+    files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which runs: all that fit. ``keep_best``: all but this many best of each metric; ``hours``: unchanged since."""
+
+    keep_best: int | None = None
+    hours: float | None = None
+    failed: bool = False
+    checkpoints: bool = False
+
+    def check(self) -> None:
+        """Raises ConfigurationError if no rule selects runs, and for invalid numbers."""
+        if self.keep_best is None and self.hours is None and not (self.failed or self.checkpoints):
+            raise ConfigurationError(
+                "clean: no rule selects the runs to remove. Add --failed, --older 30d or --keep-best 5; "
+                "--checkpoints removes only their checkpoints."
+            )
+        if self.keep_best is not None and self.keep_best < 0:
+            raise ConfigurationError(f"--keep-best {self.keep_best} is not allowed. Allowed: an integer of at least 0.")
+
+
+def age(text: str) -> float:
+    """Hours of ``12h``, ``30d``, ``2w``. Raises ConfigurationError."""
+    if match := re.fullmatch(r"(\d+)([hdw])", text):
+        return int(match[1]) * HOURS[match[2]]
+    raise ConfigurationError(f"--older {text} is not allowed. Allowed: a number with h, d or w, such as 30d.")
+
+
+def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
+    """What can go, and for the runs that fit but must stay a sentence each."""
+    rules.check()
+    runs = list(summaries(folder))
+    best = _best(runs, rules.keep_best or 0)
+    fit = {run.folder.path: why for run in runs if run.folder.path not in best and (why := _why(run, rules))}
+    found, staying = [], []
+    for sweep, group in groupby(runs, key=lambda run: run.sweep):
+        members = list(group)
+        for runs_of_one in [[run] for run in members] if sweep is None or rules.checkpoints else [members]:
+            chosen = [run for run in runs_of_one if run.folder.path in fit]
+            path = sweep.resolve() if sweep is not None and not rules.checkpoints else runs_of_one[0].folder.path
+            if not chosen or not path.is_relative_to(folder.resolve()):
+                continue
+            with Folder(path) as held:
+                inode = held.inode  # of what is examined, and may be removed
+            if reason := _must_stay(path, runs_of_one, chosen, rules):
+                staying.append(f"{RunFolder(path)} stays: {reason}")
+                continue
+            files = tuple(removable_checkpoints(chosen[0])) if rules.checkpoints else ()
+            kept = [each for each in _checkpoint_files(chosen[0].folder) if each not in files]
+            size = _freed(files, kept) if rules.checkpoints else disk_use(path)
+            if files or not rules.checkpoints:
+                why = ", ".join(dict.fromkeys(fit[run.folder.path] for run in chosen))
+                found.append(Going(path, inode, why, tuple(chosen), size, files))
+    return found, staying
+
+
+def removable_checkpoints(run: Summary) -> Iterator[Path]:
+    """Those that neither an evaluation of the best nor going on with an unfinished run needs."""
+    files = _checkpoint_files(run.folder)
+    has_best = run.folder.best_checkpoint in files
+    for path in files:
+        is_needed = path == run.folder.best_checkpoint or (
+            path == run.folder.last_checkpoint and not (has_best and run.status == "completed")
+        )
+        if not is_needed:
+            yield path
+
+
+def _checkpoint_files(folder: RunFolder) -> list[Path]:
+    if folder.checkpoints.is_symlink() or not folder.checkpoints.is_dir():
+        return []
+    files = [path for path in folder.checkpoints.glob("*.pt") if path.is_file() and not path.is_symlink()]
+    return sorted([*files, *folders(folder.checkpoints, "step"), *folders(folder.checkpoints, "best")])
+
+
+def _freed(files: Sequence[Path], kept: Sequence[Path]) -> int:
+    """Bytes that no other name holds: the newest step_*.pt is last.pt by another name, best_* has a step's files."""
+    held = {status.st_ino for path in kept for status in _inside(path)}
+    sizes = {status.st_ino: status.st_size for path in files for status in _inside(path)}
+    return sum(size for inode, size in sizes.items() if inode not in held)
+
+
+def _inside(path: Path) -> list[os.stat_result]:
+    """Of a file, or of those in a checkpoint's folder."""
+    return [each.lstat() for each in (path.iterdir() if path.is_dir() else [path])]
+
+
+def _why(run: Summary, rules: Rules) -> str:
+    """How the run fits the rules; empty where it does not."""
+    reasons = []
+    if rules.failed:
+        if run.status != "failed":
+            return ""
+        reasons.append("failed")
+    if rules.hours is not None:
+        hours = (time.time() - run.changed) / 3600
+        if hours < rules.hours:
+            return ""
+        reasons.append(f"{hours / 24:.0f} days old" if hours >= 48 else f"{hours:.0f} hours old")
+    if rules.keep_best is not None:
+        reasons.append(f"not among the best {rules.keep_best}")
+    return ", ".join(reasons) or run.status
+
+
+def _best(runs: Sequence[Summary], count: int) -> set[Path]:
+    """So many of each metric that runs are judged by."""
+    found: set[Path] = set()
+    for metric in {run.metric.column for run in runs}:
+        measured = [run for run in runs if run.metric.column == metric and run.measured is not None]
+        if measured:
+            found |= {run.folder.path for run in ordered(measured, metric)[:count]}
+    return found
+
+
+def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], rules: Rules) -> str:
+    """Why a folder that fits must not be touched; empty where it may."""
+    if any(run.status == "running" for run in runs) or _is_held(path / LEDGER):
+        return "it is running"
+    if any(run.status == "queued" for run in runs):
+        return "it is in the queue"
+    if len(chosen) < len(runs):
+        return f"{len(runs) - len(chosen)} of the sweep's {len(runs)} jobs are to be kept"
+    if rules.checkpoints:
+        return ""
+    if stranger := next((run for run in runs if not _is_ours(run.folder)), None):
+        return f"{stranger.folder.path.name} is not a manyheads run"
+    if foreign := _foreign(path, {run.folder.path for run in runs}):
+        return f"it contains {foreign}, which does not belong to the run; remove that, or the folder, yourself"
+    return ""
+
+
+def _is_ours(folder: RunFolder) -> bool:
+    """Whether this project froze its config, or refused to."""
+    config = read_frozen(folder.config if folder.config.exists() else folder.composed)
+    return {"model.name", "parallel.name", "trainer.epochs"} <= config.keys()
+
+
+def _foreign(folder: Path, runs: set[Path]) -> str | None:
+    """The first file or folder in one of these, or between them, that no run and no sweep leaves."""
+    above = {parent for run in runs for parent in run.parents}
+    names = IN_RUN | of_options() if folder in runs else IN_SWEEP
+    for path in sorted(folder.iterdir()):
+        if path in runs or (path in above and not path.is_symlink()):
+            if (found := _foreign(path, runs)) is not None:
+                return found
+        elif path.name not in names and not _ASIDE.fullmatch(path.name):
+            return path.name
+    return None
+
+
+@cache
+def of_options() -> frozenset[str]:
+    """What this project's options leave in a run's folder, besides what every run does."""
+    known = ((group, section) for group in (*GROUPS, *ENTRIES) for section in own_sections(group))
+    return frozenset(name for group, section in known for name in declared_class(group, section).every("leaves"))
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        return is_locked(path)
+    except (OSError, ConfigurationError):
+        return False

@@ -1,0 +1,107 @@
+"""``diff``: two runs side by side: what was set, what ran, and what came of it."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from manyheads.runner.commands.reproduce.surroundings import differences
+from manyheads.runner.commands.runs.show_run import run_folder
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.report.keys import text_of
+from manyheads.runner.report.load_run import Run, load_run
+from manyheads.runner.run.run_folder import RunFolder
+
+_EMPTY: dict[str, Any] = {"commit": None, **{name: {} for name in ("own_code", "environment", "cpu", "versions")}}
+_DATA: dict[str, Any] = {"files": int, "bytes": int, "contents": (str, type(None)), "sizes": (str, type(None))}
+
+
+class Row(NamedTuple):
+    """One thing that differs, as text of either run."""
+
+    what: str
+    first: str
+    second: str
+
+
+def show_difference(first: str, second: str) -> None:
+    """Print what differs. Raises ConfigurationError for a folder that holds no run."""
+    folders = (run_folder(first), run_folder(second))
+    before, after = (load_run(folder.path, steps=()) for folder in folders)
+    sections = {
+        "config": [*config_rows(before, after)],
+        "code and machine": [*origin_rows(before, after, (_changes(folders[0]), _changes(folders[1])))],
+        "results": [*result_rows(before, after)],
+    }
+    console = Console(highlight=False, markup=False, emoji=False)
+    alike = [name for name, rows in sections.items() if not rows]
+    if alike:
+        console.print(f"the same: {', '.join(alike)}")
+    for name, rows in sections.items():
+        if rows:
+            console.print(_table(name, rows, folders))
+
+
+def config_rows(before: Run, after: Run) -> Iterator[Row]:
+    """Keys of the frozen configs with other values; one that a config lacks is empty."""
+    for key in dict.fromkeys((*before.config, *after.config)):
+        values = (before.config.get(key), after.config.get(key))
+        if repr(values[0]) != repr(values[1]):
+            yield Row(key, *map(text_of, values))
+
+
+def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterator[Row]:
+    """Code, versions, machine and environment, as far as both runs have recorded them."""
+    for each in differences(_whole(before), _whole(after), chosen=[], diffs=changes):
+        yield Row(each.what, each.recorded, each.now)
+
+
+def result_rows(before: Run, after: Run) -> Iterator[Row]:
+    """What either run came to; numbers of both wherever one has them, unless they are the same."""
+    for name in ("status", "epochs", "steps"):
+        yield from _row(name, before.result.get(name), after.result.get(name))
+    for section in ("metrics", "best"):
+        values = [run.result.get(section) or {} for run in (before, after)]
+        for key in dict.fromkeys((*values[0], *values[1])):
+            yield from _row(f"best {key}" if section == "best" else key, values[0].get(key), values[1].get(key))
+    for name in ("samples_per_second", "train_seconds", "weights_sha256"):
+        yield from _row(name, before.result.get(name), after.result.get(name))
+
+
+def _row(what: str, first: Any, second: Any) -> Iterator[Row]:
+    if first != second:
+        yield Row(what, _text(first), _text(second))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)[:16] if isinstance(value, str) else text_of(value)
+
+
+def _whole(run: Run) -> dict[str, Any]:
+    """A provenance.json of whatever age with the keys that a comparison asks for."""
+    content = {key: run.provenance[key] for key in run.provenance if run.provenance[key] is not None}
+    data = content.get("data")
+    if data is not None and not all(isinstance(data.get(key, 0.5), kind) for key, kind in _DATA.items()):
+        content["data"] = None
+    return {**_EMPTY, "packages": {}, **content}
+
+
+def _changes(folder: RunFolder) -> bytes:
+    with suppress(OSError, ConfigurationError):
+        return folder.code_changes()
+    return b""
+
+
+def _table(name: str, rows: list[Row], folders: tuple[RunFolder, RunFolder]) -> Table:
+    table = Table(box=box.SIMPLE, title=name, title_justify="left", title_style="bold", padding=(0, 1))
+    for title in ("what", *map(str, folders)):
+        table.add_column(printable(title), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(each)) for each in row))
+    return table

@@ -1,0 +1,103 @@
+"""Which runs of many, and in which order."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from manyheads.runner.commands.runs.run_summary import STATUSES, Summary
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.report.keys import text_of
+
+COLUMNS: dict[str, Callable[[Summary], Any]] = {
+    "folder": lambda run: str(run.folder.path),
+    "status": lambda run: run.status,
+    "seconds": lambda run: run.seconds,
+    "started": lambda run: -run.started,  # the newest first
+}
+
+
+def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
+    """The runs that fit all of ``filters``, each ``key=value``: status, or any key of the run config.
+
+    A list fits if the value is in it. Raises ConfigurationError for a status that there is not, and for keys that no
+    run has.
+    """
+    kept = list(runs)
+    for key, value in sorted(map(_pair, filters), key=lambda pair: pair[0] != "status"):  # which is known already
+        if key == "status":
+            kept = [run for run in kept if run.status == value]
+            continue
+        if kept and not any(_has(run, key) for run in kept):
+            all_keys = invocation.command("train", "--cfg", "job")
+            raise ConfigurationError(
+                f"{key}={value}: none of these runs has such a key. `{all_keys}` lists all of them."
+            )
+        kept = [run for run in kept if _fits(run.value(key), value)]
+    return kept
+
+
+def ordered(runs: Sequence[Summary], by: str | None) -> list[Summary]:
+    """The newest first; or by a metric, the best first; or by a column or a config key. What has none comes last.
+
+    Raises ConfigurationError for what no run has.
+    """
+    by = by or "started"
+    if by in COLUMNS:
+        values = [COLUMNS[by](run) for run in runs]
+    elif any(by in (run.result.get("metrics") or {}) for run in runs):
+        values = [_signed(run, by) for run in runs]
+    else:
+        values = [run.value(by) for run in runs]
+        if runs and all(value is None for value in values):
+            metrics = dict.fromkeys(name for run in runs for name in run.result.get("metrics") or {})
+            allowed = ", ".join((*COLUMNS, *metrics))
+            raise ConfigurationError(f"--sort {by}: none of these runs has that. Allowed: {allowed}, or a config key.")
+    pairs = sorted(zip(values, runs, strict=True), key=lambda pair: _rank(pair[0]))
+    return [run for _, run in pairs]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    if key == "status" and value not in STATUSES:
+        raise ConfigurationError(f"status={value} is not allowed. Allowed: {', '.join(STATUSES)}.")
+    return key, value
+
+
+def _has(run: Summary, key: str) -> bool:
+    return key in run.config or f"{key}.name" in run.config
+
+
+def _fits(value: Any, wanted: str) -> bool:
+    if isinstance(value, list) and not wanted.startswith("["):
+        return any(_fits(each, wanted) for each in value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            return float(wanted) == value
+        except ValueError:
+            return False
+    return text_of(value) == ("" if wanted in ("null", "None") else wanted.replace(", ", ","))
+
+
+def _signed(run: Summary, name: str) -> float | None:
+    value = (run.result.get("metrics") or {}).get(name)
+    if value is None or math.isnan(value):
+        return None
+    return -value if _is_best_when_high(run, name) else value
+
+
+def _is_best_when_high(run: Summary, name: str) -> bool:
+    """By what the run's task says of the metric; a loss, and what it says nothing of, is best when low."""
+    scores = run.result.get("scores")
+    described = scores.get("metrics") if isinstance(scores, dict) else None
+    about = described.get(name.partition("_")[2]) if isinstance(described, dict) else None
+    if isinstance(about, dict):
+        return about.get("direction") == "max"
+    return name.partition("_")[2] in ("acc1", "acc5")  # of runs that are older than tasks
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Numbers before texts before nothing, so that all can be compared."""
+    if value is None:
+        return (2, 0)
+    return (0, value) if isinstance(value, (int, float)) else (1, text_of(value))

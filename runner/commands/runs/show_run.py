@@ -1,0 +1,124 @@
+"""``show``: everything important about a run, on one page, with the commands for what to do next."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from manyheads.runner.commands.runs import train_longer
+from manyheads.runner.commands.runs.folder_sizes import disk_use, readable
+from manyheads.runner.commands.runs.list_runs import duration
+from manyheads.runner.commands.runs.run_summary import Summary, summary
+from manyheads.runner.config.lookup import ABOUT
+from manyheads.runner.errors import ConfigurationError, Failure, printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.provenance.own_code import in_words
+from manyheads.runner.report.load_run import load_run
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
+
+Rows = Iterator[tuple[str, str]]
+PARTS = ("cudnn", "nccl", "driver")  # versions that are too many for one page
+
+
+def show_run(path: str) -> None:
+    """Print the page. Raises ConfigurationError for a folder that holds no run."""
+    run = summary(run_folder(path))
+    provenance = load_run(run.folder.path, steps=()).provenance
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in (*_state(run), *_origin(run, provenance), *_metrics(run.result), *_files(run.folder)):
+        grid.add_row(name, Text(printable(text)))
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(grid)
+    for name, command in commands(run):  # each in a line of its own, so that it can be copied as it is
+        console.print(f"{name}:", style="bold")
+        print(f"  {printable(command)}")
+
+
+def run_folder(path: str) -> RunFolder:
+    """The folder of one run. Raises ConfigurationError where it holds none, or a sweep."""
+    folder = RunFolder(path)
+    if not folder.path.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder. `{invocation.command('list')}` shows those of all runs.")
+    if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
+        raise ConfigurationError(
+            f"{folder} is a sweep. Name one of its runs; `{invocation.command('list', folder)}` lists them."
+        )
+    if not folder.holds_run():
+        raise ConfigurationError(f"{folder} holds no run: {folder.config.name} does not exist.")
+    return folder
+
+
+def commands(run: Summary) -> Rows:
+    """What can be done with the run, as it can be pasted into a shell in the directory of now."""
+    folder = run.folder
+    if run.status in ("interrupted", "failed", "pending") and folder.config.exists():
+        yield "resume it", invocation.command("resume", folder)
+    if run.status == "completed" and folder.last_checkpoint.exists():
+        trainer = {key: run.value(f"trainer.{key}") for key in ("epochs", "max_steps", "stop_after")}
+        yield "train longer", train_longer.command(folder, {"trainer": trainer})
+    if folder.best_checkpoint.exists() or folder.last_checkpoint.exists():
+        yield "evaluate it", invocation.command("evaluate", folder)
+    if run.status == "completed":
+        yield "reproduce it", invocation.command("reproduce", folder)
+
+
+def _state(run: Summary) -> Rows:
+    result, config = run.result, run.config
+    yield "run", str(run.folder)
+    for key in ABOUT:
+        if said := config.get(key):
+            yield key, ", ".join(map(str, said)) if isinstance(said, list) else str(said)
+    known = {key: result[key] for key in ("epochs", "steps") if key in result}
+    counts = [f"{count:,} {key if count != 1 else key[:-1]}" for key, count in known.items()]
+    yield "status", ", ".join([run.status, *counts])
+    if run.job:
+        yield "job", run.job
+    if failure := Failure.from_json(result.get("error")):
+        yield "error", failure.describe()
+    took = f", took {duration(run.seconds)}" if run.seconds is not None else ""
+    yield "when", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)) + took
+
+
+def _origin(run: Summary, provenance: dict[str, Any]) -> Rows:
+    if provenance.get("host"):
+        yield "where", f"{provenance['host']}, in {provenance.get('directory')}"
+    if provenance.get("command"):
+        yield "command", str(provenance["command"])
+    for key in ("continued_from", "composed_from"):
+        if isinstance(provenance.get(key), str):
+            yield key.replace("_", " "), provenance[key]
+            break
+    if run.typed:
+        yield "set", " ".join(f"{key}={value}" for key, value in run.typed.items())
+    if provenance.get("commit"):
+        changes = ", clean" if provenance.get("clean") else f", with the changes in {run.folder.code_diff.name}"
+        yield "manyheads", f"commit {provenance['commit'][:10]}{changes}"
+    if own := in_words(provenance):
+        yield "your code", f"{own}; copies of its files in {run.folder.code.name}/"
+    versions = provenance.get("versions") or {}
+    if found := [f"{name} {versions[name]}" for name in versions if name not in PARTS and versions[name]]:
+        yield "versions", ", ".join(found)
+    devices = ", ".join(provenance.get("devices") or ()) or str((provenance.get("cpu") or {}).get("model") or "")
+    if devices:
+        yield "devices", devices
+
+
+def _metrics(result: dict[str, Any]) -> Rows:
+    for name, measured in (("best", result.get("best")), ("last", result.get("metrics"))):
+        if measured:
+            yield name, "  ".join(f"{key} {value:.6g}" for key, value in measured.items() if value is not None)
+    if result.get("samples_per_second"):
+        yield "speed", f"{result['samples_per_second']:,.0f} samples/s"
+    if result.get("weights_sha256"):
+        yield "weights", f"sha256 {result['weights_sha256']}"
+
+
+def _files(folder: RunFolder) -> Rows:
+    found = [f"{path.name} {readable(disk_use(path))}" for path in sorted(folder.path.iterdir()) if path.name[0] != "."]
+    yield "files", ", ".join(found)

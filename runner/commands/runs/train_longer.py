@@ -1,0 +1,79 @@
+"""Going on with a run in a new folder, with more epochs or any other change."""
+
+from contextlib import suppress
+from typing import Any
+
+from manyheads.runner.commands.reproduce.rerun import Rerun
+from manyheads.runner.config.command_line import quoted, typed_values
+from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.option.locate import Section
+from manyheads.runner.provenance.kept_files import find_where_started
+from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.trust_store import split_typed
+
+START = ("checkpoint.load=", "checkpoint.resume=")
+
+
+def go_on(folder: RunFolder, overrides: list[str]) -> int:
+    """Train on from the run's last checkpoint, by its config with these overrides; returns the exit code.
+
+    Raises ConfigurationError where there is nothing to go on from, or nothing left to train.
+    """
+    typed = split_typed(overrides)[1]
+    config = folder.read_config()
+    if other := next((each for each in typed if each.lstrip("+").startswith(START)), None):
+        raise ConfigurationError(f"{other}: `resume` continues from the run's own last checkpoint. Leave it out.")
+    if is_locked(folder.config):
+        raise ConfigurationError(f"{folder} is being run by another process. Wait for it, or end it.")
+    if not folder.last_checkpoint.exists():
+        raise ConfigurationError(
+            f"{folder} has no checkpoint to resume from: {folder.last_checkpoint.name} does not exist. Start over: "
+            f"{invocation.command('train', '--config-path', folder.path, '--config-name', 'run', *typed)}"
+        )
+    result = folder.read_result() or {}
+    if result.get("status") == "completed" and not _asks_for_more(config, result, typed):
+        raise ConfigurationError(
+            f"{folder} is complete: {result.get('epochs', 0)} epochs, {result.get('steps', 0)} steps; with "
+            f"{' '.join(typed)} nothing is left to train. To train longer: {command(folder, config)}"
+        )
+    find_where_started(folder)
+    new = RunFolder(new_folder(overrides))
+    start = ("checkpoint.load=null", f"checkpoint.resume={quoted(folder.last_checkpoint)}")
+    rest = [each for each in overrides if not each.startswith(RUN_DIR)]
+    code = Rerun(folder.config).run(new.path, *rest, *start)
+    if code:
+        with suppress(OSError):  # it holds what is left of the run, unless that was refused
+            new.path.rmdir()
+    return code
+
+
+def command(folder: RunFolder, config: Section) -> str:
+    """The command that trains twice as long, or to the last epoch, to be pasted into a shell."""
+    trainer = config.get("trainer", {})
+    if ended := (folder.read_result() or {}).get("ended"):
+        return invocation.command("resume", folder, f"trainer.{ended}=null")
+    key = next((key for key in ("stop_after", "max_steps") if trainer.get(key) is not None), "epochs")
+    value = trainer.get(key)
+    more = 2 * value if isinstance(value, int) else 30
+    return invocation.command("resume", folder, f"trainer.{key}={more}")
+
+
+def _asks_for_more(config: Section, result: dict[str, Any], typed: list[str]) -> bool:
+    """As far as the keys that say how long tell; with another batch the ranks will know."""
+    trainer = dict(config["trainer"])
+    given = typed_values(typed)
+    trainer |= {key.removeprefix("trainer."): value for key, value in given.items() if key.startswith("trainer.")}
+    if any(override.startswith("data.") for override in typed):
+        return True
+    limits = [limit for key in ("max_steps", "stop_after") if isinstance(limit := trainer.get(key), int)]
+    if result.get("ended") and trainer.get(result["ended"]) != config["trainer"].get(result["ended"]):
+        return True
+    if limits:
+        return min(limits) > result.get("steps", 0)
+    was_cut = bool(result.get("ended")) or any(
+        config["trainer"].get(key) is not None for key in ("max_steps", "stop_after")
+    )
+    return not isinstance(trainer["epochs"], int) or trainer["epochs"] > result.get("epochs", 0) - was_cut

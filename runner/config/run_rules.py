@@ -1,0 +1,112 @@
+"""The allowed values of the keys that every run has; those of an option's keys are part of its declaration."""
+
+from typing import Any
+
+from manyheads.runner.checkpoint.retention import EVERY, steps_of
+from manyheads.runner.option.rules import (
+    AUTO,
+    CLASS,
+    DURATION,
+    TEXT,
+    Rule,
+    choice,
+    either,
+    is_whole,
+    list_of,
+    number,
+    whole,
+)
+
+SHARE = Rule("a number from 0 to 1", lambda v: number(at_least=0).accepts(v) and v <= 1)
+LIMIT = either(whole(1), number(above=0, below=1))
+
+
+def _is_group(value: Any) -> bool:
+    """Whether a value is an entry of parameters.groups."""
+    if not (isinstance(value, dict) and len(value) > 1 and not {"lr", "lr_factor"} <= value.keys()):
+        return False
+    return _is_match(value.get("match"))
+
+
+def _is_rest(value: Any) -> bool:
+    """Whether a value is an entry of parameters.freeze_epochs."""
+    if not (isinstance(value, dict) and {"match"} < value.keys() <= {"match", "until", "from"}):
+        return False
+    return _is_match(value["match"]) and all(whole(1).accepts(value[key]) for key in value.keys() - {"match"})
+
+
+def _is_match(value: Any) -> bool:
+    return either(TEXT, list_of(TEXT)).accepts(value) and value != []
+
+
+RULES: dict[str, Rule] = {
+    "seed": whole(0),
+    "name": TEXT,
+    "tags": list_of(TEXT),
+    "notes": TEXT,
+    "loss._target_": either(CLASS, AUTO),
+    "parameters.freeze": list_of(TEXT),
+    "parameters.freeze_epochs": list_of(
+        Rule("match: one or more patterns, together with until or from, an epoch counted from 1", _is_rest)
+    ),
+    "parameters.norm_weight_decay": number(at_least=0),
+    "parameters.bias_weight_decay": number(at_least=0),
+    "parameters.layer_decay": Rule("a number above 0 and at most 1", lambda v: number(above=0).accepts(v) and v <= 1),
+    "parameters.groups": list_of(
+        Rule("match: one or more patterns, together with lr or lr_factor, weight_decay or another setting", _is_group)
+    ),
+    "trainer.epochs": whole(1),
+    "trainer.max_steps": whole(1),
+    "trainer.stop_after": whole(1),
+    "trainer.max_time": DURATION,
+    "trainer.patience": whole(1),
+    "trainer.min_delta": number(at_least=0),
+    "trainer.evaluate_every": either(whole(0), Rule("500steps", lambda v: steps_of(v) is not None)),
+    "trainer.tta": choice("none", "flip", "flip_shift"),
+    "trainer.limit_train": LIMIT,
+    "trainer.limit_val": LIMIT,
+    "trainer.overfit": whole(1),
+    "trainer.grad_accumulation": whole(1),
+    "trainer.clip_norm": number(above=0, infinite=True),
+    "trainer.clip_value": number(above=0, infinite=True),
+    "trainer.log_every": whole(1),
+    "trainer.label_smoothing": number(at_least=0, below=1),
+    "trainer.mixup_alpha": number(at_least=0),
+    "trainer.cutmix_alpha": number(at_least=0),
+    "trainer.mix_prob": SHARE,
+    "trainer.mix_switch_prob": SHARE,
+    "trainer.aug_repeats": whole(1),
+    "trainer.resize_from": whole(1),
+    "trainer.resize_start": SHARE,
+    "trainer.resize_end": SHARE,
+    "trainer.resize_step": whole(1),
+    "trainer.ema_decay": number(at_least=0, below=1),
+    "trainer.ema_every": whole(1),
+    "trainer.swa_start": whole(1),
+    "trainer.sam_rho": number(above=0),
+    "trainer.sam_every": whole(1),
+    "trainer.recompute": list_of(TEXT),
+    "trainer.compile_units": list_of(TEXT),
+    "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+    "trainer.on_nan": choice("error", "skip"),
+    "trainer.device": choice("auto", "cuda", "cpu"),
+    "checkpoint.every": Rule(
+        "1epoch, 2epochs, ..., a number of updates, or 0 for never",
+        lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
+    ),
+    "checkpoint.format": choice("auto", "single", "sharded"),
+    "checkpoint.keep": whole(0),
+    "checkpoint.keep_every": whole(0),
+    "checkpoint.keep_hours": number(at_least=0),
+    "checkpoint.load": TEXT,
+    "checkpoint.resume": TEXT,
+    "checkpoint.monitor": Rule(
+        "auto, or a column that an evaluation measures, such as val_loss",
+        lambda v: v == "auto" or str(v).startswith("val_"),
+    ),
+}
+
+
+def rules_of(section: str) -> dict[str, Rule]:
+    """The rules of one section, by key."""
+    return {key.partition(".")[2]: rule for key, rule in RULES.items() if key.startswith(f"{section}.")}

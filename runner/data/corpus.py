@@ -1,0 +1,60 @@
+"""Which files a text is made of, and which of them train: by a hash of their names, the same on every machine."""
+
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+from manyheads.runner.errors import ConfigurationError
+
+SPLITS = ("train", "val", "test")
+# Packages of the standard library that some distributions leave out, and what was generated on the machine.
+LEFT_OUT = {"antigravity", "distutils", "ensurepip", "idlelib", "lib2to3", "test", "this", "tkinter", "turtledemo"}
+
+Files = Mapping[str, Path]  # by the names by which they are known, in the order of these
+
+
+def standard_library() -> Files:
+    """The modules of the Python that runs, without their tests."""
+    root = Path(sysconfig.get_path("stdlib"))
+    wanted = {name for name in sys.stdlib_module_names if not name.startswith("_sysconfigdata")} - LEFT_OUT
+    found: dict[str, Path] = {}
+    for name in sorted(wanted):
+        if (module := root / f"{name}.py").is_file():
+            found[module.name] = module
+        for path in sorted((root / name).rglob("*.py")):
+            below = path.relative_to(root)
+            if not {"test", "tests", "__pycache__"} & {*below.parts}:
+                found[below.as_posix()] = path
+    return found
+
+
+def below(root: Path, pattern: str) -> Files:
+    """The files that match below ``root``, or ``root`` itself. Raises ConfigurationError if there are none."""
+    if root.is_file():
+        return {root.name: root}
+    if not root.is_dir():
+        raise ConfigurationError(f"data.root={root}: there is no such file or folder. Set it to your text.")
+    found = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
+    if not found:
+        raise ConfigurationError(
+            f"data.root={root}: no file there matches data.pattern={pattern}. Set data.root to a text file or a "
+            "folder of them, and data.pattern to a pattern of their names, such as **/*.md."
+        )
+    return found
+
+
+def split_of(files: Files, split: str, *, val_fraction: float, test_fraction: float) -> Files:
+    """The files of one split: those in the folder of its name if all are in such folders, else by a hash."""
+    tops = {name.partition("/")[0] for name in files}
+    if {"train", "val"} <= tops <= {*SPLITS}:
+        return {name: path for name, path in files.items() if name.startswith(f"{split}/")}
+    bounds = {"val": (0.0, val_fraction), "test": (val_fraction, val_fraction + test_fraction)}
+    low, high = bounds.get(split, (val_fraction + test_fraction, 1.0))
+    return {name: path for name, path in files.items() if low <= _place(name) < high}
+
+
+def _place(name: str) -> float:
+    """A file's place in 0..1, from its name alone."""
+    return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:4], "big") / 2**32

@@ -1,0 +1,36 @@
+"""data=custom: a data set class of the user's own, from any importable package."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from manyheads.runner.data.data_option import Data, Dataset
+from manyheads.runner.option.locate import call
+
+
+class Custom(Data):
+    """``build`` is the user's class, called with split="train" and "val", and with "test" for trainer.test.
+
+    It is given the option's further keys. uint8 images are scaled to 0..1; float images are taken as they are.
+    """
+
+    mean = (0.0,)
+    std = (1.0,)
+
+    def __init__(self, build: Callable[..., Dataset], *, root: str | None, num_classes: int | None, **options: Any):
+        if root is not None and "root" in inspect.signature(build).parameters:
+            options["root"] = root
+        target = f"{build.__module__}.{build.__qualname__}"
+        self._test = partial(call, "data", target, build, split="test", **options)
+        self._splits = {
+            train: call("data", target, build, split="train" if train else "val", **options) for train in (True, False)
+        }
+        classes = getattr(self._splits[True], "classes", None)
+        self.num_classes = num_classes or getattr(self._splits[True], "num_classes", None) or (classes and len(classes))
+
+    def split(self, *, train: bool) -> Dataset:
+        return self._splits[train]
+
+    def test(self) -> Dataset:
+        return self._test()

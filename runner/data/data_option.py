@@ -1,0 +1,281 @@
+"""What a data option provides: its samples, as plain values. How they reach the device is up to the rank.
+
+Neither this module nor the options' modules import torch, so the parent can check an option before any rank starts.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from manyheads.runner.data.partition import Partition
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.option import Option
+from manyheads.runner.option.rules import AUTO, BOOLEAN, TEXT, Rule, choice, either, number, whole
+from manyheads.runner.option.run_config import RunConfig
+
+if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
+    import numpy as np
+
+
+OBJECTS = Rule(
+    "a list, each {_target_: <class>, ...}",
+    lambda v: isinstance(v, list) and all(isinstance(each, dict) and "_target_" in each for each in v),
+)
+
+
+class CorruptSample(Exception):
+    """A sample that cannot be read; ``path`` says which."""
+
+    def __init__(self, path: str, reason: object):
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How images in memory are augmented if ``augment`` is "crop_flip".
+
+    ``shift``: at most this many pixels in each direction, None for an eighth of a side; ``padding``: what fills the
+    edge, "zeros" or "reflect". ``flip``: "none"; "random", half of the time; or "alternating", every other epoch, a
+    random half of the images in the first one (Jordan 2024, https://arxiv.org/abs/2404.00498).
+    """
+
+    shift: int | None = None
+    padding: str = "zeros"
+    flip: str = "random"
+
+
+@dataclass(frozen=True)
+class ImageArrays:
+    """Images that fit into memory, resized to squares of ``image_size`` pixels per side.
+
+    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task needs, such as masks
+    (N, H, W). ``augment``: "none", or "crop_flip": random shifts and horizontal flips, as ``augmentation`` says.
+    ``classes``: class names, if known.
+    """
+
+    images: "np.ndarray"
+    targets: "np.ndarray"
+    image_size: int
+    augment: str = "none"
+    classes: Sequence[str] | None = None
+    augmentation: Augmentation = Augmentation()
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files, decoded on demand and cropped to squares of ``image_size`` pixels per side.
+
+    ``paths``: of the files, or their contents; ``targets``: the class number of each. ``train``: crops are random, and
+    flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
+    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square.
+    """
+
+    paths: "Sequence[str | bytes]"
+    targets: Sequence[int]
+    image_size: int
+    train: bool
+    classes: Sequence[str] | None = None
+    train_size: int | None = None
+    resize: int | None = None
+
+
+@dataclass(frozen=True)
+class TorchvisionFiles:
+    """A data set that torchvision reads from ``root``, downloading it if necessary.
+
+    ``name``: of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
+    """
+
+    name: str
+    root: Path
+    train: bool
+    download: bool
+    image_size: int
+    augment: str
+    augmentation: Augmentation = Augmentation()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers and the values to predict. features: (N, F) float32; targets: (N,)."""
+
+    features: "np.ndarray"
+    targets: "np.ndarray"
+
+
+@dataclass(frozen=True)
+class TokenBlocks:
+    """A text, cut into samples of ``block_size`` tokens.
+
+    tokens: (N,), of any integer dtype; may be memory-mapped. ``digest``: their sha256, over all splits that are read
+    from one file.
+    """
+
+    tokens: "np.ndarray"
+    block_size: int
+    digest: str
+
+
+class Dataset(Protocol):
+    """A map-style data set, collated by its own ``collate_fn(samples)`` if it has one, else by torch's default.
+
+    For classification, item i is (image (C, H, W), class number). uint8 images are scaled and normalized on the device;
+    float images are used unchanged. A data set in memory may also offer ``batch(indices, keys)``, which returns a whole
+    batch, with a random key for each sample; if its ``alternates`` is true, the lowest bits of the keys are drawn once
+    per sample, and change from epoch to epoch. One with ``image_size`` and ``resize(side)`` (None for the full size)
+    supports progressive resizing.
+
+    What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
+    ``preprocess``, how an image becomes a sample (``serve/description.py``); for float images ``mean`` and ``std``.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any: ...
+
+
+class DataOption(Option):
+    """Declarations of a data option. It is asked last, so ``check_keys`` may look for files below ``root``.
+
+    ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
+    ``repeating``: the key that repeats a run on other samples of the same data, whose results are averaged.
+    """
+
+    group = "data"
+    derived = ("num_workers",)
+    without_effect = ("root", "num_workers", "fingerprint")
+    most_workers: ClassVar[int] = 16
+    repeating: ClassVar[str] = "fold"
+    rules: ClassVar = {
+        "root": TEXT,
+        "image_size": whole(1),
+        "train_image_size": whole(1),
+        "val_resize": whole(1),
+        "num_classes": whole(1),
+        "augment": choice("none", "crop_flip"),
+        "shift": whole(0),
+        "padding": choice("zeros", "reflect"),
+        "flip": choice("none", "random", "alternating"),
+        "batch_size": whole(1),
+        "num_workers": either(whole(0), AUTO),
+        "on_device": BOOLEAN,
+        "on_corrupt": choice("error", "skip"),
+        "fingerprint": choice("sizes", "contents", "none"),
+        "val_fraction": number(above=0, below=1),
+        "folds": whole(2),
+        "fold": whole(0),
+        "split_seed": whole(0),
+        "transform": OBJECTS,
+        "val_transform": OBJECTS,
+    }
+    batch_size: int
+    num_workers: int  # "auto" until it is resolved
+    drop_last: bool
+    root: str | None = None
+    image_size: int | None = None
+    shift: int | None = None
+    num_classes: int | None = None
+    on_device: bool = False
+    on_corrupt: str = "error"  # images in memory never are
+    fingerprint: str = "none"  # of options that read no files
+    val_fraction: float | None = None
+    folds: int | None = None
+    fold: int | None = None
+    split_seed: int = 0
+    transform: Sequence[Any] = ()
+    val_transform: Sequence[Any] = ()
+
+    @property
+    def draws(self) -> bool:
+        """Whether its validation samples can be drawn; data that splits itself, such as text, has other keys for it."""
+        return "folds" in self.section
+
+    @property
+    def partition(self) -> Partition | None:
+        """How validation samples are drawn from those for training; None for the option's own splits.
+
+        Raises ConfigurationError for keys that contradict each other.
+        """
+        if not self.draws:
+            return None
+        return Partition.of(self.val_fraction, folds=self.folds, fold=self.fold, seed=self.split_seed)
+
+    @property
+    def without_classes(self) -> str:
+        """The error for data without classes whose number a model needs."""
+        if "num_classes" in self.section:
+            return "data.num_classes is not set, and the data set has no num_classes. Set it."
+        return (
+            f"data={self.name} has no classes, and the model needs its number of outputs. Set model.num_classes (1 for "
+            "a single value), or choose another model, such as model=mlp."
+        )
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        resolved: dict[str, Any] = {"root": os.path.abspath(os.path.expanduser(self.root))} if self.root else {}
+        if self.section["num_workers"] == "auto":  # a core is left for the rank itself, where there are several
+            cores = hardware.cores_for_each(run.launcher.nproc_per_node)
+            most = 0 if self.on_device else self.most_workers
+            resolved["num_workers"] = min(most, max(cores - 1, min(cores, 2)))
+        return run.changed(data=resolved)
+
+    def check_keys(self) -> None:
+        if self.target.startswith("manyheads."):
+            _ = self.kind  # which imports no torch: a class that does not exist is refused at once
+        _ = self.partition
+        if self.on_device:
+            self._refuse_host()
+        if self.shift is not None and self.image_size is not None and self.shift >= self.image_size:
+            raise ConfigurationError(
+                f"data.shift={self.shift} would move images of data.image_size={self.image_size} out of sight. Lower "
+                "it, or set it to null, an eighth of a side."
+            )
+
+    def _refuse_host(self) -> None:
+        """Raises ConfigurationError for what makes batches in the host's memory."""
+        if self.num_workers != 0:
+            raise ConfigurationError(
+                f"data.num_workers={self.num_workers}: with data.on_device=true no loader process has the images. Set "
+                "it to 0."
+            )
+        if given := next((key for key in ("transform", "val_transform") if getattr(self, key)), None):
+            raise ConfigurationError(
+                f"data.{given} is of samples one at a time, in the host's memory. Set it to [], or set "
+                "data.on_device=false."
+            )
+
+    def sources(self) -> dict[str, Path]:
+        """Files and folders that the samples are read from, by the names used in the fingerprint."""
+        return {"root": Path(self.root)} if self.root else {}
+
+
+Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Dataset
+
+
+class Data:
+    """Base class of data options: samples for training, for validation, and possibly for a test.
+
+    ``num_classes``: None if samples have no classes; ``mean`` and ``std``: per channel, for images in 0..1.
+    ``without_classes``: the error for a model that needs their number.
+    """
+
+    num_classes: Any = None
+    without_classes: str = "the data has no classes, and the model needs its number of outputs. Set model.num_classes."
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+
+    @property
+    def classes_in_words(self) -> str:
+        """The number of classes in words, for the run's header; empty if there are no classes."""
+        return f"{self.num_classes} classes" if self.num_classes else ""
+
+    def split(self, *, train: bool) -> Samples:
+        """The samples of one split. Raises ConfigurationError if they cannot be read."""
+        raise NotImplementedError
+
+    def test(self) -> Samples | None:
+        """The samples that only trainer.test uses; None if there are none. Raises ConfigurationError."""
+        return None

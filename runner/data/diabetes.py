@@ -1,0 +1,46 @@
+"""data=diabetes: how 442 patients' diabetes had progressed after a year, from ten measurements.
+
+Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_diabetes.html.
+"""
+
+import gzip
+from pathlib import Path
+
+from manyheads.runner.data.data_option import Data, DataOption, Table
+from manyheads.runner.data.scikit_learn import data_file
+
+FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
+
+
+class DiabetesOption(DataOption):
+    """The files that scikit-learn brings along."""
+
+    def check_keys(self) -> None:
+        super().check_keys()
+        paths()
+
+    def sources(self) -> dict[str, Path]:
+        return paths()
+
+
+class Diabetes(Data):
+    """Features and targets less their mean over the training samples, in units of their standard deviation.
+
+    Every fifth patient validates.
+    """
+
+    num_inputs = 10
+
+    def split(self, *, train: bool) -> Table:
+        import numpy as np
+
+        found = [np.loadtxt(gzip.open(path, "rt")) for path in paths().values()]  # noqa: SIM115
+        validates = np.arange(len(found[0])) % 5 == 4
+        features, values = ((v - v[~validates].mean(0)) / v[~validates].std(0) for v in found)
+        chosen = validates != train
+        return Table(features[chosen].astype(np.float32), values[chosen].astype(np.float32))
+
+
+def paths() -> dict[str, Path]:
+    """scikit-learn's own files. Raises ConfigurationError."""
+    return {name: data_file(name, option="diabetes") for name in FILES}

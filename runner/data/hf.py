@@ -1,0 +1,172 @@
+"""data=hf: data sets of Hugging Face, from the hub or a local folder: images or texts, with classes or without.
+
+Source: https://huggingface.co/docs/datasets.
+"""
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
+
+import datasets
+import huggingface_hub
+from datasets.data_files import DataFilesDict, get_data_patterns
+from datasets.load import infer_module_for_data_files
+
+from manyheads.runner.data.data_option import Data, DataOption, Samples
+from manyheads.runner.data.links import refuse_leaving
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.option.rules import TEXT
+from manyheads.runner.run.data_files import read_json
+
+
+class HuggingFaceDataOption(DataOption):
+    """Declares data that exists, or may be downloaded."""
+
+    steering = ("hub", "revision", "download")
+    rules: ClassVar = {"hub": TEXT, "subset": TEXT, "revision": TEXT}
+    hub: str | None
+    subset: str | None
+
+    def unavailable(self) -> str | None:
+        if importlib.util.find_spec("datasets"):
+            return None
+        return "the package datasets is not installed: pip install 'manyheads[hf]'"
+
+    def check_keys(self) -> None:
+        super().check_keys()
+        root, hub = self.root, self.hub
+        if (root is None) == (hub is None):
+            raise ConfigurationError(
+                f"data.root={root} and data.hub={hub}: data=hf needs exactly one of them. Set data.root to a local "
+                "folder, or data.hub to the name of a data set on the hub, such as ylecun/mnist."
+            )
+        if hub is not None and Path(hub).exists():
+            raise ConfigurationError(
+                f"data.hub={hub}: a folder of this name exists here, and would be read instead. Start from another "
+                f"folder, or set data.root={hub}."
+            )
+        if root is not None and self.subset is not None:
+            raise ConfigurationError(
+                f"data.subset={self.subset}: only data sets on the hub have subsets, since metadata in a "
+                "local folder are not read. Set data.root to the folder with the files of this subset."
+            )
+        if root is not None and not Path(root).is_dir():
+            raise ConfigurationError(f"data.root={root}: there is no such folder. Set it to the folder of a data set.")
+
+
+class HuggingFaceData(Data):
+    """A data set's splits; its columns say whether samples are images, texts with a class each, or just text.
+
+    Columns are named, or "auto"; a ``label_column`` of "none" is none. ``max_length``: tokens of a text. ``tokenizer``:
+    an object with ``encode(text)`` and ``vocab_size``; None for bytes.
+    """
+
+    mean = (0.485, 0.456, 0.406)
+    std = (0.229, 0.224, 0.225)
+
+    def __init__(
+        self,
+        *,
+        root: str | None,
+        hub: str | None,
+        subset: str | None,
+        revision: str | None,
+        download: bool,
+        train_split: str,
+        val_split: str,
+        test_split: str,
+        input_column: str,
+        label_column: str,
+        image_size: int,
+        train_image_size: int | None,
+        val_resize: int | None,
+        tokenizer: Any,
+        max_length: int,
+    ):
+        self.place: dict[str, Any] = {
+            "root": root,
+            "hub": hub,
+            "subset": subset,
+            "revision": revision,
+            "download": download,
+        }
+        self.splits = {"train": train_split, "val": val_split, "test": test_split}
+        self.columns = {"input": input_column, "label": label_column}
+        self.image_size = image_size
+        self.sizes = {"train_size": train_image_size, "resize": val_resize}
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    @cached_property
+    def contents(self) -> Any:
+        """What the data set holds, read when it is first asked for, by a rank."""
+        from manyheads.runner.data.hf_contents import Contents  # needs the package
+
+        return Contents(self)
+
+    @property
+    def num_classes(self) -> int | None:
+        return self.contents.num_classes
+
+    @property
+    def classes_in_words(self) -> str:
+        return self.contents.in_words
+
+    def split(self, *, train: bool) -> Samples:
+        return self.contents.samples("train" if train else "val")
+
+    def test(self) -> Samples | None:
+        return self.contents.samples("test")
+
+
+SAVED = ("dataset_dict.json", "state.json")  # of what save_to_disk wrote
+KINDS = ("arrow", "csv", "imagefolder", "json", "parquet", "text")
+
+
+def read_folder(root: Path) -> Any:
+    """The data set in a folder, as save_to_disk or another program wrote it. Raises ConfigurationError, OSError."""
+    for parent, folders, files in os.walk(root):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                refuse_leaving(root, path)
+    with offline():
+        if any((root / name).is_file() for name in SAVED):
+            _check_saved(root)
+            return datasets.load_from_disk(str(root))
+        files = DataFilesDict.from_patterns(get_data_patterns(str(root)), base_path=str(root))
+        kind, options = infer_module_for_data_files(files)
+        if kind not in KINDS:
+            allowed = f"Allowed: {', '.join(KINDS)}"
+            raise ConfigurationError(f"data.root={printable(root)} holds files of type {kind}. {allowed}.")
+        return datasets.load_dataset(kind, data_files={name: list(paths) for name, paths in files.items()}, **options)
+
+
+def _check_saved(root: Path) -> None:
+    """Raises ConfigurationError if files of save_to_disk name other files than those beside them."""
+    for path in sorted(root.rglob("*.json")):
+        if path.name not in SAVED:
+            continue
+        content = read_json(path)
+        listed = [*content.get("_data_files", []), *(content.get("_indices_data_files") or [])]
+        names = [*content.get("splits", []), *(each.get("filename") for each in listed)]
+        for name in names:
+            if not isinstance(name, str) or PurePath(name).name != name:
+                wrong = f"{printable(path)} names {printable(str(name))}"
+                raise ConfigurationError(f"{wrong}. Allowed: names of files beside it.")
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """A context in which neither library makes a request; ``local_files_only`` alone does not prevent all of them."""
+    places: list[Any] = [datasets.config, huggingface_hub.constants]
+    before = [place.HF_HUB_OFFLINE for place in places]
+    try:
+        for place in places:
+            place.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for place, value in zip(places, before, strict=True):
+            place.HF_HUB_OFFLINE = value

@@ -1,0 +1,195 @@
+"""What a data set of Hugging Face holds, found out from its columns, and read by its own library."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import datasets
+import numpy as np
+
+from manyheads.runner.data.data_option import ImageFiles, Samples, TokenBlocks
+from manyheads.runner.data.hf import offline, read_folder
+from manyheads.runner.data.links import refuse_leaving
+from manyheads.runner.data.tokens import END, Bytes, cached, digest_of, encoded, known_by, vocabulary
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.wording import nearest
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.hf import HuggingFaceData
+
+VALIDATION = ("validation", "val", "valid", "dev", "test")  # the names of its split, the first that there is
+
+
+class Contents:
+    """The splits of one data set. Raises ConfigurationError where they, or their columns, are not what was named."""
+
+    def __init__(self, data: "HuggingFaceData"):
+        self.data = data
+        self.splits = read(**data.place)
+        self.train = self._split("train")
+        features = self.train.features
+        self.input = self._column("input", _inputs(features), "images or texts")
+        self.is_image = isinstance(features[self.input], datasets.Image)
+        self.target = None
+        if data.columns["label"] != "none":
+            self.target = self._column("label", _targets(features, self.input), "classes")
+        elif self.is_image:
+            raise ConfigurationError(
+                f"data.label_column=none: images need classes. Set it to one of {', '.join(features)}."
+            )
+        self.tokenizer = Bytes() if data.tokenizer is None else data.tokenizer
+        self.classes = None if self.target is None else _classes(self.train, self.target)
+        self.num_classes = vocabulary(self.tokenizer) if self.classes is None else len(self.classes)
+
+    @property
+    def in_words(self) -> str:
+        kind = "images" if self.is_image else "texts"
+        tokens = f"{self.data.max_length} tokens each, of {vocabulary(self.tokenizer)}"
+        return tokens if self.classes is None else f"{kind} in {len(self.classes)} classes"
+
+    def samples(self, name: str) -> Samples | None:
+        """The samples of "train", "val" or "test"; None if there are no test samples."""
+        rows = self._split(name)
+        if rows is None:
+            return None
+        if self.target is None:
+            return self._blocks(rows)
+        assert self.classes is not None
+        targets = _numbers(rows, self.target, self.classes)
+        if not self.is_image:
+            from manyheads.runner.data.rank.hf import Texts  # imports torch, which the parent does without
+
+            return Texts(rows, self.input, targets, self.tokenizer, self.data.max_length, self.classes)
+        images = rows.select_columns(self.input).cast_column(self.input, datasets.Image(decode=False))
+        files = Files(images, self.input, self.data.place["root"])
+        return ImageFiles(files, targets, self.data.image_size, name == "train", self.classes, **self.data.sizes)
+
+    def _split(self, name: str) -> Any:
+        wanted = self.data.splits[name]
+        own = next((each for each in VALIDATION if each in self.splits), None)
+        found = {"val": own, "test": "test" if own != "test" else None}.get(name) if wanted == "auto" else wanted
+        if found is None and name == "test":
+            return None
+        if found not in self.splits:
+            raise ConfigurationError(
+                f"data.{name}_split={wanted}: the data set has {', '.join(self.splits)}. Set it to one of them"
+                + (
+                    ", or set data.val_fraction to take validation samples from the training samples." * (name == "val")
+                    or "."
+                )
+            )
+        return self.splits[found]
+
+    def _column(self, key: str, fitting: list[str], what: str) -> str:
+        wanted, columns = self.data.columns[key], self.train.column_names
+        if wanted == "auto" and fitting:
+            return fitting[0]
+        if wanted not in columns:
+            meant = "" if wanted == "auto" else nearest(wanted, columns)
+            raise ConfigurationError(
+                f"data.{key}_column={wanted}: no column of {what} found.{meant} Set it to one of "
+                f"{', '.join(columns)}" + (", or to none for text without classes." if key == "label" else ".")
+            )
+        return str(wanted)
+
+    def _blocks(self, rows: Any) -> TokenBlocks:
+        key = digest_of([*known_by(self.tokenizer), "hf", rows._fingerprint, self.input])
+        row, digest = cached(key, lambda: _in_a_row(rows[self.input], self.tokenizer))
+        if len(row) <= self.data.max_length:
+            raise ConfigurationError(
+                f"data.max_length={self.data.max_length}: a split has {len(row)} tokens, and a block with its labels "
+                "takes one more than its size. Lower it."
+            )
+        return TokenBlocks(row, self.data.max_length, digest)
+
+
+class Files(Sequence[Any]):
+    """For each row the path of its image file, or what is in it. Rows of a local folder name files in it only."""
+
+    def __init__(self, rows: Any, column: str, root: str | None):
+        self.rows, self.column = rows, column
+        self.root = None if root is None else Path(root).resolve()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        image = self.rows[int(index)][self.column]
+        if image["bytes"] is not None:
+            return image["bytes"]
+        if self.root is None:
+            return image["path"]
+        path = self.root / image["path"]
+        refuse_leaving(self.root, path)
+        return str(path)
+
+
+def read(*, root: str | None, hub: str | None, subset: str | None, revision: str | None, download: bool) -> Any:
+    """The data set's splits by name. Raises ConfigurationError where it cannot be read, or fetched."""
+    key = f"data.root={root}" if hub is None else f"data.hub={hub}"
+    datasets.disable_progress_bars()  # of every rank
+    try:
+        if root is not None:
+            found = read_folder(Path(root).resolve())
+        else:
+            config = datasets.DownloadConfig(local_files_only=not download)
+            with nullcontext() if download else offline():
+                found = datasets.load_dataset(hub, subset, revision=revision, download_config=config)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # of each format, and of the network, its own
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        remedy = "Set it to the folder of a data set" if hub is None else "Fetch it where there is a network"
+        raise ConfigurationError(f"{key} cannot be read ({reason}). {remedy}, or choose another one.") from None
+    return found if isinstance(found, dict) else {"train": found}
+
+
+def _inputs(features: Any) -> list[str]:
+    images = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
+    texts = [name for name, kind in features.items() if getattr(kind, "dtype", None) in ("string", "large_string")]
+    return images or sorted(texts, key=lambda name: name != "text")
+
+
+def _targets(features: Any, taken: str) -> list[str]:
+    classes = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+    return classes or [name for name in ("label", "labels", "target", "class") if name in features and name != taken]
+
+
+def _classes(rows: Any, column: str) -> list[str]:
+    """The names of the classes: the column's own, or all values of the training samples in their order."""
+    if isinstance(kind := rows.features[column], datasets.ClassLabel):
+        return list(kind.names)
+    return [str(value) for value in sorted(rows.unique(column))]
+
+
+def _numbers(rows: Any, column: str, classes: Sequence[str]) -> Any:
+    """The class number of each row. Raises ConfigurationError for a value that no training sample has."""
+    values = rows.with_format("numpy", columns=[column])[column][:]
+    if isinstance(rows.features[column], datasets.ClassLabel):
+        return np.asarray(values, np.int64)
+    places = {name: number for number, name in enumerate(classes)}
+    if unknown := sorted({str(value) for value in values} - places.keys()):
+        raise ConfigurationError(f"data.label_column={column}: {unknown[0]} is not a class of the training samples.")
+    return np.array([places[str(value)] for value in values], np.int64)
+
+
+def _in_a_row(texts: Any, tokenizer: Any) -> tuple[np.ndarray, str]:
+    """The tokens of all texts, and their sha256."""
+    size = vocabulary(tokenizer)
+    kind: Any = np.uint8 if size <= 2**8 else np.uint16 if size <= 2**16 else np.int32
+    row = np.concatenate(
+        [np.asarray(numbers, kind) for numbers in _each(texts, tokenizer, size)] or [np.zeros(0, kind)]
+    )
+    return row, hashlib.sha256(row.tobytes()).hexdigest()
+
+
+def _each(texts: Any, tokenizer: Any, size: int) -> Iterator[list[int]]:
+    for number, text in enumerate(texts):
+        yield tokens_of(text or "", tokenizer, size, f"row {number}") + [END] * isinstance(tokenizer, Bytes)
+
+
+def tokens_of(text: str, tokenizer: Any, size: int, of: str) -> list[int]:
+    """A text's tokens. ``of``: which text, for the error."""
+    return list(text.encode()) if isinstance(tokenizer, Bytes) else encoded(text, tokenizer, size, of=of)

@@ -1,0 +1,133 @@
+"""Builds the data sets and loaders of a run from the config's section ``data``."""
+
+import inspect
+from typing import Any, NamedTuple
+
+from manyheads.runner.data.custom import Custom
+from manyheads.runner.data.data_option import Data, DataOption, Dataset
+from manyheads.runner.data.partition import KEYS
+from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.mixing import Mixing, build_mixing
+from manyheads.runner.data.rank.resizing import build_resizing
+from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
+from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import OPTION, TARGET, call, refuse_unfit, signature
+from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.task.rank.task import Task
+
+# Every option's keys, not its class's.
+LOADING = ("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint")
+
+
+class Loaders(NamedTuple):
+    """The loaders of a run. ``test``: None unless the run tests its best weights at the end."""
+
+    train: Loader
+    val: Loader
+    test: Loader | None = None
+
+
+def build_data(option: DataOption) -> Data:
+    """Build the option's data; the user's own class is wrapped in ``Custom``."""
+    kind = option.kind
+    drawn = KEYS if option.draws else ()  # data that splits itself, such as text, takes its own keys
+    options = option.arguments(*LOADING, *drawn, *TRANSFORMS)
+    if not (isinstance(kind, type) and issubclass(kind, Data)):
+        try:
+            data: Data = call("data", option.target, Custom, kind, **options)
+        except FileNotFoundError as error:
+            raise ConfigurationError(_missing(option.target, error)) from error
+    else:
+        named = {"name": option.name} if "name" in inspect.signature(kind).parameters else {}
+        data = call("data", option.target, kind, **options, **named)
+    data.without_classes = option.without_classes
+    return data
+
+
+def check_custom(option: DataOption) -> None:
+    """Raises ConfigurationError unless the user's own class takes its keys. It is not called: it may read files."""
+    kind = option.kind
+    if isinstance(kind, type) and issubclass(kind, Data):
+        return
+    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS)
+    own = {key: value for key, value in option.section.items() if key not in others}
+    if option.root is not None and "root" in signature(kind).parameters:
+        own["root"] = option.root
+    refuse_unfit("data", option.target, kind, split="train", **own)
+
+
+def build_dataset(data: Data, *, train: bool) -> Dataset:
+    """Build the data set of one of the option's own splits, as a rank loads it. Raises ConfigurationError."""
+    return as_dataset(data.split(train=train))
+
+
+def build_loaders(
+    option: DataOption,
+    trainer: TrainerSection,
+    data: Data,
+    task: Task,
+    parallel: Parallel,
+    entrance: Entrance,
+    *,
+    seed: int,
+) -> Loaders:
+    """Build the loaders of this rank's training and evaluation batches. Raises ConfigurationError."""
+    train, *evaluated = (build_split(data, split, option) for split in ("train", "val"))
+    if trainer.test and not trainer.evaluate_only:
+        evaluated.append(build_split(data, "test", option))
+    if option.on_device:
+        for each in (train, *evaluated):
+            each.to(parallel.device)  # type: ignore[attr-defined]
+    share: dict[str, Any] = {
+        "batch_size": option.batch_size,
+        "rank": parallel.data_rank,
+        "world_size": parallel.data_size,
+    }
+    resizing = build_resizing(trainer, train, name=option.name)
+    order = TrainingSampler(
+        len(train),
+        accumulation=trainer.grad_accumulation,
+        seed=seed,
+        drop_last=option.drop_last,
+        limit=trainer.limit_train,
+        overfit=trainer.overfit,
+        mixing=_mixing(trainer, task, seed=seed),
+        repeats=trainer.aug_repeats,
+        resizing=resizing,
+        **share,
+    )
+    if not order.updates:
+        raise ConfigurationError(
+            f"data.batch_size={option.batch_size} is more than the {len(train)} training samples, and "
+            "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false."
+        )
+    loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
+    place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": option.num_workers}
+    share |= {"fill": parallel.evaluates_together, "limit": trainer.limit_val}
+    # Validation samples drawn from the training samples are in the same data set, which is resized.
+    shared = resizing is not None and hasattr(evaluated[0], "resize")
+    in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]
+    evaluation = [
+        Loader(Batches(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading), in_order, **place)
+        for each, in_order in zip(evaluated, in_orders, strict=True)
+    ]
+    batches = Batches(train, replace_corrupt=True, resizes=resizing is not None, **loading)
+    return Loaders(Loader(batches, order, **place), *evaluation)
+
+
+def _mixing(trainer: TrainerSection, task: Task, *, seed: int) -> Mixing | None:
+    mixing = build_mixing(trainer, seed=seed)
+    if mixing is not None and not task.counts_samples:
+        raise ConfigurationError(
+            "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "
+            "would have no single weight. Set them to 0, or leave out loss.ignore_index and loss.weight."
+        )
+    return mixing
+
+
+def _missing(target: str, error: FileNotFoundError) -> str:
+    name = error.filename if error.filename is not None else error
+    return f"data._target_={target}: {name} does not exist. Set the key that names it, such as data.root."

@@ -1,0 +1,32 @@
+"""Texts with classes, as models of transformers take them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.data.hf_contents import tokens_of
+from manyheads.runner.data.tokens import vocabulary
+
+
+class Texts:
+    """Item i is a dict as models of transformers take it: input_ids, attention_mask, (max_length,), and labels, ()."""
+
+    def __init__(
+        self, rows: Any, column: str, targets: Sequence[int], tokenizer: Any, max_length: int, classes: Sequence[str]
+    ):
+        self.rows, self.column, self.targets = rows.select_columns(column), column, targets
+        self.tokenizer, self.max_length, self.classes = tokenizer, max_length, classes
+        self.size = vocabulary(tokenizer)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        text = self.rows[int(index)][self.column] or ""
+        numbers = tokens_of(text, self.tokenizer, self.size, f"row {index}")[: self.max_length]
+        ids = torch.full((self.max_length,), getattr(self.tokenizer, "pad_token_id", None) or 0)
+        ids[: len(numbers)] = torch.tensor(numbers, dtype=torch.int64)
+        mask = (torch.arange(self.max_length) < len(numbers)).long()
+        return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor(self.targets[index])}

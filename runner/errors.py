@@ -1,0 +1,191 @@
+"""How a run can end other than successfully, each with the exit code of the process, and what failed first in it."""
+
+import signal
+import sys
+import traceback
+from dataclasses import KW_ONLY, asdict, dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+# Gloo closes its connections before the error that it raises can be reported, and other ranks hear that first.
+LOST_PEER = ("connection closed by peer", "connection reset by peer")
+NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of a GPU, or torch's CPU allocator
+
+
+class Kind(StrEnum):
+    """All kinds of failures that this project tells apart."""
+
+    RAISED = "Raised"  # an exception of any other kind
+    MISTAKE = "ConfigurationError"  # by the user: nothing was wrong with the run
+    DIVERGED = "FloatingPointError"  # the loss is no longer a number
+    OUT_OF_MEMORY = "OutOfMemory"  # more was requested than the machine, or the job, has
+    LOST_PEER = "LostPeer"  # an exception which only reports that another rank is gone
+    PROCESS_DIED = "ProcessDied"  # a process ended without reporting why
+    STALLED = "Stalled"  # no progress within launcher.stall_timeout
+    TIMED_OUT = "TimedOut"  # longer than launcher.timeout, or the queue, allows
+    NODE_LOST = "NodeLost"  # a machine is gone, or was never reached
+    PARENT_ENDED = "ParentEnded"  # the run's parent ended this machine's part, or is gone
+    NOT_STARTED = "NotStarted"  # a queue or cluster ended the run before it began, or had no room
+    CANCELLED = "Cancelled"  # by a queue, on request
+    PREEMPTED = "Preempted"  # by a queue, for another job
+    UNREACHABLE = "Unreachable"  # a queue or cluster does not answer, or does not do as asked
+    PROGRAM_FAILED = "ProgramFailed"  # another program than a rank
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure and its cause.
+
+    rank: None if it does not belong to one rank. exit_code: of the process; negative: the signal that killed it; None:
+    unknown. type: the exception's class; the name of the kind if none was raised. traceback: "" if there is none. node:
+    where it happened, in a run on several machines.
+    """
+
+    kind: Kind = Kind.RAISED
+    _: KW_ONLY
+    rank: int | None = None
+    exit_code: int | None = None
+    type: str = ""
+    message: str
+    traceback: str = ""
+    node: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.type:
+            object.__setattr__(self, "type", self.kind.value)
+
+    @classmethod
+    def of(cls, error: BaseException, *, rank: int | None = None) -> "Failure":
+        """The failure of a process that ``error`` ends, with the exit code of the error, or 1 if it has none."""
+        exit_code = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", 1)
+        if not isinstance(exit_code, int):
+            exit_code = 1
+        trace = "".join(traceback.format_exception(error))
+        name = type(error).__name__
+        return cls(_kind(error), rank=rank, exit_code=exit_code, type=name, message=str(error), traceback=trace)
+
+    @classmethod
+    def from_json(cls, content: object) -> "Failure | None":
+        """The failure in parsed JSON, whose other keys are ignored; None where it holds no type and message."""
+        if not isinstance(content, dict):
+            return None
+        numbers = {key: content[key] for key in ("rank", "exit_code") if type(content.get(key)) is int}
+        names = ("type", "message", "traceback", "node")
+        texts = {key: content[key] for key in names if isinstance(content.get(key), str)}
+        if not {"type", "message"} <= texts.keys():
+            return None
+        kind = content.get("kind", texts["type"])  # runs recorded before there were kinds have the type alone
+        return cls(Kind(kind) if kind in [*Kind] else Kind.RAISED, **numbers, **texts)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``json.dumps`` takes, with the keys in the order of the fields; a machine where there are several."""
+        return {key: value for key, value in asdict(self).items() if key != "node" or value is not None}
+
+    def describe(self) -> str:
+        """One paragraph that says which rank failed first, and how."""
+        who = [] if self.rank is None else [f"rank {self.rank}"]
+        who += [] if self.node is None else [f"machine {self.node}"]
+        where = f"{' on '.join(who)} failed first" if who else "the run failed"
+        code = "" if self.exit_code is None else f" (exit code {self.exit_code})"
+        return f"{where}{code}: {self.type}: {self.message}"
+
+
+def _kind(error: BaseException) -> Kind:
+    """The kind of failure of a process that ``error`` ends."""
+    if isinstance(kind := getattr(error, "kind", None), Kind):
+        return kind
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, FloatingPointError):
+        return Kind.DIVERGED
+    if any(each in text for each in NO_MEMORY):
+        return Kind.OUT_OF_MEMORY
+    if any(each in text.lower() for each in LOST_PEER):
+        return Kind.LOST_PEER
+    return Kind.RAISED
+
+
+DIFFERS = 3  # the exit code of what ran, and compared, and is not the same
+
+
+class ConfigurationError(ValueError):
+    """A mistake by the user: the message names the value, what is allowed and the key to set."""
+
+    exit_code = 2
+    kind = Kind.MISTAKE
+    reported = False  # whether it has been printed
+
+
+class WrongValue(ConfigurationError):
+    """A value that its key never accepts, whatever the other keys are; refuses a sweep as a whole."""
+
+
+class Unavailable(ConfigurationError):
+    """A valid request that this machine cannot run; a sweep skips such a job."""
+
+
+class RunFailed(RuntimeError):
+    """A run failed, or one of this project's other programs; ``failure`` says where and how."""
+
+    exit_code = 1
+    reported = False  # whether it has been printed
+
+    def __init__(self, failure: Failure):
+        super().__init__(failure.describe())
+        self.failure = failure
+
+    def __reduce__(self) -> tuple[type, tuple[Failure], dict]:
+        """It may have to travel from a job's process to its sweep's."""
+        return type(self), (self.failure,), self.__dict__
+
+
+class Interrupted(BaseException):
+    """A signal stopped the run. Not an Exception, so that Hydra ends a sweep instead of continuing it."""
+
+    def __init__(self, signum: int):
+        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        self.signum = signum
+        self.exit_code = 128 + signum
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return type(self), (self.signum,)
+
+
+class Ended(SystemExit):
+    """The end of a command, hidden from Hydra, which would keep an Exception and print a line of its own.
+
+    ``error``: what is still to be printed, if anything; otherwise ``exit_code`` says it all.
+    """
+
+    def __init__(self, exit_code: int, error: Exception | None = None):
+        super().__init__(exit_code)
+        self.exit_code, self.error = exit_code, error
+
+
+def report(error: ConfigurationError | RunFailed) -> None:
+    """Print a failure once: the rank's traceback, if there is one, and last, where it will be seen, what happened."""
+    if error.reported:
+        return
+    error.reported = True
+    if isinstance(error, RunFailed) and error.failure.traceback and error.failure.kind is not Kind.DIVERGED:
+        print(printable(error.failure.traceback.rstrip()), file=sys.stderr)
+    complain(str(error))
+
+
+def complain(message: str) -> None:
+    """Print an error in the format of all commands of this project."""
+    print(f"error: {printable(message)}", file=sys.stderr)
+
+
+@cache
+def warn(message: str) -> None:
+    """Print a warning once per process, however many jobs it concerns."""
+    print(f"warning: {printable(message)}", file=sys.stderr)
+
+
+def printable(value: object) -> str:
+    """A text that is safe for the terminal: characters that would control it, or reorder others, are escaped."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)

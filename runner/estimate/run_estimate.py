@@ -1,0 +1,156 @@
+"""From the command's overrides to a run config for each combination of their values."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from rich.console import Console
+
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.composing import run_config
+from manyheads.runner.config.job_context import explained
+from manyheads.runner.config.origin import Origin, settle
+from manyheads.runner.errors import DIFFERS, ConfigurationError, Unavailable
+from manyheads.runner.estimate.estimate_picture import draw
+from manyheads.runner.estimate.findings import Device, Estimate
+from manyheads.runner.estimate.print_estimate import show
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.files import whole_file
+
+DEVICE = "trainer.device"  # no device is needed, so that none of this machine's may limit the number of ranks
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A combination. ``label``: the overrides by which it differs.
+
+    ``run``: its config; None if it is refused, for this ``reason``.
+    """
+
+    label: str
+    run: RunConfig | None
+    reason: str = ""
+
+
+def plan(line: CommandLine, origin: Origin) -> list[Planned]:
+    """All combinations, in the order of a sweep. Raises ConfigurationError where there is one only, and it is wrong."""
+    given = [str(each) for each in line.overrides]
+    with explained(line):
+        parsed = OverridesParser.create().parse_overrides(given)
+    for override in parsed:
+        if override.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
+            raise ConfigurationError(f"{override.input_line}: estimate starts no runs. Leave it out.")
+    if not any(override.key_or_group == DEVICE for override in parsed):
+        parsed.append(OverridesParser.create().parse_override(f"{DEVICE}=cpu"))
+    combinations = [*product(*([*_values(override)] for override in parsed))]
+    swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
+    found = []
+    for words in combinations:
+        label = " ".join(each for each in words if each.partition("=")[0].lstrip("+") in swept)
+        try:
+            found.append(Planned(label, run_config(words, line, origin)))
+        except ConfigurationError as error:
+            if len(combinations) == 1:
+                raise
+            found.append(Planned(label, None, str(error)))
+    return found
+
+
+def _values(override: Override) -> Iterator[str]:
+    if not override.is_sweep_override():
+        yield str(override.input_line)
+        return
+    key = str(override.input_line).partition("=")[0]
+    for value in override.sweep_string_iterator():
+        yield f"{key}={value}"
+
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+PICTURES = (".png", ".svg")
+
+
+def estimate(
+    overrides: list[str],
+    *,
+    config_dir: str | None = None,
+    device_memory: str | None = None,
+    picture: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Show it, and return the exit code: 3 where something does not fit. Raises ConfigurationError."""
+    device = _device(device_memory)
+    if picture is not None and Path(picture).suffix not in PICTURES:
+        raise ConfigurationError(f"--picture {picture}: its name must end in {' or '.join(PICTURES)}.")
+    line, origin = settle(CommandLine.of(overrides, config_dir))
+    planned = plan(line, origin)
+    status = Console(stderr=True)
+    found = []
+    for number, each in enumerate(planned, 1):
+        with status.status(f"{number} of {len(planned)}: {each.label or 'one update, without its numbers'}"):
+            found.append(estimated(each, alone=len(planned) == 1))
+    if as_json:
+        shown: dict[str, Any] = {"estimates": [each.as_json() for each in found]}
+        if device is not None:
+            shown["device_bytes"] = device.memory
+        print(json.dumps(shown, indent=2))
+    else:
+        show(found, device)
+    if picture is not None:
+        _write(Path(picture), found, device)
+        status.print(f"wrote {picture}", highlight=False, soft_wrap=True)
+    too_large = device is not None and any(each.holds and each.largest.total > device.memory for each in found)
+    return DIFFERS if too_large else 0
+
+
+def estimated(planned: Planned, *, alone: bool = True) -> Estimate:
+    """What one configuration comes to. Raises ConfigurationError for one that is ``alone`` and refused."""
+    if planned.run is None:
+        return Estimate(planned.label, "", reason=planned.reason)
+    from manyheads.runner.estimate.rank.rehearsal import rehearse
+
+    name, began = planned.run.parallel.name, time.perf_counter()
+    try:
+        first = rehearse(planned.run, 0)
+        others = [
+            rehearse(planned.run, rank, follows=follows and not first.holds.stops).holds
+            for rank, follows in first.unlike.items()
+            if rank != 0
+        ]
+    except ConfigurationError as error:
+        if alone:
+            raise
+        return Estimate(planned.label, name, reason=str(error))
+    seconds = time.perf_counter() - began
+    holds = (first.holds, *others)
+    return Estimate(
+        planned.label, name, planned.run.launcher.ranks, first.layout, first.samples, holds=holds, seconds=seconds
+    )
+
+
+def _device(typed: str | None) -> Device | None:
+    if typed is None:
+        found = hardware.gpu_memory()
+        return None if found is None else Device(found, "this machine's GPUs")
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", typed, re.IGNORECASE)
+    if match is None or match[2].lower() not in UNITS or float(match[1]) == 0:
+        raise ConfigurationError(f"--device-memory {typed} is not allowed. Allowed: a size such as 80GB or 79.2GiB.")
+    return Device(int(float(match[1]) * UNITS[match[2].lower()]))
+
+
+def _write(path: Path, found: list[Estimate], device: Device | None) -> None:
+    image = draw(found, device, form=path.suffix.removeprefix("."))
+    if image is None:
+        raise Unavailable(f"--picture {path}: there is nothing to draw, since all of them were refused.")
+    try:
+        with whole_file(path.resolve()) as file:
+            file.write(image)
+    except OSError as error:
+        raise ConfigurationError(f"--picture {path} can't be written: {error.strerror}.") from None

@@ -1,0 +1,43 @@
+"""What a logger may declare about itself."""
+
+import importlib.util
+from typing import ClassVar
+
+from manyheads.runner.option.option import Option
+from manyheads.runner.option.rules import TEXT, Rule, choice
+
+
+class LoggerOption(Option):
+    """Declares an entry of ``logger``. ``publishes``: it is a Tracker, which runs outside the ranks.
+
+    ``settings``: files that its client would read from the working directory.
+    """
+
+    group = "logger"
+    publishes: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()
+
+
+class TrackerOption(LoggerOption):
+    """Declares a tracker. ``package``: the package that it needs, which the extra of the same name installs."""
+
+    publishes = True
+    package: ClassVar[str] = ""
+    rules: ClassVar = {"checkpoint": choice("none", "best", "last")}
+
+    def unavailable(self) -> str | None:
+        if not self.package or importlib.util.find_spec(self.package):
+            return None
+        return f"the package {self.package} is not installed: pip install 'manyheads[{self.package}]'"
+
+
+# Run folders get published: what opens an account comes from the environment, or from the tracker's own login.
+ADDRESS = Rule("an address without user and password, which belong in the environment", lambda v: _is_address(v))
+NAME = Rule("a name without a slash", lambda v: TEXT.accepts(v) and "/" not in v)
+
+
+def _is_address(value: object) -> bool:
+    if not isinstance(value, str) or not value:
+        return False
+    authority = value.partition("://")[2].partition("/")[0]
+    return "@" not in authority

@@ -1,0 +1,149 @@
+"""What logger=mlflow declares."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from manyheads.runner.logger.logger_option import ADDRESS, TrackerOption
+from manyheads.runner.logger.mlflow_store import Store
+from manyheads.runner.logger.tracker import Group, Outcome, Point, TrackedRun, Tracker
+from manyheads.runner.option.rules import TEXT
+from manyheads.runner.run.files import in_turn
+from manyheads.runner.run.ledger import Ledger
+
+
+class MLflowOption(TrackerOption):
+    """Declares steering keys: somebody else's config may not choose the server that a run is published to."""
+
+    package = "mlflow"
+    rules: ClassVar = {"tracking_uri": ADDRESS, "experiment": TEXT}
+    steering: ClassVar = ("tracking_uri",)
+
+
+STATUS = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", "running": "RUNNING"}
+RUN, SWEEP, PARENT = "manyheads.run", "manyheads.sweep", "mlflow.parentRunId"
+LOCK = "trackers.lock"  # in a sweep's folder: its jobs have one parent
+
+
+class MLflow(Tracker):
+    """``tracking_uri``: None for MLFLOW_TRACKING_URI, or else MLflow's own default, in the working directory."""
+
+    def __init__(self, *, tracking_uri: str | None = None, experiment: str = "manyheads", checkpoint: str = "none"):
+        super().__init__(checkpoint=checkpoint)
+        self._store, self._experiment = Store(tracking_uri), experiment
+        self._run = ""
+        self._page: str | None = None
+        self._group: Group | None = None
+
+    @property
+    def name(self) -> str:
+        return self._run
+
+    @property
+    def url(self) -> str | None:
+        return self._page
+
+    def open(self, run: TrackedRun, known: str | None) -> int | None:
+        self._client = self._store.client()
+        self._of = self._experiment_id()
+        self._group = run.group
+        self._parent = self._parent_of(run) if run.group else None
+        found = self._find(RUN, run.key)
+        self._run = found.info.run_id if found else self._create(run.name, run.started, _tags(run, self._parent))
+        base = self._client.tracking_uri
+        if base.startswith("http"):
+            self._page = f"{base.rstrip('/')}/#/experiments/{self._of}/runs/{self._run}"
+        if found and found.info.status != "RUNNING":
+            self._client.update_run(self._run, status="RUNNING")
+        if found is None or found.data.params.keys() != run.config.keys():
+            self._log_config(run)
+        return _last_step(found) if known != self._run else None
+
+    def publish(self, points: Sequence[Point]) -> None:
+        from mlflow.entities import Metric
+
+        metrics = [
+            Metric(tag, value, round(1000 * point.time), point.step)
+            for point in points
+            for tag, value in point.values.items()
+        ]
+        self._client.log_batch(self._run, metrics=metrics)
+
+    def upload(self, path: Path, name: str) -> None:
+        folder = str(Path(name).parent)
+        self._client.log_artifact(self._run, str(path), None if folder == "." else folder)
+
+    def close(self, outcome: Outcome) -> None:
+        self.publish([Point(outcome.step, outcome.time, outcome.values)])
+        if outcome.error:
+            self._client.set_tag(self._run, "manyheads.error", outcome.error[:5000])
+        self._end(self._run, STATUS.get(outcome.status, "FAILED"), outcome.time)
+        if self._group and self._parent:
+            self._end(self._parent, _status_of_sweep(self._group, but=self._run), outcome.time)
+
+    def _end(self, run: str, status: str, time: float) -> None:
+        if status == "RUNNING":
+            self._client.update_run(run, status=status)
+        else:
+            self._client.set_terminated(run, status, round(1000 * time) or None)
+
+    def _log_config(self, run: TrackedRun) -> None:
+        from mlflow.entities import Param
+
+        self._client.log_batch(self._run, params=[Param(key, str(value)) for key, value in run.config.items()])
+
+    def _experiment_id(self) -> str:
+        from mlflow.exceptions import MlflowException
+
+        if found := self._client.get_experiment_by_name(self._experiment):
+            return found.experiment_id
+        try:
+            return self._client.create_experiment(self._experiment)
+        except MlflowException:  # another run's publisher may just have made it
+            if found := self._client.get_experiment_by_name(self._experiment):
+                return found.experiment_id
+            raise
+
+    def _find(self, tag: str, value: str) -> Any:
+        found = self._client.search_runs([self._of], f"tags.`{tag}` = '{value}'", max_results=1)
+        return found[0] if found else None
+
+    def _create(self, name: str, started: float, tags: dict[str, str]) -> str:
+        run = self._client.create_run(self._of, round(1000 * started), tags, name)
+        return run.info.run_id
+
+    def _parent_of(self, run: TrackedRun) -> str:
+        """The run that stands for the sweep."""
+        assert run.group is not None
+        with in_turn(run.group.folder / LOCK):
+            found = self._find(SWEEP, run.group.key)
+            return found.info.run_id if found else self._create(run.group.name, run.started, {SWEEP: run.group.key})
+
+
+def _tags(run: TrackedRun, parent: str | None) -> dict[str, str]:
+    tags = {RUN: run.key, **{f"manyheads.{name}": value[:5000] for name, value in run.facts.items()}}
+    tags |= dict.fromkeys(run.tags, "true")
+    if run.notes:
+        tags["mlflow.note.content"] = run.notes
+    if "commit" in run.facts:
+        tags["mlflow.source.git.commit"] = run.facts["commit"]
+    if "user" in run.facts:
+        tags["mlflow.user"] = run.facts["user"]
+    if run.group and parent:
+        tags |= {PARENT: parent, "manyheads.overrides": " ".join(run.group.overrides)[:5000]}
+    return tags
+
+
+def _last_step(found: Any) -> int:
+    """The last step that a run has a value of, -1 for none."""
+    return -1 if found is None else max((metric.step for metric in found.data._metric_objs), default=-1)
+
+
+def _status_of_sweep(group: Group, *, but: str) -> str:
+    """From its ledger; the job that asks has ended, whether the ledger says so already or not."""
+    states = [entry.state for entry in Ledger(group.folder).entries()]
+    if states.count("running") > 1 or "pending" in states:
+        return "RUNNING"
+    if "failed" in states:
+        return "FAILED"
+    return "KILLED" if "interrupted" in states else "FINISHED"

@@ -1,0 +1,174 @@
+"""The record of a run, steps.csv and epochs.csv, and the loggers that get the same rows."""
+
+import csv
+import io
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.logger.csv import MFU, STEP_COLUMNS, epoch_columns, evaluation_columns
+from manyheads.runner.logger.logger import Logger
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.run_folder import RunFolder
+
+FLUSH_SECONDS = 0.25
+
+
+class Recorder:
+    """Writes nothing: what every rank but the first has. ``Files`` is the other one."""
+
+    def step(self, row: dict[str, Any]) -> None:
+        """One row of steps.csv."""
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """One row of epochs.csv."""
+
+    def evaluation(self, row: dict[str, Any]) -> None:
+        """One row of evaluations.csv."""
+
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        """A picture that a metric or a callback drew of the run after ``step`` updates; the last of a name stays."""
+
+    def position(self) -> dict[str, int]:
+        """Everything so far is on the disk; the sizes of the tables then."""
+        return {}
+
+    def kept(self) -> list[tuple[str, dict[str, Any]]]:
+        """The last rows, by table; of who keeps them."""
+        return []
+
+    def catch_up(self, rows: list[tuple[str, dict[str, Any]]], *, after: int) -> None:
+        """Take rows that another rank has kept, those after this many updates."""
+
+    def end(self, result: dict[str, Any]) -> None:
+        """The run ended without an error; what rank 0 knows of result.json."""
+
+    def close(self) -> None: ...
+
+
+class Files(Recorder):
+    """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
+
+    ``position``: where a checkpoint left the tables; rows after it are cut. ``within_epochs``: whether there will be
+    evaluations there. ``has_mfu``: whether steps have that.
+
+    Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        train: Sequence[str],
+        val: Sequence[str],
+        position: dict[str, int],
+        within_epochs: bool = False,
+        has_mfu: bool = False,
+        loggers: Sequence[Logger] = (),
+    ):
+        columns = (*STEP_COLUMNS, *([MFU] if has_mfu else []))
+        self._steps = Table(folder.steps, columns, position.get("steps", 0))
+        self._epochs = Table(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
+        self._evaluations: Table | None = None
+        if within_epochs:
+            self._evaluations = Table(folder.evaluations, evaluation_columns(val), position.get("evaluations", 0))
+        self._pictures, self._loggers = folder.pictures, loggers
+        self._flushed = -FLUSH_SECONDS
+
+    def step(self, row: dict[str, Any]) -> None:
+        self._steps.append(row)
+        for logger in self._loggers:
+            logger.step(row)
+        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            self._flush()
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self._epochs.append(row)
+        for logger in self._loggers:
+            logger.epoch(row)
+        self._flush()
+
+    def evaluation(self, row: dict[str, Any]) -> None:
+        assert self._evaluations is not None
+        self._evaluations.append(row)
+        for logger in self._loggers:
+            logger.evaluation(row)
+        self._flush()
+
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        self._pictures.mkdir(exist_ok=True)
+        write_whole(self._pictures / f"{name}.png", png)
+        for logger in self._loggers:
+            logger.picture(name, png, step)
+
+    def position(self) -> dict[str, int]:
+        self._flush()
+        sizes = {"steps": self._steps.size(), "epochs": self._epochs.size()}
+        return sizes if self._evaluations is None else {**sizes, "evaluations": self._evaluations.size()}
+
+    def end(self, result: dict[str, Any]) -> None:
+        self._flush()
+        for logger in self._loggers:
+            logger.end(result)
+
+    def close(self) -> None:
+        for table in self._tables():
+            table.close()
+        for logger in self._loggers:
+            logger.close()
+
+    def _tables(self) -> list["Table"]:
+        return [table for table in (self._steps, self._epochs, self._evaluations) if table is not None]
+
+    def _flush(self) -> None:
+        for table in self._tables():
+            table.flush()
+        for logger in self._loggers:
+            logger.flush()
+        self._flushed = time.monotonic()
+
+
+class Table:
+    """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there, and with it its columns."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...], size: int):
+        self._path = path
+        self._file = open(path, "a+", newline="", opener=no_link)  # noqa: SIM115
+        self._file.truncate(min(size, self._file.seek(0, io.SEEK_END)))
+        self._columns = self._header() or columns
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        if size == 0:
+            self._writer.writerow(columns)
+            self.flush()
+
+    def _header(self) -> tuple[str, ...]:
+        """The columns of a table that is continued, which an earlier version may have begun."""
+        self._file.seek(0)
+        return tuple(next(csv.reader([self._file.readline()]), ()))
+
+    def append(self, row: dict[str, Any]) -> None:
+        # Floats by their repr. What was known where the table was begun need not be known where it is continued.
+        self._writer.writerow([row.get(name, "") if name == MFU else row[name] for name in self._columns])
+
+    def flush(self) -> None:
+        """Everything so far is in the file. Raises an OSError that names it."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
+
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return self._file.seek(0, io.SEEK_END)
+
+    def close(self) -> None:
+        if self._file.closed:
+            return
+        try:
+            self.flush()
+        finally:
+            with suppress(OSError):  # which flush has raised
+                self._file.close()

@@ -1,0 +1,49 @@
+"""A recorder of ranks that come and go: what one of them missed, the others still have."""
+
+from collections import deque
+from typing import Any
+
+from manyheads.runner.logger.rank.csv import Recorder
+
+MOST = 20_000  # rows, some megabytes
+
+
+class Keeping(Recorder):
+    """Keeps the last rows, and hands all on to another recorder, which may be mute."""
+
+    def __init__(self, recorder: Recorder):
+        self._recorder = recorder
+        self._rows: deque[tuple[str, dict[str, Any]]] = deque(maxlen=MOST)
+
+    def step(self, row: dict[str, Any]) -> None:
+        self._take("step", row)
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self._take("epoch", row)
+
+    def evaluation(self, row: dict[str, Any]) -> None:
+        self._take("evaluation", row)
+
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        self._recorder.picture(name, png, step)
+
+    def position(self) -> dict[str, int]:
+        return self._recorder.position()
+
+    def kept(self) -> list[tuple[str, dict[str, Any]]]:
+        return list(self._rows)
+
+    def catch_up(self, rows: list[tuple[str, dict[str, Any]]], *, after: int) -> None:
+        for table, row in rows:
+            if row["step"] > after:
+                self._take(table, row)
+
+    def end(self, result: dict[str, Any]) -> None:
+        self._recorder.end(result)
+
+    def close(self) -> None:
+        self._recorder.close()
+
+    def _take(self, table: str, row: dict[str, Any]) -> None:
+        self._rows.append((table, row))
+        getattr(self._recorder, table)(row)

@@ -1,0 +1,136 @@
+"""What logger=wandb declares."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from manyheads.runner.logger.logger_option import ADDRESS, NAME, TrackerOption
+from manyheads.runner.logger.tracker import Outcome, Point, TrackedRun, Tracker
+from manyheads.runner.option.rules import choice
+
+
+class WandBOption(TrackerOption):
+    """Declares steering keys: somebody else's config may not choose the account and server to publish to."""
+
+    package = "wandb"
+    settings = ("wandb/settings", ".wandb/settings", "config-defaults.yaml")
+    leaves = ("wandb",)
+    rules: ClassVar = {
+        "project": NAME,
+        "entity": NAME,
+        "base_url": ADDRESS,
+        "mode": choice("online", "offline"),
+    }
+    steering: ClassVar = ("entity", "base_url")
+
+
+STEP = "step"  # the column that curves are drawn over
+INIT_SECONDS = 10
+FOLDER = "wandb"
+
+
+class WandB(Tracker):
+    """``mode``: online or offline; None for WANDB_MODE, or else online."""
+
+    def __init__(
+        self,
+        *,
+        project: str = "manyheads",
+        entity: str | None = None,
+        base_url: str | None = None,
+        mode: str | None = None,
+        checkpoint: str = "none",
+    ):
+        super().__init__(checkpoint=checkpoint)
+        self._project, self._entity, self._base_url = project, entity, base_url
+        self._is_offline = (mode or os.environ.get("WANDB_MODE")) == "offline"
+        self._run: Any = None
+
+    @property
+    def name(self) -> str:
+        return self._key
+
+    @property
+    def url(self) -> str | None:
+        return None if self._is_offline else self._run.url
+
+    def open(self, run: TrackedRun, known: str | None) -> int | None:
+        self._key, self._kept = run.key, run.folder / FOLDER
+        self._scratch = Path(tempfile.mkdtemp(prefix="manyheads-"))  # whose links would lead out of the run folder
+        self._run = self._begin(run)
+        self._run.define_metric(STEP, hidden=True)
+        self._run.define_metric("*", step_metric=STEP)
+        self._first = self._run.starting_step if self._run.resumed else 0
+        if self._is_offline and _is_synced(self._kept, run.key):
+            return None  # from here on what is new makes a directory of its own
+        return self._first - 1
+
+    def publish(self, points: Sequence[Point]) -> None:
+        for point in points:  # a row of an epoch may come when the server has closed that of its last step
+            row = {**point.values, STEP: point.step, "_timestamp": point.time}
+            self._run.log(row, step=max(point.step, self._first))
+
+    def upload(self, path: Path, name: str) -> None:
+        copy = Path(self._run.dir) / name  # a link would lead nowhere once the folder is moved
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        self._run.save(str(copy), base_path=self._run.dir, policy="end")
+
+    def close(self, outcome: Outcome) -> None:
+        self._run.summary.update({**outcome.values, "status": outcome.status})
+        if outcome.error:
+            self._run.summary["error"] = outcome.error
+        self._run.finish(exit_code=0 if outcome.status in ("completed", "running") else 1)
+        if self._is_offline:
+            self._keep()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _keep(self) -> None:
+        """Put what was written offline into the run folder, in the place of what is not synced yet."""
+        for path in self._kept.glob(f"offline-run-*-{self._key}"):
+            if not path.is_symlink() and not _is_synced_one(path):
+                shutil.rmtree(path)
+        self._kept.mkdir(exist_ok=True)
+        for path in (self._scratch / FOLDER).glob(f"offline-run-*-{self._key}"):
+            shutil.rmtree(path / "logs", ignore_errors=True)  # of the client, with a link into the user's home
+            if not path.is_symlink():
+                shutil.move(path, self._kept / path.name)
+
+    def _begin(self, run: TrackedRun) -> Any:
+        import wandb
+
+        os.environ["WANDB_SILENT"] = "true"
+        settings: dict[str, Any] = {
+            **dict.fromkeys(("x_disable_stats", "x_disable_meta", "disable_git", "disable_code", "silent"), True),
+            **dict.fromkeys(("x_save_requirements", "save_code"), False),
+            "console": "off",
+            "init_timeout": INIT_SECONDS,
+            **({"base_url": self._base_url} if self._base_url else {}),
+        }
+        return wandb.init(
+            id=run.key,
+            name=run.name,
+            project=self._project,
+            entity=self._entity,
+            group=run.group.name if run.group else None,
+            tags=[*run.tags] or None,
+            notes=run.notes,
+            config={**run.config, **{f"manyheads.{name}": value for name, value in run.facts.items()}},
+            dir=str(self._scratch),
+            mode="offline" if self._is_offline else "online",
+            resume=None if self._is_offline else "allow",
+            reinit="finish_previous",
+            settings=wandb.Settings(**settings),
+        )
+
+
+def _is_synced(folder: Path, key: str) -> bool:
+    """Whether `wandb sync` has sent what was written of the run offline."""
+    return any(map(_is_synced_one, folder.glob(f"offline-run-*-{key}")))
+
+
+def _is_synced_one(path: Path) -> bool:
+    return any(path.glob("*.synced"))

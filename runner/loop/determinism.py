@@ -1,0 +1,41 @@
+"""trainer.deterministic: a GPU gives the same bits again, and says so of an operation that can't.
+
+Sources: https://docs.pytorch.org/docs/stable/notes/randomness.html,
+https://docs.nvidia.com/cuda/cublas/#results-reproducibility.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from manyheads.runner.errors import ConfigurationError
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_HAS_NO_FORM = re.compile(r"(\S+) does not have a deterministic implementation")
+
+
+def set_deterministic(wanted: bool) -> None:
+    """For the whole process, before it uses a GPU. Otherwise cuDNN tries out which algorithm is the quickest."""
+    if wanted:
+        os.environ.setdefault(WORKSPACE, ":4096:8")  # read when cuBLAS starts
+    torch.use_deterministic_algorithms(wanted)
+    torch.backends.cudnn.benchmark = not wanted
+
+
+@contextmanager
+def operations_named() -> Iterator[None]:
+    """Raises ConfigurationError, which names it, for an operation that has no deterministic form."""
+    try:
+        yield
+    except RuntimeError as error:
+        if found := _HAS_NO_FORM.search(str(error)):
+            cause = f"torch {torch.__version__} has no deterministic implementation of {found[1]} on this device"
+        elif WORKSPACE in str(error):
+            cause = f"cuBLAS needs {WORKSPACE}=:4096:8 or :16:8, but it is {os.environ.get(WORKSPACE)!r}"
+        else:
+            raise
+        remedy = "Set trainer.deterministic=false, or choose a model and a loss that do not use it."
+        raise ConfigurationError(f"trainer.deterministic=true: {cause}. {remedy}") from error

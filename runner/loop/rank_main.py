@@ -1,0 +1,161 @@
+"""The main of each rank, ``python -m manyheads.runner.loop.rank_main <folder>``: read run.yaml, join, train, leave."""
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from manyheads.runner.errors import Failure, printable
+from manyheads.runner.machine import hardware
+from manyheads.runner.machine.numa import near
+from manyheads.runner.machine.process import SIGNALS, die_with_parent
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.heartbeat import FINISHED, Heartbeat
+from manyheads.runner.run.rank_info import NAMES, Place, place
+from manyheads.runner.run.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.rank.parallel import Parallel
+
+COUNT_SECONDS = 0.5
+Work = Callable[[RunConfig, "Parallel", RunFolder, Heartbeat], None]
+
+
+def main(path: str, *, work: Work | None = None) -> NoReturn:
+    """Be one rank, in a process of its own, as the environment says which. Ends the process.
+
+    ``work``: what it does; None to train.
+    """
+    folder = RunFolder(path)
+    rank, local_rank, world_size = place()
+    os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
+    die_with_parent()
+    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
+    for signum in SIGNALS:  # a cluster may signal the ranks themselves
+        signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
+    code = 0
+    try:
+        _become_rank(folder, rank, world_size)
+        run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, work=work)
+    except BaseException as error:
+        heartbeat.fail(error)
+        code = _log(error)
+    with suppress(OSError):  # of the disk that the log is on
+        sys.stdout.flush()
+    logging.shutdown()
+    os._exit(code)  # whatever threads a broken collective has left behind
+
+
+def run_rank(
+    folder: RunFolder, *, rank: int, local_rank: int, world_size: int, apart: bool, work: Work | None = None
+) -> None:
+    """Train, or do ``work``, as rank ``rank`` of ``world_size``.
+
+    ``apart``: in a process of its own, not the parent's.
+    """
+    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
+    heartbeat.enter()
+    with _logging_to(folder.rank_log(rank), apart=apart):
+        from manyheads.runner.loop import build, session
+
+        run = RunConfig.read(folder)
+        if apart:
+            _go_near(run, local_rank)
+        parallel = build.join(run, rank=rank, local_rank=local_rank, world_size=world_size)
+        if apart and world_size > 1:
+            _count_collectives(parallel.collectives, heartbeat)
+        try:
+            (work or session.work)(run, parallel, folder, heartbeat)
+        except BaseException:
+            if not apart:  # a process of its own says first what happened, before others fail for want of it
+                parallel.leave()
+            raise
+        parallel.leave()
+    heartbeat.leave(FINISHED)
+
+
+def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None:
+    """Tell the parent again and again which collective operation this rank has come to, beside what it does."""
+
+    def tell() -> None:
+        while True:
+            with suppress(Exception):  # it is leaving
+                heartbeat.came_to(come_to())
+            time.sleep(COUNT_SECONDS)
+
+    threading.Thread(target=tell, name="collectives", daemon=True).start()
+
+
+def _go_near(run: RunConfig, local_rank: int) -> None:
+    """Have this rank, and the loader processes that it will start, run on the cores that are near its device."""
+    if not run.launcher.numa or not hasattr(os, "sched_setaffinity"):
+        return
+    gpus = hardware.gpu_indices() if run.on_gpus else []
+    gpu = gpus[local_rank] if local_rank < len(gpus) else None
+    if cores := near(local_rank=local_rank, ranks=run.launcher.nproc_per_node, gpu=gpu):
+        os.sched_setaffinity(0, cores)
+
+
+def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
+    """Leave the terminal's process group, say in the title who this is, write to the rank's own log."""
+    import setproctitle
+
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    setproctitle.setproctitle(f"manyheads: rank {rank}/{world_size} {folder.path}")
+    log = no_link(str(folder.rank_log(rank)), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, sys.stderr.fileno())
+    if rank > 0:  # rank 0 speaks on the terminal
+        os.dup2(log, sys.stdout.fileno())
+    elif terminal := os.environ.get("MANYHEADS_TERMINAL"):
+        _speak_on(terminal)
+    os.close(log)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # the parent asks for it when the run stalls
+
+
+def _speak_on(terminal: str) -> None:
+    """Write standard output there, and not to the launcher's agent, where it is on this machine."""
+    with suppress(OSError):
+        descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
+        os.dup2(descriptor, sys.stdout.fileno())
+        os.close(descriptor)
+
+
+@contextmanager
+def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
+    """Python's log messages and warnings go to the rank's log file meanwhile."""
+    with open(path, "a", opener=no_link) as file:
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        if apart:
+            root.setLevel(logging.INFO)
+            logging.captureWarnings(True)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            handler.close()
+
+
+def _log(error: BaseException) -> int:
+    """Write what happened to the log, whose disk may be full, or hang; returns this process's exit code."""
+    failure = Failure.of(error)
+    with suppress(OSError):
+        print(printable(failure.traceback), file=sys.stderr)
+    return failure.exit_code or 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,118 @@
+"""What rank 0 knows of result.json."""
+
+import signal
+from typing import Any
+
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank.load import weights_sha256
+from manyheads.runner.logger.csv import MFU
+from manyheads.runner.loop.header import device_name
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.machine import invocation
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def result_of(
+    trainer: Trainer, weights: dict[str, Tensor], memory: list[list[tuple[float, float | None]]], **findings: Any
+) -> dict[str, Any]:
+    """``weights``: of the whole model. ``memory``: MB by rank and device, most of tensors, and most reserved."""
+    scores, progress, stopped = trainer.update.scores, trainer.progress, trainer.stop.signal
+    return {
+        "status": "completed" if stopped is None else "interrupted",
+        "signal": stopped,
+        "epochs": progress.epoch,
+        "steps": progress.step,
+        "samples_seen": progress.samples,
+        "device": device_name(trainer.update.parallel.device),
+        "train_seconds": progress.train_seconds + progress.seconds,
+        "time": progress.time(progress.seconds),
+        "samples_per_second": progress.samples_per_second,
+        "peak_memory_mb": [peak for rank in memory for peak, _ in rank],
+        "reserved_memory_mb": [most for rank in memory for _, most in rank if most is not None],
+        "metrics": progress.metrics,
+        # The monitored metric of the best epoch, or of the evaluation.
+        "objective": (progress.best or progress.metrics).get(scores.monitor),
+        "best": progress.best,
+        "scores": scores.describe(),
+        "weights_sha256": weights_sha256(weights),
+        "corrupt_samples": progress.corrupt,
+        "skipped_steps": progress.skipped,
+        **_utilization(trainer),
+        **({"evaluated": "ema"} if trainer.average is not None and trainer.average.is_evaluated else {}),
+        **({"ended": progress.ended} if progress.ended else {}),
+        **_digests(trainer),
+        **findings,
+    }
+
+
+def _utilization(trainer: Trainer) -> dict[str, float]:
+    """FLOPs that a sample takes, and MFU, where it is known what the devices can compute."""
+    known, speed = trainer.reporter.utilization, trainer.progress.samples_per_second
+    if known is None or speed is None:
+        return {}
+    return {"flops_per_sample": known.flops, MFU: known.mfu(speed)}
+
+
+def _digests(trainer: Trainer) -> dict[str, dict[str, str]]:
+    """The sha256 of the samples of each split, where the data set knows it."""
+    loaders = {"train": trainer.train, "val": trainer.evaluation.loader}
+    found = {name: getattr(loader.batches.dataset, "digest", None) for name, loader in loaders.items()}
+    known = {name: digest for name, digest in found.items() if digest is not None}
+    return {"data_sha256": known} if known else {}
+
+
+SHOWN = 5  # files
+
+
+def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[str, dict[str, str]]:
+    """Title and rows of the table at the end."""
+    title = (
+        "completed" if result["status"] == "completed" else f"interrupted by {signal.Signals(result['signal']).name}"
+    )
+    rows = {}
+    if result["best"]:
+        rows["best"] = f"{place(result['best'])}: {_measured(scores, result['best'])}"
+    rows["last" if result["best"] else "metrics"] = _measured(scores, result["metrics"])
+    if "test" in result:
+        rows["test"] = _measured(scores, result["test"])
+    if result["samples_per_second"]:
+        rows["speed"] = f"{result['samples_per_second']:,.0f} samples/s; {result['train_seconds']:.1f} s of training"
+        rows["speed"] += f"; MFU {result['mfu']:.1%}" if "mfu" in result else ""
+    if any(result["time"].values()):
+        rows["time"] = shares(result["time"])
+    if ended := result.get("ended"):
+        rows["ended"] = f"before its last epoch, by trainer.{ended}"
+    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB peak per device"
+    if reserved := result.get("reserved_memory_mb"):
+        rows["memory"] += f"; {' + '.join(f'{memory:,.0f}' for memory in reserved)} reserved"
+    kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
+    if skipped := [f"{count:,} {kind}" for kind, count in kinds.items() if count]:
+        rows["skipped"] = ", ".join(skipped)
+    if files := result["corrupt_files"]:
+        more = f" and {len(files) - SHOWN:,} more, listed in {folder.result.name}" if len(files) > SHOWN else ""
+        rows["unreadable"] = ", ".join(files[:SHOWN]) + more
+    rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
+    rows["results"] = str(folder)
+    if result["status"] == "interrupted":
+        rows["resume"] = invocation.command("resume", folder)
+    return title, rows
+
+
+def place(best: dict[str, Any]) -> str:
+    """When that was."""
+    return f"step {best['step']}" if "step" in best else f"epoch {best['epoch']}"
+
+
+def shares(seconds: dict[str, float]) -> str:
+    """The parts in percent of the whole, the largest first; parts below half a percent are omitted."""
+    whole = sum(seconds.values())
+    found = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
+    return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)
+
+
+def _measured(scores: Scores, metrics: dict[str, Any]) -> str:
+    samples = metrics.get("test_samples", metrics.get("val_samples"))
+    parts = [scores.sentence(metrics), f"on {samples:,} samples" if samples is not None else ""]
+    return ", ".join(filter(None, parts)) or "nothing measured"

@@ -1,0 +1,87 @@
+"""How long a run trains, and when it evaluates."""
+
+import math
+from dataclasses import dataclass
+
+from manyheads.runner.checkpoint.retention import steps_of
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.stopping import NEVER, Ending
+from manyheads.runner.option.rules import seconds
+from manyheads.runner.option.sections import TrainerSection
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The part of the run config's trainer section that the loop needs.
+
+    total_steps: length of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up:
+    whether the first pass takes long, because it compiles the model or chooses a GPU's algorithms. evaluate_every: in
+    epochs; evaluate_steps: in updates, 0 to evaluate by epochs.
+    """
+
+    epochs: int
+    total_steps: int
+    last_step: int
+    evaluate_every: int
+    grad_accumulation: int
+    log_every: int
+    warm_up: bool = False
+    evaluate_steps: int = 0
+    ending: Ending = NEVER
+
+    @classmethod
+    def of(cls, section: TrainerSection, updates: int) -> "Settings":
+        """From the config's trainer section. ``updates``: of a whole epoch, here and below."""
+        total = section.epochs * updates
+        total = min(total, section.max_steps or total)
+        steps = steps_of(section.evaluate_every) or 0
+        return cls(
+            epochs=section.epochs,
+            total_steps=total,
+            last_step=min(total, section.stop_after or total),
+            evaluate_every=0 if steps else int(section.evaluate_every),
+            evaluate_steps=steps,
+            ending=Ending(seconds(section.max_time), section.patience, section.min_delta),
+            grad_accumulation=section.grad_accumulation,
+            log_every=section.log_every,
+            warm_up=section.device == "cuda" or section.compile != "none",
+        )
+
+    def epochs_until_end(self, updates: int) -> int:
+        """In how many epochs the run ends; fewer than ``epochs`` if max_steps ends it earlier."""
+        return min(self.epochs, math.ceil(self.total_steps / max(1, updates)))
+
+    def is_done(self, progress: Progress, updates: int) -> bool:
+        """Whether nothing is left to train."""
+        is_over = progress.step >= self.last_step or progress.ended is not None
+        return self.cuts(progress, updates) or (is_over and progress.epoch_step == 0)
+
+    def cuts(self, progress: Progress, updates: int) -> bool:
+        """Whether the run ends here in the middle of an epoch, as if it had been interrupted."""
+        at_end = progress.step == self.last_step < self.total_steps
+        return at_end and progress.ended is None and 0 < progress.epoch_step < updates
+
+    def last_step_of_epoch(self, progress: Progress, updates: int) -> int:
+        """The number of the current epoch's last update in the run."""
+        rest = updates - progress.epoch_step if progress.ended is None else 0
+        return min(progress.step + rest, self.last_step)
+
+    def is_last_epoch(self, progress: Progress) -> bool:
+        """Whether the epoch that ends is the run's last."""
+        return progress.step >= self.total_steps or progress.ended is not None
+
+    def evaluates_epoch(self, progress: Progress) -> bool:
+        """Whether the epoch that ends is evaluated; the last one always is, where any is."""
+        if not (self.evaluate_every or self.evaluate_steps):
+            return False
+        if self.is_last_epoch(progress):
+            return True
+        if self.evaluate_steps:
+            return progress.step % self.evaluate_steps == 0
+        return (progress.epoch + 1) % self.evaluate_every == 0
+
+    def owes_evaluation(self, progress: Progress, updates: int) -> bool:
+        """Whether a run that is resumed was stopped right before an evaluation within its epoch."""
+        is_within = 0 < progress.epoch_step < updates and progress.ended is None
+        is_due = self.evaluate_steps and progress.step % self.evaluate_steps == 0
+        return bool(is_within and is_due and progress.evaluated != progress.step)

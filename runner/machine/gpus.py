@@ -1,0 +1,142 @@
+"""What NVIDIA's driver says of the GPUs, by NVML; found without CUDA, which would tie this process to them.
+
+Source: https://docs.nvidia.com/deploy/nvml-api/.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+# Why clocks are lower than they could be, by NVML's bits, without idleness and clocks that somebody has set.
+# Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html.
+THROTTLED = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
+
+
+class Part(NamedTuple):
+    """A GPU, or a slice of one that is cut up by MIG: what CUDA takes for a device."""
+
+    name: str
+    uuid: str
+
+
+class Board(NamedTuple):
+    """A GPU as it is plugged in. ``slices``: of one that is cut up, which then is no device itself; else None."""
+
+    name: str
+    uuid: str
+    slices: tuple[Part, ...] | None = None
+
+    @property
+    def devices(self) -> tuple[Part, ...]:
+        """What CUDA may count of it."""
+        return (Part(self.name, self.uuid),) if self.slices is None else self.slices
+
+
+def read() -> tuple[str, list[Board]]:
+    """The driver's version and the GPUs in the order of the bus; without driver ("", []).
+
+    A GPU that does not answer, as one that fell off the bus, is left out.
+    """
+    with session() as nvml:
+        if nvml is None:
+            return "", []
+        boards = (_board(nvml, index) for index in range(asked(nvml.nvmlDeviceGetCount) or 0))
+        version = asked(nvml.nvmlSystemGetDriverVersion)
+        return _text(version or "unknown"), [board for board in boards if board is not None]
+
+
+@contextmanager
+def session() -> Iterator[Any]:
+    """The module ``pynvml``, ready to be asked; None where there is no driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _board(nvml: Any, index: int) -> Board | None:
+    handle = asked(nvml.nvmlDeviceGetHandleByIndex, index)
+    part = _part(nvml, handle)
+    if part is None:
+        return None
+    if not (asked(nvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
+        return Board(*part)
+    count = asked(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    found = (_part(nvml, asked(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, each)) for each in range(count))
+    return Board(*part, tuple(each for each in found if each is not None))
+
+
+def _part(nvml: Any, handle: Any) -> Part | None:
+    if handle is None:
+        return None
+    name, uuid = asked(nvml.nvmlDeviceGetName, handle), asked(nvml.nvmlDeviceGetUUID, handle)
+    return None if name is None or uuid is None else Part(_text(name), _text(uuid))
+
+
+def asked(question: Any, *arguments: Any) -> Any:
+    """The answer; None where the driver, or this GPU, has none."""
+    import pynvml
+
+    try:
+        return question(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def memory(uuids: list[str]) -> int | None:
+    """The least memory that any of these GPUs has in all, in bytes; None where there is none, or it is not said."""
+    with session() as nvml:
+        if nvml is None:
+            return None
+        handles = [asked(nvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in uuids]
+        found = [asked(nvml.nvmlDeviceGetMemoryInfo, handle) for handle in handles if handle is not None]
+        return min((int(each.total) for each in found if each is not None), default=None)
+
+
+TERA = 1e12
+# By the first pattern that the device's name has. "half": fp16 and bf16; None: no units of that kind.
+PEAKS: dict[str, dict[str, float | None]] = {
+    r"H100 PCIe": {"half": 756, "tf32": 378, "fp32": 51, "fp64": 51},
+    r"H100 NVL": {"half": 835, "tf32": 417, "fp32": 60, "fp64": 60},
+    r"H100|H200|GH200": {"half": 989, "tf32": 494, "fp32": 67, "fp64": 67},
+    r"A100": {"half": 312, "tf32": 156, "fp32": 19.5, "fp64": 19.5},
+    r"A40\b": {"half": 149.7, "tf32": 74.8, "fp32": 37.4, "fp64": None},
+    r"A10\b": {"half": 125, "tf32": 62.5, "fp32": 31.2, "fp64": None},
+    r"L40S": {"half": 362, "tf32": 183, "fp32": 91.6, "fp64": None},
+    r"L4\b": {"half": 121, "tf32": 60, "fp32": 30.3, "fp64": None},
+    r"V100.SXM2": {"half": 125, "tf32": None, "fp32": 15.7, "fp64": 7.8},
+    r"V100.PCIE": {"half": 112, "tf32": None, "fp32": 14, "fp64": 7},
+    r"\bT4\b": {"half": 65, "tf32": None, "fp32": 8.1, "fp64": None},
+    r"RTX 4090\b(?! (?:D|Laptop))": {"half": 165.2, "tf32": 82.6, "fp32": 82.6, "fp64": None},
+    r"RTX 3090\b(?! Ti)": {"half": 71, "tf32": 35.6, "fp32": 35.6, "fp64": None},
+}
+
+
+def peak(device: str, products: str) -> float | None:
+    """FLOP/s of products in a format: half, tf32, fp32 or fp64; None where nobody has stated it here.
+
+    ``device``: its name by the driver. A slice by MIG is not the whole, and has none.
+    """
+    if "MIG" in device:
+        return None
+    stated = next((found for pattern, found in PEAKS.items() if re.search(pattern, device)), {})
+    tera = stated.get(products)
+    return None if tera is None else tera * TERA

@@ -1,0 +1,111 @@
+"""The base class of metrics: functions of statistics that are summed over batches and ranks first."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+Direction = Literal["max", "min"]
+
+
+class Metric:
+    """A named number, with the direction that is better. Tables call it ``train_<name>`` and ``val_<name>``.
+
+    ``label``: its name in words; ``short``: an abbreviation for the live line; ``unit``: "%" or none; ``is_shown``:
+    whether the terminal shows it, in addition to the tables. ``shapes``: the
+    shape of each statistic that it needs, by name; () for a single number. ``family``: metrics of the same family and
+    the same shapes have the same statistics, which are then computed once for all of them; None for none.
+    """
+
+    direction: Direction = "max"
+    shapes: Mapping[str, tuple[int, ...]] = {}
+    is_collected = False
+    is_shown = True
+    family: str | None = None
+
+    def __init__(self, name: str, *, label: str = "", short: str = "", unit: str = ""):
+        self.name, self.label, self.unit = name, label or name, unit
+        self.short = short or self.label
+
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, "Tensor"]:
+        """Sums over one batch, with the names and shapes in ``shapes``; computed on the device, without gradients.
+
+        ``outputs``: what the model returned; ``batch``: what the data set's collation returned.
+        """
+        raise NotImplementedError
+
+    def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
+        """The metric of these statistics, which are float64 on the CPU; None if nothing was measured.
+
+        They also contain the numbers "loss", the sum of the run's loss, and "counted", the number that it is averaged
+        over.
+        """
+        raise NotImplementedError
+
+    def text(self, value: float) -> str:
+        """The value as shown on the terminal."""
+        return f"{value:.2f}%" if self.unit == "%" else f"{value:.4g}"
+
+    def live(self, value: float) -> str:
+        """Abbreviated name and value, for the live line."""
+        return f"{self.short} {value:.1f}%" if self.unit == "%" else f"{self.short} {value:.3g}"
+
+    def describe(self) -> dict[str, str]:
+        """The description in result.json, with which a report names and orders runs."""
+        return {"direction": self.direction, "label": self.label, "unit": self.unit}
+
+
+class Collected(Metric):
+    """A metric that sums cannot express, such as the area under a curve, because it needs each sample's scores.
+
+    It is measured in evaluations. Each rank keeps its samples' scores by sample id, 4 bytes per class; they are
+    gathered a few classes at a time. ``at_most``: megabytes per rank, beyond which the run stops with an error.
+    """
+
+    is_collected = True
+
+    def __init__(self, name: str, *, at_most: float = 1024, **names: str):
+        super().__init__(name, **names)
+        self.at_most = at_most
+
+    def of_class(self, scores: "np.ndarray", is_it: "np.ndarray") -> float | None:
+        """The metric of one class, from its score for each sample and a mask (N,) of the samples that belong to it.
+
+        Samples are in the order of their ids, whichever rank evaluated them. Returns None if the class has no value.
+        """
+        raise NotImplementedError
+
+    def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
+        return None  # while training, where nothing is kept
+
+    def over_classes(self, values: list[float | None]) -> float | None:
+        """The metric from the values of all classes: the mean over those that have one."""
+        found = [value for value in values if value is not None]
+        return sum(found) / len(found) if found else None
+
+
+class Share(Metric):
+    """One statistic as a percentage of another, such as the samples whose class was predicted correctly."""
+
+    def __init__(self, name: str, part: str, whole: str, **names: str):
+        super().__init__(name, unit="%", **names)
+        self.part, self.whole = part, whole
+        self.shapes = {part: (), whole: ()}
+
+    def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
+        whole = float(sums[self.whole])
+        return 100 * float(sums[self.part]) / whole if whole else None
+
+
+def each_once(ranks: Sequence[tuple[np.ndarray, ...]]) -> tuple[Any, ...]:
+    """The samples of all ranks in the order of their ids, each once.
+
+    ranks: for each rank the ids, (n,), and arrays of the same length. Returns the ids, and the arrays in that order.
+    """
+    columns = [np.concatenate(parts) for parts in zip(*ranks, strict=True)]
+    ids, chosen = np.unique(columns[0], return_index=True)
+    return ids, *(column[chosen] for column in columns[1:])

@@ -1,0 +1,110 @@
+"""Metrics of a confusion matrix, which is summed over batches and ranks: exact, with (classes, classes) numbers.
+
+Classes that neither occur nor are predicted have no value, as in scikit-learn.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.metric import Metric
+
+if TYPE_CHECKING:
+    from manyheads.runner.task.rank.task import Task
+
+
+def confusion(scores: Tensor, targets: Tensor, classes: int) -> Tensor:
+    """How often each class (row) was predicted as each class (column): (classes, classes) int64.
+
+    scores: (N, classes), of which the highest counts; targets: (N,), those below 0 are ignored.
+    """
+    cells = torch.where(targets >= 0, targets * classes + scores.argmax(1), classes**2)
+    return torch.bincount(cells, minlength=classes**2 + 1)[: classes**2].view(classes, classes)
+
+
+class OfConfusion(Metric):
+    """Base class of these metrics: a number for each class, and their mean, in percent."""
+
+    family = "confusion"
+
+    def __init__(self, name: str, *, num_classes: int | None, task: "Task | None" = None, **names: str):
+        super().__init__(name, unit="%", **names)
+        if num_classes is None:
+            raise ConfigurationError(
+                f"metrics.{name}: the number of classes is unknown. Set metrics.{name}.num_classes."
+            )
+        self.classes, self.task = num_classes, task
+        self.shapes = {"confusion": (num_classes, num_classes)}
+
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        assert self.task is not None
+        scores, targets = self.task.scored(outputs, batch)
+        if targets.ndim != 1 or scores.ndim != 2 or scores.shape[1] != self.classes:
+            raise ConfigurationError(
+                f"metrics.{self.name} needs scores (N, {self.classes}) and class numbers (N,); the task gives "
+                f"{tuple(scores.shape)} and {tuple(targets.shape)}. Leave it out, or choose a metric that fits."
+            )
+        return {"confusion": confusion(scores, targets, self.classes)}
+
+    def value(self, sums: Mapping[str, Tensor]) -> float | None:
+        matrix = sums["confusion"]
+        hits, rows, columns = matrix.diag(), matrix.sum(1), matrix.sum(0)
+        if not rows.sum():
+            return None
+        return 100 * float(self.of(hits, rows, columns))
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """The metric of each class. hits: correct predictions; rows: samples; columns: predictions; all (classes,)."""
+        raise NotImplementedError
+
+
+class IoU(OfConfusion):
+    """Intersection over union, mean over classes; also called the Jaccard index."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _mean(hits, rows + columns - hits)
+
+
+class F1(OfConfusion):
+    """F1 score, mean over classes (macro)."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _mean(2 * hits, rows + columns)
+
+
+class Precision(OfConfusion):
+    """Precision, mean over classes that occur or are predicted (macro); 0 for a class that is never predicted."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        known = (rows + columns) > 0
+        return _mean(hits[known], columns[known].clamp(min=1))
+
+
+class Recall(OfConfusion):
+    """Recall, mean over classes that occur or are predicted (macro); 0 for a class that never occurs."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        known = (rows + columns) > 0
+        return _mean(hits[known], rows[known].clamp(min=1))
+
+
+class BalancedAccuracy(OfConfusion):
+    """Recall, mean over the classes that occur."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _mean(hits, rows)
+
+
+class PixelAccuracy(OfConfusion):
+    """The fraction of all pixels that were predicted correctly."""
+
+    def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return hits.sum() / rows.sum()
+
+
+def _mean(part: Tensor, whole: Tensor) -> Tensor:
+    known = whole > 0
+    return (part[known] / whole[known]).mean()

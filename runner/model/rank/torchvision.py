@@ -1,0 +1,145 @@
+"""model=torchvision and its recommended names: the classification and segmentation models of torchvision.models.
+
+Source: https://pytorch.org/vision/stable/models.html.
+"""
+
+from typing import Any
+from urllib.error import URLError
+
+import torch
+import torchvision
+from torch import nn
+from torchvision import models
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.model.rank.pretrained import load_weights
+from manyheads.runner.wording import nearest
+
+# Models that are built for a fixed image size, and the argument that sets it.
+SIZED = {"vit_": "image_size", "maxvit_": "input_size"}
+# Models that accept smaller images than their weights are meant for.
+SMALLEST = {"swin_": 4, "efficientnet_v2_": 1}
+# In training these also return the outputs of auxiliary classifiers, which a plain loss does not accept.
+AUXILIARY = {
+    "googlenet": {"aux_logits": False, "init_weights": True},
+    "inception_v3": {"aux_logits": False, "init_weights": True},
+}
+
+
+def names() -> list[str]:
+    """All classification models of the installed torchvision."""
+    return models.list_models(module=torchvision.models)
+
+
+def segmentation_names() -> list[str]:
+    """All segmentation models of the installed torchvision."""
+    return models.list_models(module=torchvision.models.segmentation)
+
+
+def torchvision_model(
+    *,
+    name: str,
+    num_classes: int,
+    image_size: int | None,
+    weights: str | None = None,
+    is_filled: bool = False,
+    stochastic_depth_prob: float | None = None,
+) -> nn.Module:
+    """Build a torchvision model by its name, for images of ``image_size`` pixels per side.
+
+    ``weights``: None for random ones, or an entry of its weights enum, whose full name becomes the model's attribute
+    ``began_with``. ``is_filled``: build it for these weights without loading them, since others follow.
+    ``stochastic_depth_prob``: None for the model's default. Raises ConfigurationError.
+    """
+    if name in segmentation_names():
+        if stochastic_depth_prob is not None:
+            raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob))
+        return _segmentation_model(name, num_classes, weights, is_filled=is_filled)
+    if name not in names():
+        raise ConfigurationError(
+            f"model.name={name}: torchvision {torchvision.__version__} has no such model."
+            f"{nearest(name, [*names(), *segmentation_names()])} `{invocation.command('doctor')} --models` lists them."
+        )
+    given = {} if stochastic_depth_prob is None else {"stochastic_depth_prob": stochastic_depth_prob}
+    options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
+    entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
+    if options and entry is not None:  # weights of these two expect a different normalization
+        options["transform_input"] = True
+    if image_size is not None:
+        options |= _size_options(name, image_size)
+    try:
+        model = models.get_model(name, weights=None, num_classes=num_classes, **options, **given)
+    except TypeError as error:
+        if not given:
+            raise
+        raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob)) from error
+    except (ValueError, AssertionError) as error:
+        raise ConfigurationError(
+            f"model.name={name} cannot be built for data.image_size={image_size}: {error}"
+        ) from None
+    if entry is not None and not is_filled:
+        load_weights(model, _state(entry, weights), str(weights))
+        model.began_with = str(entry)
+    return model
+
+
+def _unknown_depth(name: str, probability: float | None) -> str:
+    return f"model.stochastic_depth_prob={probability}: torchvision's {name} has no such argument. Set it to null."
+
+
+def _segmentation_model(name: str, num_classes: int, weights: str | None, *, is_filled: bool) -> nn.Module:
+    """A segmentation model, with its auxiliary head if it has one: outputs are dicts.
+
+    Weights for other classes are loaded without the heads.
+    """
+    has_aux = not name.startswith("lraspp")
+    options: dict[str, Any] = {"aux_loss": True} if has_aux else {}
+    entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
+    model = models.get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)
+    if entry is not None and not is_filled:
+        own = model.state_dict()
+        state = {k: v for k, v in _state(entry, weights).items() if k in own and own[k].shape == v.shape}
+        model.load_state_dict(state, strict=False)
+        model.began_with = str(entry)
+    return model
+
+
+def _size_options(name: str, image_size: int) -> dict[str, Any]:
+    for prefix, argument in SIZED.items():
+        if name.startswith(prefix):
+            return {argument: (image_size, image_size) if argument == "input_size" else image_size}
+    own = [size for prefix, size in SMALLEST.items() if name.startswith(prefix)]
+    smallest = own[0] if own else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
+    if image_size < smallest:
+        raise ConfigurationError(
+            f"model.name={name} needs images of at least {smallest}x{smallest} pixels; the data has "
+            f"{image_size}x{image_size}. Set data.image_size={smallest} or more, or choose another model."
+        )
+    return {}
+
+
+def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> Any:
+    """The entry of a model's weights enum. Raises ConfigurationError if it is missing, unless ``otherwise_none``."""
+    known = models.get_model_weights(name)
+    entry = weights.rpartition(".")[2]
+    if entry not in known.__members__:
+        if otherwise_none:
+            return None
+        allowed = ", ".join(known.__members__)
+        raise ConfigurationError(
+            f"model.pretrained={weights} is neither a local file nor a set of weights for {name}. Allowed: "
+            f"{allowed}, or a .pt file."
+        )
+    return known[entry]
+
+
+def _state(entry: Any, weights: str | None) -> dict[str, torch.Tensor]:
+    """Torchvision's own weights, downloaded once per machine. ``weights``: the config's value, for the error."""
+    try:
+        return entry.get_state_dict(progress=False, check_hash=True)
+    except (URLError, OSError) as error:
+        raise ConfigurationError(
+            f"model.pretrained={weights}: {entry.url} can't be downloaded ({error}). Download it on a machine with "
+            "a network and set model.pretrained=<that file>, or model.pretrained=null."
+        ) from None

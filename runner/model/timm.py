@@ -1,0 +1,24 @@
+"""What model=timm declares."""
+
+import importlib.util
+from typing import ClassVar
+
+from manyheads.runner.model.model_option import ModelOption
+from manyheads.runner.option.rules import number
+
+
+class TimmOption(ModelOption):
+    """A timm model by its name."""
+
+    rules: ClassVar = {
+        "drop_rate": number(at_least=0, below=1),
+        "drop_path_rate": number(at_least=0, below=1),
+    }
+
+    def unavailable(self) -> str | None:
+        if importlib.util.find_spec("timm"):
+            return None
+        return "the package timm is not installed: pip install 'manyheads[timm]'"
+
+    def note(self) -> str:
+        return "any of its image models, by model.name"

@@ -1,0 +1,64 @@
+"""Builds the optimizer of a run, with its learning rate scaled to the global batch size."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.optimizer.optimizer_option import OptimizerOption
+from manyheads.runner.optimizer.rank.parameter_groups import Group, refuse_unknown
+
+SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
+
+
+def scaled_lr(option: OptimizerOption, batch_size: int) -> float:
+    """``optimizer.lr`` scaled to the global batch size by the rule ``optimizer.lr_scaling``.
+
+    Sources: linear, Goyal et al. 2017 (https://arxiv.org/abs/1706.02677); sqrt, Krizhevsky 2014
+    (https://arxiv.org/abs/1404.5997).
+    """
+    return option.lr * SCALING[option.lr_scaling](batch_size / option.base_batch_size)
+
+
+def build_optimizer(
+    option: OptimizerOption, model: nn.Module, *, batch_size: int, groups: Sequence[Group] = ()
+) -> Optimizer:
+    """Build the option's optimizer for the parameters that are trained.
+
+    groups: those of the complete model, of which ``model`` may be a part; () for a single group with the optimizer's
+    own settings. Raises ConfigurationError.
+    """
+    kind, options = option.kind, option.arguments("lr", "lr_scaling", "base_batch_size")
+    if not options.get("fused"):  # fused=False would turn off torch's own choice, foreach on GPUs
+        options.pop("fused", None)
+    if "betas" in options:
+        options["betas"] = tuple(options["betas"])
+    lr = scaled_lr(option, batch_size)
+    try:
+        optimizer = kind(_parameters(model, groups, lr=lr), lr=lr, **options)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if "fused" in options and "fused" in str(error):
+            raise ConfigurationError(
+                f"optimizer.fused=true: {option.target} can't be fused here ({error}). Set it to false."
+            ) from None
+        raise ConfigurationError(f"optimizer._target_={option.target} rejects its arguments: {error}.") from None
+    refuse_unknown(groups, optimizer.defaults, option.target)
+    return optimizer
+
+
+def _parameters(model: nn.Module, groups: Sequence[Group], *, lr: float) -> list[Any]:
+    """The optimizer's first argument: parameters, or groups of them, in the same order on every rank."""
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if len(groups) <= 1 and not any(group.settings for group in groups):
+        return list(trained.values())
+    return [
+        {
+            "params": [trained[name] for name in group.names if name in trained],
+            **{key: value for key, value in group.settings.items() if key != "lr_factor"},
+            "lr": lr * group.settings.get("lr_factor", 1),
+        }
+        for group in groups
+    ]

@@ -1,0 +1,169 @@
+"""From names in the run config to objects; what does not fit is reported as a mistake in the config."""
+
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from importlib.machinery import PathFinder
+from pkgutil import iter_modules
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.source_file import SourceFile, source_file
+from manyheads.runner.wording import nearest, similar, suggest
+
+TARGET = "_target_"  # the key that names a class
+OPTION = "_option_"  # the key that names the class of what an option declares
+Section = Mapping[str, Any]  # of a run config: mostly a class, by its ``_target_``, and the arguments for it
+STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where the run that goes on was started
+
+
+def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every ``_target_`` and ``_option_`` that is set in a config, with its dotted key, wherever it is."""
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        inner = f"{key}.{name}".lstrip(".")
+        if name in (TARGET, OPTION) and item is not None and item != "???":
+            yield inner, item
+        yield from targets(item, inner)
+
+
+def packages_named(config: Section) -> set[str]:
+    """The top-level packages of all classes that a config names, but for those in files."""
+    return {name.partition(".")[0] for _, name in targets(config) if isinstance(name, str) and not source_file(name)}
+
+
+def files_named(config: Section) -> dict[str, SourceFile]:
+    """By key the files of the user's own that a config names."""
+    return {key: file for key, name in targets(config) if (file := source_file(name)) is not None}
+
+
+def own_folders() -> list[str]:
+    """Where the user's packages are looked for: the working directory, and where a run of his own was started."""
+    return list(dict.fromkeys([os.getcwd(), *filter(None, [os.environ.get(STARTED_IN)])]))
+
+
+def find_in_own_folders(config: Section) -> None:
+    """Let the classes that a run config names be found in ``own_folders``, behind everything that is installed.
+
+    Only where one of their packages is there and nowhere else: nothing else can be imported from a folder that somebody
+    may have sent.
+    """
+    for folder in own_folders():
+        if any(
+            PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [folder])
+            for each in packages_named(config)
+        ):
+            sys.path.append(folder)
+
+
+def load(name: str) -> Any:
+    """What a dotted name, ``module.attribute``, or ``/path/to/file.py:attribute`` means.
+
+    Raises ImportError, AttributeError, ValueError or FileNotFoundError.
+    """
+    if file := source_file(name):
+        return file.load()
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def locate(group: str, target: str, *, key: str = "_target_") -> Any:
+    """The class that ``<group>.<key>`` names, also one in the working directory, or in a file.
+
+    Raises ConfigurationError.
+    """
+    if (file := source_file(target)) and not file.path.is_file():
+        raise ConfigurationError(f"{group}.{key}={target}: there is no such file. Restore it, or name another one.")
+    if target.partition(".")[0] not in sys.modules:
+        find_in_own_folders({key: target})
+    try:
+        return load(target)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{group}.{key}={target} can't be imported: {error}.{_modules_like(error.name or '')} Install the package, "
+            "or start from the folder that contains it."
+        ) from None
+    except ImportError as error:
+        if file is None or "relative import" not in str(error):
+            raise
+        raise ConfigurationError(
+            f"{group}.{key}={target}: {error}. Name a class in a package by its full name: "
+            f"my_package.module.{file.name}."
+        ) from None
+    except (AttributeError, ValueError):
+        module, _, name = target.rpartition(":" if file else ".")
+        meant = nearest(name, (each for each in dir(sys.modules.get(module)) if not each.startswith("_")))
+        raise ConfigurationError(
+            f"{group}.{key}={target}: {module or 'it'} has no {name}.{meant} Check the name."
+        ) from None
+
+
+def _modules_like(name: str) -> str:
+    """A question with the modules that have a name like a missing one's, in its package or in the user's folders."""
+    package, dot, last = name.rpartition(".")
+    folders = getattr(sys.modules.get(package), "__path__", []) if package else own_folders()
+    return suggest([f"{package}{dot}{each}" for each in similar(last, (found.name for found in iter_modules(folders)))])
+
+
+def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
+    """Call ``kind``. Raises ConfigurationError when its arguments don't fit."""
+    refuse_unfit(group, target, kind, *arguments, **options)
+    return kind(*arguments, **options)
+
+
+def refuse_unfit(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> None:
+    """Raises ConfigurationError for arguments that ``kind`` does not take, without calling it."""
+    try:
+        signature(kind).bind(*arguments, **options)
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        meant = nearest(unknown[1], set(signature(kind).parameters) - {*options}) if unknown else ""
+        raise ConfigurationError(
+            f"{group}._target_={target} rejects its arguments: {error}.{meant} Set them under {group}."
+        ) from None
+
+
+def signature(kind: Any) -> inspect.Signature:
+    """What ``kind`` takes; of a class written in C, which does not say, anything."""
+    try:
+        return inspect.signature(kind)
+    except ValueError:
+        return inspect.signature(lambda *_, **__: None)
+
+
+def instantiate(group: str, section: Section, *arguments: Any, **options: Any) -> Any:
+    """The object that a section of the run config describes, and the objects below it."""
+    own = arguments_of(group, section)
+    return call(group, section["_target_"], locate(group, section["_target_"]), *arguments, **own, **options)
+
+
+def instantiate_named(group: str, section: Mapping[str, Section], kind: type) -> dict[str, Any]:
+    """The objects that a section of named ones describes, each of which must be a ``kind``."""
+    found = {name: _made(f"{group}.{name}", own) for name, own in section.items()}
+    for name, made in found.items():
+        if not isinstance(made, kind):
+            raise ConfigurationError(
+                f"{group}.{name}._target_={section[name]['_target_']} is not a {kind.__name__}. Derive the class "
+                f"from {kind.__module__}.{kind.__name__}."
+            )
+    return found
+
+
+def arguments_of(group: str, section: Section, *, without: Collection[str] = ("name",)) -> dict[str, Any]:
+    """A section's own keys, ``without`` those of every option; what has a ``_target_`` among them is made."""
+    own = {key: value for key, value in section.items() if key not in (TARGET, OPTION, *without)}
+    return {key: _made(f"{group}.{key}", value) for key, value in own.items()}
+
+
+def _made(key: str, value: Any) -> Any:
+    """A key's value with an object in the place of each mapping that has a ``_target_``."""
+    if isinstance(value, list):
+        return [_made(f"{key}.{index}", item) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(target := value.get(TARGET), str):
+        return call(key, target, locate(key, target), **arguments_of(key, value, without=()))
+    return {name: _made(f"{key}.{name}", item) for name, item in value.items()}

@@ -1,0 +1,37 @@
+"""What parallel=apex declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import apex_installation
+from manyheads.runner.option.rules import whole
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.parallel_option import ParallelOption
+
+
+class ApexDistributedDataParallelOption(ParallelOption):
+    """Apex's DistributedDataParallel, for GPUs."""
+
+    rules: ClassVar = {"message_size": whole(1)}
+    color = "#009e73"
+
+    def unavailable(self) -> str | None:
+        return apex_installation.unavailable("parallel")
+
+    def note(self) -> str:
+        return apex_installation.note() or super().note()
+
+    def installed(self) -> dict[str, str]:
+        return {"Apex": apex_installation.description() or "not installed"}
+
+    def versions(self) -> dict[str, str | None]:
+        return {"apex": apex_installation.description()}
+
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        apex_installation.refuse_cpu(run.trainer.device, f"parallel={self.name}", "parallel")
+        if (compiled := run.trainer.compile) != "none":
+            raise ConfigurationError(
+                f"trainer.compile={compiled}: parallel=apex fills its buckets with hooks that torch.compile does "
+                "not see. Set trainer.compile=none, or use parallel=ddp."
+            )

@@ -1,0 +1,178 @@
+"""What parallel=horovod declares: what it goes together with, found without starting anything."""
+
+import math
+import os
+from collections.abc import Iterator
+from typing import ClassVar
+
+from manyheads.runner.errors import ConfigurationError, Unavailable
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel import horovod_installation as horovod
+from manyheads.runner.parallel.parallel_option import ParallelOption
+
+GROUP_MB = 25  # as large as DistributedDataParallel's buckets
+
+
+class HorovodOption(ParallelOption):
+    """The keys are DistributedOptimizer's arguments and Horovod's settings."""
+
+    rules: ClassVar = {
+        "op": choice("average", "sum", "adasum"),
+        "backward_passes_per_step": either(whole(1), AUTO),
+        "num_groups": either(whole(0), AUTO),
+        "fusion_threshold": number(at_least=0),
+        "cycle_time": number(above=0),
+        "timeline": TEXT,
+    }
+    steering = ("timeline",)
+    derived = ("backward_passes_per_step",)
+    color = "#d55e00"
+    changes_gradients: ClassVar = {"compression": "none", "op": "average"}
+    op: str
+    compression: str
+    backward_passes_per_step: int  # "auto" until it is resolved
+    num_groups: int | str
+    gradient_predivide_factor: float
+    fusion_threshold: float
+    timeout: float
+    timeline: str | None
+
+    def unavailable(self) -> str | None:
+        return horovod.unavailable()
+
+    def note(self) -> str:
+        gpus = len(hardware.gpu_names())
+        if gpus and not horovod.has("cuda"):
+            return (
+                f"on CPUs only, with trainer.device=cpu; `{horovod.build_with('nccl')}` builds it for the {gpus} GPUs"
+            )
+        if gpus and not horovod.has("nccl"):
+            return f"slower than it could be: {gpus} ranks without NCCL; `{horovod.build_with('nccl')}` adds it"
+        return f"{gpus} ranks over NCCL" if gpus else f"2 CPU ranks over {horovod.NAMES[horovod.controllers()[0]]}"
+
+    def installed(self) -> dict[str, str]:
+        version = horovod.version()
+        if version is None:
+            return {"Horovod": f"not installed: {horovod.BUILD}"}
+        if horovod.unavailable():
+            return {"Horovod": f"{version}, which is unusable here; see parallel=horovod"}
+        return {"Horovod": f"{version}, built with {horovod.built_with()}"}
+
+    def versions(self) -> dict[str, str | None]:
+        return {"horovod": horovod.version()}
+
+    def stand_in(self) -> ParallelOption:
+        section = {
+            "_target_": "manyheads.runner.parallel.rank.replicas.Replicas",
+            "name": "horovod",
+            "timeout": self.timeout,
+            "bucket_cap_mb": GROUP_MB if self.num_groups == "auto" else max(1, self.fusion_threshold),
+            "gradient_as_bucket_view": False,
+            "static_graph": True,
+            "find_unused_parameters": False,
+            "broadcast_buffers": False,
+            "sync_batchnorm": False,
+        }
+        return ParallelOption(section)
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = self.accumulating(run) if self.section["backward_passes_per_step"] == "auto" else run
+        path = self.timeline and os.path.abspath(os.path.expanduser(self.timeline))
+        return run.changed(parallel={"timeline": path})
+
+    def accumulating(self, run: RunConfig) -> RunConfig:
+        return run.changed(parallel={"backward_passes_per_step": run.trainer.grad_accumulation})
+
+    def check_run(self, run: RunConfig) -> None:
+        """Refuse what Horovod cannot do, or would silently do wrong."""
+        super().check_run(run)
+        launcher, controller = run.launcher.name, run.launcher.horovod_controller
+        if controller is None:
+            raise ConfigurationError(
+                f"launcher={launcher} can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."
+            )
+        if run.on_gpus and not horovod.has("cuda"):
+            raise Unavailable(
+                "parallel=horovod: the installed Horovod was built without CUDA, and does not support tensors on "
+                f"GPUs. Build it with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
+            )
+        if not horovod.has(controller):
+            horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
+        for wrong in (*self._wrong(run), *self._wrong_half(run), *self._wrong_adasum(run, controller)):
+            raise ConfigurationError(wrong)
+
+    def _wrong(self, run: RunConfig) -> Iterator[str]:
+        accumulation, factor = run.trainer.grad_accumulation, self.gradient_predivide_factor
+        if self.compression not in ("none", "fp16"):
+            yield f"parallel.compression={self.compression}: Horovod has none and fp16 only. Set one of them."
+        if self.backward_passes_per_step != accumulation:
+            yield (
+                f"parallel.backward_passes_per_step={self.backward_passes_per_step} must equal "
+                f"trainer.grad_accumulation, which is {accumulation}. Set that key, and this one to auto."
+            )
+        if run.trainer.channels_last:
+            yield (
+                "trainer.channels_last=true: Horovod exchanges contiguous tensors only, and the weights and "
+                "gradients of convolutions then are not contiguous. Set it to false, or parallel=ddp."
+            )
+        if factor != 1 and (self.op != "average" or self.num_groups not in ("auto", 0)):
+            yield (
+                f"parallel.gradient_predivide_factor={factor:g} works with parallel.op=average and without groups "
+                "only. Set it to 1, or parallel.op=average and parallel.num_groups=0."
+            )
+
+    def _wrong_half(self, run: RunConfig) -> Iterator[str]:
+        """Of weights in half precision, Horovod exchanges the gradients as they are."""
+        half = run.precision.half_weights(on_gpus=run.on_gpus)
+        if half is None:
+            return
+        if half.dtype == "bfloat16":
+            here = " here" * half.dtype_key.endswith("=auto")
+            yield (
+                f"{half.dtype_key}: with {half.key} gradients are bfloat16{here}, which Horovod can't exchange. Set "
+                f"{half.other_dtype}, {half.other}, or parallel=ddp."
+            )
+        if self.op == "adasum":
+            yield (
+                f"{half.key}: parallel.op=adasum steps with the model's own weights, not with fp32 copies. "
+                f"Set {half.other} or parallel.op=average."
+            )
+
+    def _wrong_adasum(self, run: RunConfig, controller: str) -> Iterator[str]:
+        """Adasum steps on its own, parameter by parameter, while the backward pass goes on."""
+        if self.op != "adasum":
+            return
+        trainer, groups = run.trainer, self.num_groups
+        if (count := run.launcher.ranks) & (count - 1):
+            yield (
+                f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Change "
+                f"launcher.nproc_per_node={run.launcher.nproc_per_node}"
+                f"{' or the number of hosts' * bool(run.launcher.machines)}."
+            )
+        if controller == "gloo":
+            yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."
+        if groups not in ("auto", 0):
+            yield f"parallel.num_groups={groups}: parallel.op=adasum does not support groups. Set it to 0."
+        if math.isfinite(trainer.clip_norm):
+            yield f"trainer.clip_norm={trainer.clip_norm:g}: parallel.op=adasum can't clip. Set it to inf."
+        if math.isfinite(trainer.clip_value):
+            yield f"trainer.clip_value={trainer.clip_value:g}: parallel.op=adasum can't clip. Set it to inf."
+        if trainer.on_nan == "skip":
+            yield "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error."
+        if trainer.sam_rho is not None:
+            yield (
+                f"trainer.sam_rho={trainer.sam_rho}: parallel.op=adasum does not have the gradients of all ranks. "
+                "Set op=average."
+            )
+        if run.parameters.freeze_epochs:
+            yield (
+                "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would change "
+                "frozen parameters. Set op=average."
+            )
+        if run.precision.scales_gradients(on_gpus=run.on_gpus):
+            yield (
+                f"precision={run.precision.name} scales fp16 gradients, which parallel.op=adasum would step with. Set "
+                "precision=bf16, precision=fp32, or parallel.op=average."
+            )

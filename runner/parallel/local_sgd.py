@@ -1,0 +1,25 @@
+"""What parallel=local_sgd declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.rules import whole
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.replicas import ReplicasOption
+
+
+class LocalSGDOption(ReplicasOption):
+    """Replicas that differ between averagings, so that it computes something else than one process does."""
+
+    rules: ClassVar = {"period": whole(1), "start": whole(0)}
+    color = "#999933"
+    is_exact = False
+
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        if run.precision.half_weights(on_gpus=run.on_gpus) or run.precision.reloads_optimizer():
+            raise ConfigurationError(
+                f"precision={run.precision.name}: parallel=local_sgd averages the weights that the model "
+                "computes with, but not their fp32 copies. Set precision=bf16, or precision=amp with "
+                "precision.level=O1."
+            )

@@ -1,0 +1,89 @@
+"""What a strategy declares: how many processes it has, which GPUs it uses, and what it needs or refuses."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from manyheads.runner.errors import ConfigurationError, Unavailable
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.option import Option
+from manyheads.runner.option.rules import choice, number
+from manyheads.runner.option.run_config import RunConfig
+
+
+class ParallelOption(Option):
+    """Declarations of a strategy; by default, one rank per device.
+
+    ``one_process``: all devices belong to one rank. ``is_baseline``: other strategies are compared with it.
+    ``replicates``: it copies the model anew for each forward pass. ``outlives_ranks``: it continues when a rank dies.
+    ``color``: of its bars and lines in charts, such as "#0072b2"; None for any. ``is_exact``: it computes the same
+    result as one process, up to rounding. ``mixes_communication``: its ranks communicate within their passes, so this
+    time counts as computing in a time breakdown. ``changes_gradients``: keys that are meant to change the result, each
+    with the value that does not.
+    """
+
+    rules: ClassVar = {
+        "backend": choice("auto", "nccl", "gloo"),
+        "timeout": number(above=0),
+        "compression": choice("none", "fp16", "bf16"),
+        "gradient_predivide_factor": number(above=0),
+    }
+    group = "parallel"
+    without_effect = ("timeout",)
+    has_own_class = True
+    one_process: ClassVar[bool] = False
+    is_baseline: ClassVar[bool] = False
+    replicates: ClassVar[bool] = False
+    outlives_ranks: ClassVar[bool] = False
+    color: ClassVar[str | None] = None
+    is_exact: ClassVar[bool] = True
+    mixes_communication: ClassVar[bool] = False
+    changes_gradients: ClassVar[Mapping[str, Any]] = {}
+    backend: str = "auto"
+    sync_batchnorm: bool = False
+
+    def note(self) -> str:
+        gpus = len(hardware.gpu_names())
+        if self.one_process:
+            return "one rank" + (" on the first GPU" if gpus else " on the CPU")
+        return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo by default"
+
+    def check_run(self, run: RunConfig) -> None:
+        if run.on_gpus:
+            return
+        if self.backend == "nccl":
+            raise Unavailable("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
+        if self.sync_batchnorm:
+            raise ConfigurationError(
+                "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "
+                "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
+            )
+
+    def gpus_used(self, *, ranks: int) -> int:
+        """How many of this machine's GPUs its ``ranks`` use: the first ones. Called only with GPUs."""
+        return ranks
+
+    def data_shares(self, *, ranks: int) -> int:
+        """Into how many shares a batch is divided: fewer than the ranks if some ranks work on one share together.
+
+        Raises ConfigurationError for a number of ranks that does not fit the strategy.
+        """
+        return ranks
+
+    def devices(self, *, ranks: int | None, gpus: int) -> int | None:
+        """The number of devices used by a finished run. ``gpus``: those that it saw, 0 for a run on CPUs."""
+        return ranks
+
+    def cause_of(self, error: str, *, unused: str) -> str:
+        """Why a run failed, as far as its error tells, and what to do; may be empty.
+
+        ``unused``: a statement that some parameters get no gradient, such as "fc.bias gets no gradient"; else empty.
+        """
+        return ""
+
+    def stand_in(self) -> "ParallelOption":
+        """A strategy that holds and sends the same amount, if this one needs its library; else this one itself."""
+        return self
+
+    def accumulating(self, run: RunConfig) -> RunConfig:
+        """A resolved config, adapted after its trainer.grad_accumulation has been changed."""
+        return run

@@ -1,0 +1,153 @@
+"""parallel=horovod: a rank for each device, gradients reduced by Horovod's DistributedOptimizer.
+
+Source: https://horovod.readthedocs.io/en/stable/pytorch.html. Horovod must be built against the installed torch:
+``python -m runner install-horovod``.
+"""
+
+import os
+from contextlib import AbstractContextManager
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.parallel.horovod import GROUP_MB
+from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
+
+COMPRESSIONS = {"none": hvd.Compression.none, "fp16": hvd.Compression.fp16}
+GROUP_BYTES = GROUP_MB * 2**20
+
+
+class Horovod(Parallel):
+    """The options are DistributedOptimizer's arguments and Horovod's settings.
+
+    ``timeout``: seconds that a collective over Gloo may take; ``fusion_threshold``: MB of gradients that are reduced
+    together; ``cycle_time``: milliseconds between two looks for gradients that are ready; ``timeline``: a file for
+    chrome://tracing.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        op: str,
+        compression: str,
+        gradient_predivide_factor: float,
+        backward_passes_per_step: int,
+        num_groups: int | str,
+        fusion_threshold: float,
+        cycle_time: float,
+        timeline: str | None,
+        sync_batchnorm: bool,
+        **place: Any,
+    ):
+        super().__init__(**place)
+        self.op, self.compression = op, compression
+        self.backward_steps = op == "adasum"
+        self.gradient_predivide_factor = gradient_predivide_factor
+        self.backward_passes_per_step = backward_passes_per_step
+        self.num_groups, self.sync_batchnorm = num_groups, sync_batchnorm
+        self.settings = {
+            "HOROVOD_FUSION_THRESHOLD": str(int(fusion_threshold * 2**20)),
+            "HOROVOD_CYCLE_TIME": str(cycle_time),
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(timeout)),
+            # A group is always reduced as one; what it is fused with besides would depend on the moment, and with
+            # that the order of summation.
+            "HOROVOD_DISABLE_GROUP_FUSION": "1",
+        }
+        if timeline is not None:
+            self.settings["HOROVOD_TIMELINE"] = timeline
+
+    @property
+    def summary(self) -> str:
+        controller = "MPI" if hvd.mpi_enabled() else "Gloo"
+        data = "NCCL" if self.device.type == "cuda" and hvd.nccl_built() else controller
+        return f"{self.ranks} over {data}" + (f", controlled by {controller}" if data != controller else "")
+
+    def join(self) -> None:
+        super().join()
+        os.environ.update(self.settings)  # read when Horovod starts
+        hvd.init()
+        if (hvd.rank(), hvd.size()) != (self.rank, self.world_size):
+            raise ConfigurationError(
+                f"launcher: Horovod counts {hvd.size()} ranks where {self.world_size} were started. Set "
+                "launcher=horovodrun, or launcher=mpirun with a Horovod built with MPI."
+            )
+
+    def leave(self) -> None:
+        hvd.shutdown()
+
+    # -- assembly ------------------------------------------------------------------------------------
+
+    def place(self, model: nn.Module) -> nn.Module:
+        if self.sync_batchnorm:
+            model = with_sync_batchnorm(model)
+        return super().place(model)
+
+    def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        if not named:
+            raise ConfigurationError("parallel=horovod: the model has no trainable parameters. Use parallel=single.")
+        return hvd.DistributedOptimizer(
+            optimizer,
+            named_parameters=named,
+            compression=COMPRESSIONS[self.compression],
+            backward_passes_per_step=self.backward_passes_per_step,
+            op={"average": hvd.Average, "sum": hvd.Sum, "adasum": hvd.Adasum}[self.op],
+            gradient_predivide_factor=self.gradient_predivide_factor,
+            groups=self._groups([p for _, p in named]),
+        )
+
+    def _groups(self, parameters: list[nn.Parameter]) -> int | None:
+        if self.num_groups != "auto":
+            return int(self.num_groups) or None
+        if self.op == "adasum" or self.gradient_predivide_factor != 1:  # neither knows of groups
+            return None
+        size = sum(p.numel() * p.element_size() for p in parameters)
+        return min(len(parameters), 1 + size // GROUP_BYTES)
+
+    def restored(self, model: nn.Module, optimizer: Optimizer) -> None:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        if optimizer.state:  # without any, Horovod would make it by a step, which changes the weights
+            hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+    # -- one update ----------------------------------------------------------------------------------
+
+    def synchronize(self, optimizer: Optimizer) -> None:
+        optimizer.synchronize()  # type: ignore[attr-defined]
+
+    def stepping(self, optimizer: Optimizer) -> AbstractContextManager:
+        # Adasum exchanges what its own step has changed, so that there is nothing to skip.
+        return self._nothing if self.op == "adasum" and self.world_size > 1 else optimizer.skip_synchronize()  # type: ignore[attr-defined]
+
+    # -- evaluation, metrics, checkpoints ------------------------------------------------------------
+
+    def share_buffers(self, model: nn.Module) -> None:
+        hvd.broadcast_parameters(dict(model.named_buffers()), root_rank=0)
+
+    def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
+        # The name is a key of Horovod's cache, whose entries keep their shape.
+        name = f"manyheads.{operation}.{values.dtype}.{values.numel()}"
+        return hvd.allreduce_(values, op={"sum": hvd.Sum, "max": hvd.Max}[operation], name=name)
+
+    def gather(self, value: Any) -> list[Any]:
+        return hvd.allgather_object(value, name="manyheads.gather")
+
+
+def with_sync_batchnorm(module: nn.Module) -> nn.Module:
+    """The module with each BatchNorm replaced by Horovod's, which takes statistics over all ranks; GPUs only."""
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, hvd.SyncBatchNorm):
+        other = hvd.SyncBatchNorm(
+            module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
+        )
+        other.load_state_dict(module.state_dict())
+        for own, theirs in zip(other.parameters(), module.parameters(), strict=True):
+            own.requires_grad_(theirs.requires_grad)
+        return other.to(next(module.parameters(), torch.zeros(0)))
+    for name, child in module.named_children():
+        setattr(module, name, with_sync_batchnorm(child))
+    return module

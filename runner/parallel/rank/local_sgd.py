@@ -1,0 +1,104 @@
+"""parallel=local_sgd: ranks that train by themselves, and average their weights now and then.
+
+Source: Lin et al. 2018, post-local SGD (https://arxiv.org/abs/1808.07217). Torch's own optimizer for it averages the
+weights alone, which a resumed run could not repeat; here the state is averaged as well where a checkpoint is
+taken.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from manyheads.runner.parallel.rank.model_parallel.gradients import SharedScaler
+from manyheads.runner.parallel.rank.replicas import Replicas
+
+
+class LocalSGD(Replicas):
+    """Gradients are averaged for ``start`` updates; from then on weights are, after every ``period`` updates.
+
+    Weights and the optimizer's state are averaged before each evaluation and checkpoint too.
+    """
+
+    def __init__(self, *, period: int, start: int, **options: Any):
+        super().__init__(**options)
+        self.period, self.start = period, start
+        self.updates = 0
+        self._agrees = True
+        self._optimizer: Optimizer | None = None
+        self._model: nn.Module | None = None
+        self._is_primed = False
+        self.has_own_state = True
+
+    def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
+        self._optimizer, self._model = optimizer, model
+        return optimizer
+
+    def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
+        return SharedScaler(self.device.type, lambda found: self.reduce(found, "max"), **options)
+
+    def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
+        together = self.updates < self.start or not self._is_primed
+        return super().accumulating(model, last=last and together)
+
+    def prime(self, step: Any) -> None:
+        super().prime(step)
+        self._is_primed = True
+
+    def gradient_norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
+        """The largest of any rank's own; each clips its own."""
+        norm = super().gradient_norm(parameters, limit=limit)
+        return self.reduce(torch.nan_to_num(norm.detach().double(), nan=math.inf).reshape(1), "max")[0]
+
+    @contextmanager
+    def stepping(self, optimizer: Optimizer) -> Iterator[None]:
+        yield
+        self.updates += 1
+        if self.updates > self.start:
+            self._agrees = False
+            if (self.updates - self.start) % self.period == 0:
+                self._average(self._weights())
+
+    # -- where the ranks must agree ------------------------------------------------------------------
+
+    def share_buffers(self, model: nn.Module) -> None:
+        self._agree()
+        super().share_buffers(model)
+
+    def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        self._agree()  # in place, where these tensors are
+        return tensors
+
+    def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        return self.gather_tensors(tensors)
+
+    def _agree(self) -> None:
+        if self._agrees or self._optimizer is None:
+            return
+        state = [value for own in self._optimizer.state.values() for value in own.values()]
+        moments = [value for value in state if isinstance(value, Tensor) and value.ndim and value.is_floating_point()]
+        self._average([*self._weights(), *moments])
+        self._agrees = True
+
+    def _weights(self) -> list[Tensor]:
+        assert self._model is not None
+        return [parameter.data for parameter in self._model.parameters() if parameter.requires_grad]
+
+    @torch.no_grad()
+    def _average(self, tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+            tensor /= self.world_size
+
+    # -- how far it has come, which says when the next averaging is due --------------------------------
+
+    def own_state(self) -> dict[str, Any]:
+        return {"updates": self.updates}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        self.updates = state.get("updates", 0)

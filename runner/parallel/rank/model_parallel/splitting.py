@@ -1,0 +1,177 @@
+"""Verifies that a model computes the same result when its layers are split over ranks."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.parallel.rank.model_parallel.sequence import OFF, Passage, Watched
+from manyheads.runner.parallel.rank.model_parallel.sequence_layers import own_piece
+from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
+from manyheads.runner.parallel.rank.model_parallel.tensor_plan import Plan, find_plan, find_scattered
+from manyheads.runner.parallel.rank.model_parallel.tensor_split import split
+from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
+
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}  # relative to the largest output; a wrong plan is about 1 off
+LOOSE = 5e-2  # for half precision, and across device types
+SAMPLES = 2
+
+
+class Checked:
+    """Compares a model's outputs before and after it is split, on the first samples of ``inputs``.
+
+    ``failure``: why the complete model could not be called, in which case nothing is compared; else empty.
+    """
+
+    def __init__(self, model: nn.Module, plan: Plan, inputs: Any, *, device: torch.device):
+        self._model, self._device = model, device
+        self.failure = ""
+        parents = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
+        self._parents = [name for name in parents if name] + [""]
+        self._inputs = map_tensors(lambda tensor: tensor[:SAMPLES].cpu(), inputs)
+        self._entered = ""
+        try:
+            self._plain: dict[str, Tensor] | None = self._outputs(self._inputs)
+        except Exception as error:  # training fails in the same way, and explains it
+            self._plain, self.failure = None, str(error).partition("\n")[0] or type(error).__name__
+
+    def compare(self, pieces: Callable[[Tensor], Tensor] | None = None) -> None:
+        """Compare the model after it was split. Raises ConfigurationError with the first module that differs.
+
+        ``pieces``: returns this rank's piece of complete sequences, if it has only that between split layers.
+        """
+        if self._plain is None:
+            return
+        advice = "Name the right layers in parallel.plan={name: colwise, other: rowwise}, or set parallel=fsdp."
+        if pieces is not None:
+            advice = f"Set parallel.sequence=false, or: {advice[0].lower()}{advice[1:]}"
+        try:
+            found = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs))
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f"parallel=tensor: {self._entered or 'the model'} cannot be called when its layers are split: "
+                f"{str(error).splitlines()[0]}. {advice}"
+            ) from error
+        for name, before in self._plain.items():
+            after = found[name].cpu()
+            if pieces is not None and before.shape != after.shape and before.ndim > 2:
+                before = pieces(before)
+            loose = self._device.type != "cpu" or before.dtype not in TOLERANCES
+            allowed = LOOSE if loose else TOLERANCES[before.dtype]
+            if before.shape != after.shape or not _is_close(before, after, allowed):
+                raise ConfigurationError(
+                    f"parallel=tensor: {name or 'the model'} computes a different result when its layers are split: "
+                    f"the code between them needs whole tensors{'' if pieces is None else ' or sequences'}. {advice}"
+                )
+
+    def _outputs(self, inputs: Any) -> dict[str, Tensor]:
+        """The outputs by their parent module's name, in the order in which the calls end."""
+        found: dict[str, Tensor] = {}
+        modules = dict(self._model.named_modules())
+        handles = []
+        for name in self._parents:
+            handles.append(modules[name].register_forward_pre_hook(self._enter(name)))
+            handles.append(modules[name].register_forward_hook(self._keep(name, found)))
+        try:
+            with _evaluating(self._model):
+                call(self._model, inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found
+
+    def _enter(self, name: str) -> Callable[..., None]:
+        return lambda *_: setattr(self, "_entered", name or self._entered)
+
+    def _keep(self, name: str, found: dict[str, Tensor]) -> Callable[..., None]:
+        def keep(module: nn.Module, args: Any, output: Any) -> None:
+            first = next(tensors_in(output), None)
+            if first is not None and first.is_floating_point():
+                found.setdefault(name, first.detach().clone())
+
+        return keep
+
+
+def _is_close(before: Tensor, after: Tensor, allowed: float) -> bool:
+    if isinstance(before, FakeTensor):  # only its shape is known
+        return True
+    return bool((before - after).abs().max() <= allowed * before.abs().max())
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; restores the modules' modes and the CPU's random numbers on exit."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How a tensor-parallel group shares a model.
+
+    ``cuts``: how parameters are cut, by name; ``partial``: names of the uncut parameters whose gradients have to be
+    summed over the group; ``passage``: where sequences pass in pieces, None if nowhere.
+    """
+
+    cuts: dict[str, Cut]
+    partial: frozenset[str] = frozenset()
+    passage: Passage | None = None
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """The settings of tensor parallelism.
+
+    ``plan``: as for find_plan; ``sequence``: whether ranks hold pieces of sequences between split layers.
+    """
+
+    plan: str | Mapping[str, str] = "auto"
+    sequence: bool = False
+
+    def apply(self, model: nn.Module, ranks: "ModelParallel") -> Shared:
+        """Replace the planned layers by this rank's parts of them.
+
+        Raises ConfigurationError if no layer can be split, or if the split model computes a different result.
+        """
+        plan, group, size = find_plan(model, self.plan), ranks.tensor_group, ranks.layout.tensor
+        with Watched(model, find_scattered(model, self.plan, plan) if self.sequence else []) as watched:
+            checked = Checked(model, plan, ranks.example().inputs, device=ranks.device)
+        passage = self._passage(model, watched, checked, size) if self.sequence else None
+        cuts = split(model, plan, group, rank=ranks.place_in.tensor, size=size)
+        names = passage.partial(model) if passage else set()
+        if passage:
+            passage.apply(model, group)
+        model.to(ranks.device)
+        checked.compare(partial(own_piece, group=group) if passage else None)
+        return Shared(cuts, frozenset(names - {*cuts}), passage)
+
+    def _passage(self, model: nn.Module, watched: Watched, checked: Checked, size: int) -> Passage:
+        if checked.failure:
+            raise ConfigurationError(
+                "parallel.sequence=true needs a forward pass of the whole model, to trace sequences through it, which "
+                f"failed: {checked.failure}. Set parallel.sequence=false."
+            )
+        if not watched.calls:
+            raise ConfigurationError(
+                f"parallel.sequence=true: {type(model).__name__} has no repeated blocks with split layers in them. "
+                f"Name modules that take sequences in parallel.plan={{blocks.*: scattered}}, {OFF}"
+            )
+        return watched.passage(size)

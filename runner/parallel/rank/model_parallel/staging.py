@@ -1,0 +1,105 @@
+"""Assigns a pipeline's stages to ranks as the settings say, and sums the gradients of weights that stages share."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from manyheads.runner.parallel.rank.model_parallel.flow import Flow, entering, follow, twin_of
+from manyheads.runner.parallel.rank.model_parallel.pipeline_schedule import Pipeline
+from manyheads.runner.parallel.rank.model_parallel.stages import Stages, Window, choose_windows
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The settings of a pipeline.
+
+    ``schedule``: as for Pipeline; ``stages``: as for choose_windows; ``stages_per_rank``: 2 or more interleave.
+    """
+
+    schedule: str
+    stages: str | list[str]
+    stages_per_rank: int
+
+    def plan(self, model: nn.Module, ranks: "ModelParallel") -> "Planned":
+        """Decide where to cut the complete model. Raises ConfigurationError if it cannot be cut."""
+        twin = twin_of(model)
+        flow = follow(twin, ranks.example().inputs)
+        windows = choose_windows(flow, model, ranks.layout.pipeline * self.stages_per_rank, self.stages)
+        return Planned(self, ranks, twin, flow, windows)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A model that is about to be cut."""
+
+    staging: Staging
+    ranks: "ModelParallel"
+    twin: nn.Module
+    flow: Flow
+    windows: list[Window]
+
+    def cut(self, model: nn.Module, group: Any) -> "Piped":
+        """Reduce the model to this rank's stages, in place. A collective operation of all ranks of the run."""
+        layout, place = self.ranks.layout, self.ranks.place_in.pipeline
+        mine = range(place, len(self.windows), layout.pipeline)
+        stages = Stages(model, self.flow, self.windows, mine)
+        passage = self.ranks.shared.passage
+        pipeline = Pipeline(
+            stages,
+            self.twin,
+            schedule=self.staging.schedule,
+            group=group,
+            device=self.ranks.device,
+            carried=entering if passage is None else passage.entering,
+        )
+        return Piped(pipeline, stages, self.ranks, {name: p.numel() for name, p in self.twin.named_parameters()})
+
+
+class Piped:
+    """This rank's part of a pipeline. ``sizes``: of the complete model's parameters, by name."""
+
+    def __init__(self, pipeline: Pipeline, stages: Stages, ranks: "ModelParallel", sizes: dict[str, int]):
+        self._stages, self._size, self._sizes = stages, ranks.layout.pipeline, sizes
+        self.compute_gradients, self.evaluate = pipeline.compute_gradients, pipeline.evaluate
+        # Each set of ranks that share a weight, as the first and last stage may share the embedding, needs a group; all
+        # ranks must create all groups in the same order.
+        sets = sorted({tuple(found) for name in stages.holders if len(found := self.ranks_with(name)) > 1})
+        self._groups: dict[tuple[int, ...], Any] = {}
+        others = ranks.world_size // self._size
+        for places in sets:
+            for start in range(others):
+                members = [place * others + start for place in places]
+                group = dist.new_group(members)
+                if ranks.rank in members:
+                    self._groups[places] = group
+
+    def ranks_with(self, name: str) -> list[int]:
+        """The ranks in the pipeline that have a parameter."""
+        return sorted({number % self._size for number in self._stages.holders.get(name, {0})})
+
+    def unlike(self) -> list[int]:
+        """The ranks in the pipeline that may differ most: its ends, and those with the most and fewest parameters."""
+        held = Counter(dict.fromkeys(range(self._size), 0))
+        for name, size in self._sizes.items():
+            held.update(dict.fromkeys(self.ranks_with(name), size))
+        by_size = [place for place, _ in held.most_common()]
+        return sorted({0, self._size - 1, by_size[0], by_size[-1]})
+
+    def holds_alone(self, name: str) -> bool:
+        return self._stages.holds(name) and len(self.ranks_with(name)) == 1
+
+    @torch.no_grad()
+    def add_up_shared(self, names: dict[nn.Parameter, str]) -> None:
+        """Sum the gradients of weights that several stages use, each of which has only its own contribution."""
+        for parameter, name in names.items() if self._groups else ():
+            if len(places := tuple(self.ranks_with(name))) > 1:
+                gradient: Tensor = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                dist.all_reduce(gradient, group=self._groups[places])
+                parameter.grad = gradient

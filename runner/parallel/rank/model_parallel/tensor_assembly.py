@@ -1,0 +1,152 @@
+"""How a tensor-parallel group splits a tensor, and what has to be known of its ranks to gather it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from manyheads.runner.checkpoint.sharded.rank.rank_share import Share
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
+from manyheads.runner.parallel.rank.model_parallel.shares import StoredPart, place_of
+from manyheads.runner.parallel.rank.model_parallel.tensors import local
+
+
+class Cut(NamedTuple):
+    """How a tensor-parallel group splits a tensor along ``dim``: into ``blocks`` equal blocks, and each block by rank.
+
+    Several blocks are for fused weights, such as query, key and value in one: each rank gets a part of each.
+    """
+
+    dim: int
+    blocks: int = 1
+
+    def part(self, whole: Tensor, rank: int, size: int) -> Tensor:
+        """The part (..., n / size, ...) of ``rank`` from the complete tensor (..., n, ...)."""
+        blocks = whole.unflatten(self.dim, (self.blocks, -1))
+        return blocks.chunk(size, dim=self.dim + 1)[rank].flatten(self.dim, self.dim + 1).contiguous()
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        """The complete tensor (..., n, ...) from the parts of all ranks, in rank order."""
+        blocks = [part.unflatten(self.dim, (self.blocks, -1)) for part in parts]
+        return torch.cat(blocks, dim=self.dim + 1).flatten(self.dim, self.dim + 1)
+
+
+class Ranks(Protocol):
+    """This rank's place among those that share a model.
+
+    ``tensor_group``: the ranks that hold parts of the same tensors by a Cut, None if only this one does;
+    ``tensor_rank``, ``tensor_size``: this rank in it, and its size; ``is_staged``: whether other ranks hold other
+    tensors, as in a pipeline; ``is_speaker``: whether this rank sends its stage's tensors; ``gather``: collects a value
+    from each rank.
+    """
+
+    rank: int
+    device: torch.device
+
+    @property
+    def tensor_group(self) -> Any: ...
+    @property
+    def tensor_rank(self) -> int: ...
+    @property
+    def tensor_size(self) -> int: ...
+    @property
+    def is_staged(self) -> bool: ...
+    @property
+    def is_speaker(self) -> bool: ...
+    def gather(self, value: Any) -> list[Any]: ...
+
+
+class Assembly:
+    """Converts between this rank's parts of a model's tensors and the complete ones.
+
+    ``own``: this rank's tensors of the model; ``cuts``: how a tensor-parallel group splits them; both by name.
+    """
+
+    def __init__(self, ranks: Ranks, own: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
+        self._ranks, self.own, self.cuts = ranks, own, cuts
+
+    def _whole(self, name: str, part: Tensor) -> Tensor:
+        """The complete tensor. A collective operation of all ranks that share it."""
+        tensor, own = part.detach(), self.own.get(name)
+        if isinstance(own, DTensor):
+            if not isinstance(tensor, DTensor):  # the optimizer's state, or a gradient
+                mesh, placed = own.device_mesh, own.placements
+                tensor = DTensor.from_local(tensor, mesh, placed, shape=own.shape, stride=own.stride())
+            tensor = tensor.full_tensor()
+        if (cut := self.cuts.get(name)) is None:
+            return tensor
+        parts = [
+            torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self._ranks.tensor_size)
+        ]
+        dist.all_gather(parts, tensor.contiguous(), group=self._ranks.tensor_group)
+        return cut.whole(parts)
+
+    def part(self, name: str, whole: Any) -> Any:
+        """This rank's part of ``whole``: the model's tensor of this name, or the optimizer's state for it."""
+        own, cut, ranks = self.own[name], self.cuts.get(name), self._ranks
+        if isinstance(whole, Stored):
+            place = place_of(own, cut, ranks)
+            return StoredPart(whole, own, place, ranks.device) if place.shape == tuple(whole.shape) else whole
+        if cut is not None and whole.ndim > cut.dim and whole.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
+            whole = cut.part(whole, ranks.tensor_rank, ranks.tensor_size)
+        if not isinstance(own, DTensor) or whole.shape != own.shape:  # another model's: loading it reports that
+            return whole
+        return distribute_tensor(
+            whole.to(ranks.device),
+            own.device_mesh,
+            own.placements,
+            src_data_rank=None,  # every rank has the data
+        )
+
+    def gathered(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
+        """All complete tensors, on the CPU of rank 0; empty elsewhere. A collective operation of all ranks.
+
+        ``tensors``: in the same order on all ranks that share them.
+        """
+        ranks, is_first = self._ranks, self._ranks.rank == 0
+        if not ranks.is_staged:
+            found = {}
+            for key, tensor in tensors.items():
+                whole = self._whole(key[0], tensor)
+                if is_first:
+                    found[key] = whole.to("cpu", copy=True)
+                del whole
+            return found
+        return self._sent(tensors)
+
+    def _sent(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
+        """As ``gathered``, for tensors of which some are on other stages than rank 0's."""
+        ranks = self._ranks
+        mine = [(key, self._whole_shape(key[0]), tensor.dtype) for key, tensor in tensors.items()]
+        listed = ranks.gather(mine if ranks.is_speaker else [])
+        found: dict[tuple[str, str], Tensor] = {}
+        wanted = [(key, rank, shape, dtype) for rank, keys in enumerate(listed) for key, shape, dtype in keys]
+        sender: dict[tuple[str, str], tuple[int, tuple[int, ...], torch.dtype]] = {}
+        for key, rank, shape, dtype in wanted:
+            sender.setdefault(key, (rank, shape, dtype))  # a weight on several stages is sent once
+        for key, (rank, shape, dtype) in sender.items():
+            whole = self._whole(key[0], tensors[key]) if key in tensors else None
+            if ranks.rank == 0 and rank != 0:
+                whole = torch.empty(shape, dtype=dtype, device=ranks.device)
+                dist.recv(whole, src=rank)
+            elif ranks.rank == rank != 0:
+                assert whole is not None
+                dist.send(whole.contiguous(), dst=0)
+            if ranks.rank == 0:
+                assert whole is not None
+                found[key] = whole.to("cpu", copy=True)
+        return found
+
+    def _whole_shape(self, name: str) -> tuple[int, ...]:
+        shape = list(self.own[name].shape)
+        if (cut := self.cuts.get(name)) is not None:
+            shape[cut.dim] *= self._ranks.tensor_size
+        return tuple(shape)
+
+    def share(self, name: str, part: Tensor, *, is_agreed: bool) -> Share:
+        """This rank's part of a tensor, with its position in the complete one."""
+        place = place_of(self.own[name], self.cuts.get(name), self._ranks)
+        return place.share(local(part).detach(), is_agreed=is_agreed)

@@ -1,0 +1,68 @@
+"""parallel=replicated: replicas that die and come back while the others train on, over torchft.
+
+A replica is one rank, or a group of ranks that are a run of parallel=ddp or fsdp among themselves: ``Replica`` adds the
+exchange with the other replicas to any of these.
+"""
+
+from typing import Any
+
+from manyheads.runner.parallel.mesh_layout import Layout
+from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding
+from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.process_group import ProcessGroup
+from manyheads.runner.parallel.rank.replicas import Replicas
+from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS
+from manyheads.runner.parallel.rank.replicated.replica import Replica
+
+SHARDING = Sharding("auto", "after_forward", "auto", "none", "none", recompute=False)  # parallel=fsdp's defaults
+PIECE: dict[str, Any] = {  # of DistributedDataParallel, whose gradients then are a copy in addition, as they are here
+    "bucket_cap_mb": 25,
+    "gradient_as_bucket_view": False,
+    "static_graph": True,
+    "find_unused_parameters": False,
+}
+
+
+class Alone(Replica, Parallel):
+    """A replica of one rank."""
+
+
+class Copies(Replica, ProcessGroup):
+    """A replica of several ranks with the whole model each.
+
+    Its gradients are averaged in one piece with those of the other replicas, of which each rank exchanges a part.
+    """
+
+
+class Shards(Replica, ModelParallel):
+    """A replica of several ranks, over which the model is sharded; each exchanges its shards with its likes."""
+
+
+def replica(
+    *,
+    trusted_network: bool,
+    timeout: float,
+    rank: int,
+    world_size: int,
+    ranks_per_replica: int = 1,
+    inside: str = "ddp",
+    **place: Any,
+) -> Replica:
+    """This rank, as one of its replica's. ``timeout``: seconds that an exchange between replicas may take."""
+    number, rank = divmod(rank, ranks_per_replica)
+    among = {"replica": number, "replicas": world_size // ranks_per_replica, "patience": timeout}
+    place |= {"rank": rank, "world_size": ranks_per_replica, **among}
+    if ranks_per_replica == 1:
+        return Alone(**place)
+    if inside == "ddp":
+        return Copies(timeout=INSIDE_SECONDS, **place)
+    return Shards(timeout=INSIDE_SECONDS, layout=Layout(shard=ranks_per_replica), sharding=SHARDING, **place)
+
+
+def stand_in(*, shards: int, world_size: int, **place: Any) -> Parallel:
+    """A strategy without torchft whose ranks hold the same, and exchange about as much, for estimates."""
+    if shards == 1:
+        return Replicas(world_size=world_size, sync_batchnorm=False, broadcast_buffers=False, **PIECE, **place)
+    layout = Layout(replicate=world_size // shards, shard=shards)
+    return ModelParallel(layout=layout, sharding=SHARDING, world_size=world_size, **place)

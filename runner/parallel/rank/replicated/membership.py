@@ -1,0 +1,192 @@
+"""The members of an update, and what they exchange: torchft's manager of one rank of a replica."""
+
+import logging
+import os
+import zlib
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ReduceOp
+from torchft import Manager, ProcessGroupGloo
+
+from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS, Group, store_on
+from manyheads.runner.parallel.rank.replicated.healing import FolderTransport
+from manyheads.runner.parallel.replicated import HOST, LIGHTHOUSE, PLACE
+
+LOUD = ("torchft", "torchft_commits", "torchft_quorums")
+VOTE = timedelta(seconds=INSIDE_SECONDS)
+AGREED, FAILED, RAISED = range(3)  # how a rank has fared in a quorum
+
+
+class Membership:
+    """A replica among the live ones, seen by one rank of its ``group``, whose ranks have the same part in each update.
+
+    Every method that exchanges something, or agrees on it, is called by all of them. ``standing``: returns the
+    replica's state, complete on the group's first rank; ``step``: number of updates it has made.
+    """
+
+    def __init__(
+        self, replica: int, group: Group, *, timeout: float, standing: Callable[[], dict[str, Any]], step: int
+    ):
+        self._group, self._standing = group, standing
+        self._taken: dict[str, Any] | None = None
+        self._history = 0
+        self._error: Exception | None = None
+        for name in LOUD:  # several lines for each update
+            logging.getLogger(name).setLevel(logging.WARNING)
+        seconds = timedelta(seconds=timeout)
+        host = os.environ.get(HOST, "127.0.0.1")
+        self._store = store_on(host, seconds) if group.rank == 0 else None
+        self._transport = FolderTransport(Path(os.environ[PLACE]), replica, writes=group.rank == 0)
+        self._manager = Manager(
+            pg=ProcessGroupGloo(timeout=seconds),
+            load_state_dict=self._take,
+            state_dict=dict,  # see FolderTransport
+            min_replica_size=1,
+            use_async_quorum=False,  # shares are drawn after it
+            timeout=seconds,
+            quorum_timeout=seconds,
+            connect_timeout=seconds,
+            rank=group.rank,
+            world_size=group.size,
+            store_addr=host,
+            store_port=group.first(self._store and self._store.port),
+            lighthouse_addr=os.environ[LIGHTHOUSE],
+            replica_id=f"replica_{replica}",
+            hostname=host,
+            checkpoint_transport=self._transport,
+            init_sync=False,  # all have the same weights from the seed
+            quorum_retries=3,
+        )
+        self._manager.load_state_dict({"step": step, "batches_committed": 0})
+
+    @property
+    def step(self) -> int:
+        """How many exchanges have been committed."""
+        return self._manager.current_step()
+
+    @property
+    def share(self) -> int:
+        """Which share of the next update is this replica's."""
+        share = self._manager.participating_rank()
+        assert share is not None
+        return share
+
+    @property
+    def count(self) -> int:
+        """The number of replicas in the update."""
+        return self._manager.num_participants()
+
+    def enter(self, idle: Callable[[], bool]) -> bool:
+        """Agree on the members; returns whether that succeeded. Raises RuntimeError if the run is to stop.
+
+        A quorum counts for all ranks of the replica or for none. ``idle``: called while it takes long.
+        """
+        while True:
+            before = self._manager.state_dict(), self._history
+            outcome = self._quorum()
+            numbers = [self._manager._quorum_id, self.step]
+            found = self._group.most([outcome, self._transport.is_wanted, *numbers, *(-n for n in numbers)])
+            worst, is_wanted, (most, least) = found[0], found[1], (found[2:4], found[4:])
+            if worst == AGREED and most == [-number for number in least]:
+                if is_wanted:
+                    self._offer()
+                return True
+            self._manager.load_state_dict(before[0])
+            self._taken, self._history = None, before[1]
+            if worst < RAISED:
+                self._manager.report_error(RuntimeError("not all ranks of the replica are in the same quorum"))
+                return False
+            if self._group.most([idle()])[0]:
+                raise RuntimeError(f"asked to stop while no quorum could be formed: {self._error}") from self._error
+
+    def commit(self) -> bool:
+        """Whether what was exchanged since the quorum counts: no rank of the replica has seen it fail."""
+        step, quorum = self._manager.current_step(), self._manager._quorum_id
+        if not self._manager.should_commit(timeout=VOTE):
+            return False
+        self._transport.forget()
+        self._history = zlib.crc32(f"{self._history} {step} {quorum} {self.count}".encode()) or 1
+        return True
+
+    @property
+    def history(self) -> Tensor:
+        """With which members this replica has made its updates, as a number at its place, (count,); others add theirs.
+
+        A replica may have made an update of which the others, cut off from it, do not know: they have made it again.
+        """
+        numbers = torch.zeros(self.count, dtype=torch.float64)
+        numbers[self.share] = self._history  # 0: it comes from a checkpoint and has made none
+        return numbers
+
+    def compare(self, histories: Tensor) -> None:
+        """Let no update count whose members come from different ones. Raises RuntimeError where this one must restart.
+
+        ``histories``: the sum of all members' ``history``; the first one's is kept.
+        """
+        known = [int(number) for number in histories.tolist() if number]
+        if self._manager.errored() is not None or not known:
+            return
+        if any(number != known[0] for number in known):
+            if self._history not in (0, known[0]):
+                raise RuntimeError("the other replicas have repeated an update that this one had already made.")
+            self._manager.report_error(RuntimeError("the members of this update have different histories"))
+        elif not self._history:
+            self._history = known[0]
+
+    def taken(self) -> dict[str, Any] | None:
+        """The state of a replica that is further, where the last quorum has brought one."""
+        taken, self._taken = self._taken, None
+        return taken
+
+    def add(self, values: Tensor) -> Tensor:
+        """The sum over the replicas, (n,) on the CPU; anything where ``commit`` will say no."""
+        self._manager.allreduce(values, reduce_op=ReduceOp.SUM).wait()
+        return values
+
+    def average(self, tensors: list[Tensor], *, inside: bool) -> None:
+        """The mean over the replicas, in place; tensors of any device travel through the host's memory.
+
+        ``inside``: whether it is the mean over the ranks of each replica too, of which each then exchanges one part
+        with the other replicas; otherwise, each rank has tensors of its own.
+        """
+        group = self._group if inside else Group(0, 1)
+        with torch.no_grad():
+            for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
+                some = [tensor for tensor in tensors if tensor.dtype == kind]
+                flat = torch.cat([tensor.reshape(-1) for tensor in some]).cpu()
+                mean = group.gathered(self.add(group.scattered(flat)))[: len(flat)] / (self.count * group.size)
+                for tensor, part in zip(some, mean.split([tensor.numel() for tensor in some]), strict=True):
+                    tensor.copy_(part.view_as(tensor))
+
+    def close(self) -> None:
+        """Leave the others."""
+        self._manager.shutdown(wait=False)
+
+    def _quorum(self) -> int:
+        self._transport.is_wanted = False
+        try:
+            self._manager.start_quorum()
+        except Exception as error:  # whatever torchft raises where the lighthouse is away
+            self._manager._quorum_future, self._error = None, error  # or it would be raised again for ever
+            return RAISED
+        return AGREED if self._manager.errored() is None else FAILED
+
+    def _offer(self) -> None:
+        """Let replicas that are behind have this one's state; the update is repeated if they cannot have it."""
+
+        def state() -> dict[str, Any]:
+            own = {"state": self._standing(), "history": self._history}
+            return {"user": {"default": own}, "torchft": self._manager.state_dict()}
+
+        try:
+            self._transport.offer(self.step, state)
+        except OSError as error:  # of the disk
+            self._manager.report_error(error)
+
+    def _take(self, state: dict[str, Any]) -> None:
+        self._taken, self._history = state["state"], state["history"]

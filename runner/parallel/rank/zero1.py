@@ -1,0 +1,86 @@
+"""parallel=zero1: DistributedDataParallel, with each parameter's optimizer state on one rank only.
+
+Sources: Rajbhandari et al. 2020, stage 1 (https://arxiv.org/abs/1910.02054);
+https://pytorch.org/docs/stable/distributed.optim.html.
+"""
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim import Optimizer
+
+from manyheads.runner.parallel.rank.replicas import Replicas
+
+
+class Zero1(Replicas):
+    """Each rank updates a part of the parameters, and sends them to the others."""
+
+    def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
+        self._shared_out = SharedOut(optimizer, rank=self.rank)
+        return self._shared_out
+
+    def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
+        assert isinstance(optimizer, SharedOut)
+        return optimizer.own_state_dict()
+
+    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        own = set(self._shared_out.own_numbers())
+        return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
+
+    def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
+        assert isinstance(optimizer, SharedOut)
+        return super().optimizer_tensors(optimizer.optim)
+
+    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
+        assert isinstance(optimizer, SharedOut)
+        sizes = optimizer.sizes()
+        return {sizes.index(min(sizes)): False, sizes.index(max(sizes)): True}
+
+
+class SharedOut(ZeroRedundancyOptimizer):
+    """An optimizer like ``optimizer``, over the same parameters, of which each rank keeps the state of some.
+
+    Its state_dict is the plain optimizer's: complete on rank 0, without state elsewhere. All ranks must ask for it.
+    """
+
+    def __init__(self, optimizer: Optimizer, *, rank: int):
+        self._is_first = rank == 0
+        kind = type(optimizer)
+        accepted = inspect.signature(kind).parameters  # a base's settings may be among the defaults
+        settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
+        groups = [{key: group[key] for key in ("params", *settings)} for group in optimizer.param_groups]
+        super().__init__(groups, kind, **settings)
+        self.defaults = optimizer.defaults
+
+    def sizes(self) -> list[int]:
+        """How many numbers of the parameters each rank updates, in rank order."""
+        return [
+            sum(parameter.numel() for group in groups for parameter in group["params"])
+            for groups in self._partition_parameters()  # type: ignore[attr-defined]
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        self.consolidate_state_dict(to=0)
+        if self._is_first:
+            found = super().state_dict()
+            self._all_state_dicts: list[Any] = []  # torch would keep the whole state until the next time
+            return found
+        return {"state": {}, "param_groups": self.optim.state_dict()["param_groups"]}
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """The plain optimizer's, with the state that this rank keeps."""
+        own = self.optim.state_dict()["state"]
+        state = {number: own[index] for index, number in enumerate(self.own_numbers()) if index in own}
+        return {**Optimizer.state_dict(self), "state": state}
+
+    def own_numbers(self) -> list[int]:
+        """Which of the plain optimizer's parameters this rank keeps the state of, in its own optimizer's order."""
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        numbers = {parameter: number for number, parameter in enumerate(parameters)}
+        return [numbers[parameter] for group in self.optim.param_groups for parameter in group["params"]]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # which torch empties as it goes
+        self.state.clear()  # torch's second copy, which nothing reads

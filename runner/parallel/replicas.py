@@ -1,0 +1,27 @@
+"""What strategies declare whose ranks hold a replica of the model each."""
+
+from typing import ClassVar
+
+from manyheads.runner.option.rules import AUTO, BOOLEAN, either, number
+from manyheads.runner.parallel.parallel_option import ParallelOption
+
+UNFINISHED = "Expected to have finished reduction"  # how torch begins to say it
+
+
+class ReplicasOption(ParallelOption):
+    """A rank for each device, over torch.distributed."""
+
+    rules: ClassVar = {"bucket_cap_mb": number(above=0), "broadcast_buffers": either(BOOLEAN, AUTO)}
+
+    def cause_of(self, error: str, *, unused: str) -> str:
+        if UNFINISHED not in error:
+            return ""
+        if unused:
+            return (
+                f"{unused}, and DistributedDataParallel waits for one. Remove what is unused, or set "
+                "parallel.find_unused_parameters=true."
+            )
+        return (
+            "A parameter gets no gradient on some rank, though the baseline uses all of them. If the model skips "
+            "parts of itself for some samples, set parallel.find_unused_parameters=true."
+        )

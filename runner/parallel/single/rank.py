@@ -1,7 +1,0 @@
-"""parallel=single: one process on one device, the baseline of every comparison."""
-
-from manyheads.runner.parallel.base.rank import Parallel
-
-
-class Single(Parallel):
-    """The base class is the plain case."""

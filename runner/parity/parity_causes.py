@@ -1,0 +1,182 @@
+"""Sentences that explain why a strategy computes a different result, as far as the findings tell."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from manyheads.runner.parity.parity_plan import FAILED, Outcome, near
+
+NAMED = 3
+
+
+def causes(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
+    """Sentences about an outcome that differs. ``baseline``: what ``sides.Baseline.findings`` says of it."""
+    if not outcome.differs:
+        return []
+    if outcome.state == FAILED:
+        return list(_of_failure(outcome, baseline))
+    if not baseline["finite"]:
+        return ["The baseline's own loss or weights are not finite, so nothing can be compared. Lower optimizer.lr."]
+    settings = list(_of_settings(outcome))
+    first = list(_of_first_step(outcome, settings)) or list(_of_cut(outcome, baseline))
+    found = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
+    if outcome.findings["apart"] and not found:
+        found.append(f"After a step the ranks no longer have the same weights: {_names(outcome.findings['apart'])}.")
+    return found or [_unknown(outcome)]
+
+
+def unused_note(baseline: dict[str, Any]) -> str:
+    """What there is to know of parameters that no step used, where nothing differs."""
+    names = baseline["unused"]
+    if not names:
+        return ""
+    return f"{_names(names)} {_get(names)} no gradient: unused. ddp fails on that without find_unused_parameters=true."
+
+
+def _of_failure(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+    names = baseline["unused"]
+    unused = f"{_names(names)} {_get(names)} no gradient" if names else ""
+    if outcome.run and (text := outcome.run.parallel.cause_of(outcome.error, unused=unused)):
+        yield text
+
+
+def _of_initial(outcome: Outcome) -> Iterator[str]:
+    """Every rank must build the same model, even where the strategy then gives all of them rank 0's."""
+    initial = outcome.findings["initial"]
+    for kind, what in (("parameter", "initial weights"), ("buffer", "buffers")):
+        ranks = [str(rank["rank"]) for rank in initial if rank[kind]]
+        names = list(dict.fromkeys(name for rank in initial for name in rank[kind]))
+        if names:
+            where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
+            hidden = (
+                ""
+                if outcome.beyond()
+                else (f" {outcome.strategy} broadcasts rank 0's values to all ranks, which hides it.")
+            )
+            yield (
+                f"{_names(names)}: the {what} that the model is built with on {where} differ from the baseline's, "
+                f"so they depend on the rank or on chance.{hidden} Draw them from torch's generator, or make them "
+                "constant."
+            )
+
+
+def _of_first_step(outcome: Outcome, settings: list[str]) -> Iterator[str]:
+    """``settings``: what is known to change gradients, should the difference begin there."""
+    findings = outcome.findings
+    if culprit := findings["culprit"]:
+        yield _of_module(culprit, outcome)
+    elif findings["outputs_agree"] and findings["loss"]:
+        yield _of_loss(outcome, *findings["loss"])
+    elif findings["outputs_agree"] and outcome.beyond("gradient"):
+        ratio = findings["factor"]
+        if settings:
+            yield from settings
+        elif ratio is None or near(ratio, 1):
+            yield "Outputs and loss agree, the gradients don't: the exchange of gradients, or a backward pass, differs."
+        else:
+            yield f"Outputs and loss agree, but all gradients are {_times(ratio)} the baseline's."
+
+
+def _of_cut(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+    """Where the outputs can't be compared, as of samples that are padded to the longest of their share."""
+    whole, parts = baseline.get("cut") or (0.0, 0.0)
+    if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
+        ratio = parts / whole if whole else float("nan")
+        yield (
+            f"Even on one rank, a batch in parts has {_times(ratio)} the loss of the whole batch: {_of_parts(outcome)}"
+        )
+
+
+def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
+    name = f"{culprit['module'] or 'The model itself'} ({culprit['kind']})"
+    several = f"{name}, like {culprit['alike'] - 1} more," if culprit["alike"] > 1 else name
+    if culprit["reason"] == "statistics":
+        text = f"{several} computes its statistics over each rank's share of the batch, not over all of it."
+        return (
+            f"{text} Set parallel.sync_batchnorm=true (ddp, horovod; GPUs only), or choose a model without BatchNorm."
+        )
+    if culprit["reason"] == "random":
+        has_probability = "Dropout" in culprit["kind"] or culprit["kind"] == "StochasticDepth"
+        remedy = "Set its probability to 0" if has_probability else "Leave it out"
+        return f"{several} draws random numbers, different ones on each rank. {remedy} for this check."
+    if culprit["reason"] == "buffer":
+        buffers = _names(culprit["buffers"])
+        return f"{name} is the first module with a different output for the same input, by its buffer {buffers}."
+    return (
+        f"{name} is the first module with a different output for the same input: it depends on the other samples in "
+        "its batch, or on the rank."
+    )
+
+
+def _of_loss(outcome: Outcome, baseline: float, own: float) -> str:
+    ratio, ranks = own / baseline if baseline else float("nan"), outcome.ranks or 1
+    text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's:"
+    if ranks > 1 and near(ratio, 1 / ranks):
+        return (
+            f"{text} it does not average over its batch: it sums, or divides by a fixed number. Set "
+            "task.reduction=sum, or divide by the batch's size."
+        )
+    return f"{text} {_of_parts(outcome)}"
+
+
+def _of_parts(outcome: Outcome) -> str:
+    assert outcome.run is not None
+    task = outcome.run.task
+    name = task.target.rpartition(".")[2] if task.name == "custom" else task.name
+    return (
+        f"what the task {name} computes depends on how a batch is split. It may weight samples, skip some, or "
+        "average over tokens: let the task's count(batch) return what it averages over, or divide by the number of "
+        "samples."
+    )
+
+
+def _of_settings(outcome: Outcome) -> Iterator[str]:
+    assert outcome.run is not None
+    parallel = outcome.run.parallel
+    for key, plain in parallel.changes_gradients.items():
+        if (value := parallel.section.get(key, plain)) != plain:
+            yield (
+                f"Outputs and loss agree, the gradients don't: parallel.{key}={value} is meant to change "
+                f"them. parallel.{key}={plain} does not."
+            )
+
+
+def _of_unused(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+    names = [entry["name"] for entry in outcome.beyond("weight") if entry["name"] in baseline["unused"]]
+    if names:
+        yield (
+            f"{_names(names)} {_get(names)} no gradient, so the baseline leaves {'them' if names[1:] else 'it'} alone; "
+            f"here the gradient is 0, and weight decay or momentum still act. Remove what is unused."
+        )
+
+
+def _unknown(outcome: Outcome) -> str:
+    if outcome.run and outcome.run.trainer.compile != "none":
+        return "A compiled model can't be inspected. Set trainer.compile=none to find the cause."
+    step = min((entry["first"] for entry in outcome.beyond()), default=0)
+    if step:
+        return (
+            f"The first step agrees, step {step + 1} is the first that does not: some state is carried over "
+            "between steps."
+        )
+    if outcome.beyond("gradient", "loss"):
+        return "No single module could be named: look for what depends on the rank, or on the other samples of a batch."
+    return (
+        "Loss and gradients agree: what differs is how the optimizer applies them, or a buffer that does not "
+        "affect results."
+    )
+
+
+def _times(ratio: float) -> str:
+    if 0 < ratio < 1 and near(1 / ratio, round(1 / ratio)):
+        return f"1/{round(1 / ratio)} of"
+    return f"{ratio:.4g} times"
+
+
+def _get(names: Sequence[str]) -> str:
+    return "gets" if len(names) == 1 else "get"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -1,0 +1,172 @@
+"""From the command's overrides to one config for each strategy, the baseline's first."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+
+from manyheads.runner.config.command_line import searching
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.job_context import check_experiment
+from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, options, read_option, unknown_key
+from manyheads.runner.errors import ConfigurationError, Unavailable
+from manyheads.runner.option.declared import declared_class
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.trust.trust_store import Trust
+
+PRECISION = "fp64"  # in which rounding can't be taken for a difference
+WHICH = "parallel"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One strategy's run. ``reason``: why it cannot run on this machine, or nothing."""
+
+    strategy: str
+    config: DictConfig
+    reason: str = ""
+
+
+def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None) -> list[Planned]:
+    """The plan of the comparison, checked, with nothing written.
+
+    folders: where options are looked up in addition to this project's. Raises ConfigurationError, or Hydra's own
+    exceptions, for what is wrong.
+    """
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    found = (*OWN, *folders)
+    check_experiment(OmegaConf.create(overrides), found)
+    if hydras := [o.input_line for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
+        raise ConfigurationError(f"{hydras[0]}: parity starts its runs itself. Leave it out.")
+    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], found)
+    given = [o for o in parsed if o.key_or_group != WHICH]
+    planned: list[Planned] = []
+    taken: set[str | None] = set()
+    path = [searching(folders)] if folders else []
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for strategy in strategies:
+            alone = declared_class(WHICH, read_option(WHICH, strategy, found)).one_process
+            own = list(_fitting(given, strategy, path, alone=alone))
+            taken |= set(own)
+            planned.append(_planned(strategy, compose("config", [*own, *path]), found, trust, first=not planned))
+    for override in given:
+        if override.input_line not in taken:
+            raise ConfigurationError(
+                f"{override.input_line}: none of {WHICH}={','.join(strategies)} has that key. {_whose(override, found)}"
+            )
+    return planned
+
+
+def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
+    """The baseline and those that were asked for, or all. Raises ConfigurationError."""
+    if len(chosen) > 1:
+        raise ConfigurationError(
+            f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one override."
+        )
+    # Side by side those that have as many threads: the process that ranks are forked from is good for one number.
+    known = {name: declared_class(WHICH, read_option(WHICH, name, folders)) for name in options(WHICH, folders)}
+    names = sorted(known, key=lambda name: not known[name].one_process)
+    baseline = next(name for name in known if known[name].is_baseline)
+    for override in chosen:
+        several = override.is_sweep_override()
+        names = list(override.sweep_string_iterator()) if several else [str(override.value())]
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(no_such_option(WHICH, name, folders))
+    names = list(dict.fromkeys([baseline, *names]))
+    if len(names) == 1:
+        others = [name for name in known if name != baseline]
+        raise ConfigurationError(
+            f"{WHICH}={baseline} is the baseline itself. Name others to compare: {WHICH}={','.join(others)}."
+        )
+    return names
+
+
+def _fitting(given: list[Override], strategy: str, path: list[str], *, alone: bool) -> Iterator[str]:
+    """The overrides that this strategy's config has a place for, with its own added. ``alone``: it has one rank."""
+    wanted = [o for o in given if not (alone and o.key_or_group in ("launcher", "launcher.nproc_per_node"))]
+    common = [str(o.input_line) for o in wanted if not o.key_or_group.startswith((f"{WHICH}.", "launcher."))]
+    groups = compose("config", [*common, f"{WHICH}={strategy}", *path])
+    for override in wanted:
+        section, _, key = override.key_or_group.partition(".")
+        if section not in (WHICH, "launcher") or not key or key.partition(".")[0] in groups[section]:
+            yield str(override.input_line)
+    yield f"{WHICH}={strategy}"
+    untouched = groups.precision.name == read_option("precision", "fp32")["name"]
+    if untouched and not any(o.key_or_group == "precision" for o in given):
+        yield f"precision={PRECISION}"
+
+
+def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust | None, *, first: bool) -> Planned:
+    try:
+        run = checked(composed, trust=trust, folders=folders)
+    except Unavailable as reason:
+        if first:
+            raise
+        return Planned(strategy, composed, str(reason))
+    set_to = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
+    for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "resumes a run")):
+        if set_to[key]:
+            raise ConfigurationError(
+                f"{key}={set_to[key]} {what}; parity takes its own steps. Leave it out, or set "
+                "checkpoint.load to start from its weights."
+            )
+    return Planned(strategy, composed)
+
+
+def _whose(override: Override, folders: Folders) -> str:
+    if override.key_or_group in ("launcher", "launcher.nproc_per_node"):
+        return "They run in one process. Add another strategy, such as ddp, or leave it out."
+    return unknown_key(override.key_or_group, folders)
+
+
+EQUAL, DIFFERENT, FAILED, NOT_HERE = "equal", "different", "failed", "not here"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``findings``: what its ranks found, see ``sides.Compared.findings``; ``error``: why it failed or isn't here.
+
+    ``run``: its config, if it was started.
+    """
+
+    strategy: str
+    state: str
+    tolerance: float = 0.0
+    findings: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    run: RunConfig | None = None
+
+    @property
+    def differs(self) -> bool:
+        return self.state in (DIFFERENT, FAILED)
+
+    @property
+    def ranks(self) -> int | None:
+        return self.findings.get("ranks")
+
+    def largest(self, kind: str) -> float:
+        """Of all tensors of this kind."""
+        return max((e["largest"] for e in self.findings.get("differences", []) if e["kind"] == kind), default=0.0)
+
+    def beyond(self, *kinds: str) -> list[dict[str, Any]]:
+        """What exceeds the tolerance, the largest first; of these kinds, or of all."""
+        found = [e for e in self.findings.get("differences", []) if "first" in e and (not kinds or e["kind"] in kinds)]
+        return sorted(found, key=lambda entry: -entry["largest"])
+
+
+def judged(strategy: str, findings: dict[str, Any], *, tolerance: float, run: RunConfig) -> Outcome:
+    """Equal where no difference exceeds the tolerance, and all ranks made the same model and kept it the same."""
+    beyond = any(not entry["largest"] <= tolerance for entry in findings["differences"])
+    state = DIFFERENT if beyond or findings["initial"] or findings["apart"] else EQUAL
+    return Outcome(strategy, state, tolerance, findings, run=run)
+
+
+def near(a: float, b: float) -> bool:
+    """The same number, as far as a sentence about it goes."""
+    return math.isclose(a, b, rel_tol=1e-3)

@@ -1,0 +1,96 @@
+"""``python -m runner parity``: freeze a run for each strategy, let each take the same steps, show how they compare."""
+
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.parent_signals import blocked_signals, interrupt
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.origin import settle
+from manyheads.runner.errors import DIFFERS, ConfigurationError, RunFailed
+from manyheads.runner.machine.process import handled_by
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, Outcome, Planned, judged, plan
+from manyheads.runner.parity.parity_task import StepFiles, Task, write_task
+from manyheads.runner.parity.print_parity import announce, show
+from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.run_folder import RunFolder
+
+PARITY = Path("outputs") / "parity"
+RANK = "manyheads.runner.parity.rank.probe"
+
+
+def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -> int:
+    """Compare, show, and return the exit code: 0 equal, 3 different. Raises ConfigurationError, RunFailed."""
+    return DIFFERS if any(outcome.differs for outcome in compare(overrides, steps=steps, config_dir=config_dir)) else 0
+
+
+def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) -> list[Outcome]:
+    """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed.
+
+    config_dir: a folder of more options, which are the user's if he trusts what they name.
+    """
+    if not (steps.isdecimal() and int(steps) >= 1):
+        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
+    line, origin = settle(CommandLine.of(overrides, config_dir))
+    folders = line.folders
+    planned = plan(list(line.overrides), folders[1:], origin.trust)
+    first = planned[0].strategy
+    here = [one for one in planned if not one.reason]
+    if len(here) == 1:
+        reasons = "; ".join(one.reason.rstrip(".") for one in planned if one.reason)
+        raise ConfigurationError(f"{WHICH}: there is nothing to compare with {first}: {reasons}.")
+    path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S"))
+    frozen = {
+        one.strategy: freeze(RunFolder(path / one.strategy), one.config, trust=origin.trust, folders=folders)
+        for one in here
+    }
+    task = Task(
+        steps=int(steps),
+        tolerance=frozen[first].precision.tolerance,
+        trace=all(run.trainer.compile == "none" for run in frozen.values()),
+    )
+    announce(list(frozen), frozen[first], task)
+    baseline = RunFolder(path / first)
+    with handled_by(interrupt), log_file(path / "parity.log"):
+        try:
+            findings = _run_baseline(baseline, task)
+            others = replace(task, baseline=str(baseline.path))
+            outcomes = [_outcome(one, path, frozen.get(one.strategy), others) for one in planned[1:]]
+        finally:
+            with blocked_signals():
+                shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
+    show(outcomes, findings, task, path, first)
+    return outcomes
+
+
+def _outcome(planned: Planned, path: Path, run: RunConfig | None, task: Task) -> Outcome:
+    if run is None:
+        return Outcome(planned.strategy, NOT_HERE, error=planned.reason)
+    folder = RunFolder(path / planned.strategy)
+    try:
+        findings = _run(folder, task)
+    except RunFailed as error:
+        known = {"ranks": run.launcher.ranks}
+        return Outcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), run=run)
+    return judged(planned.strategy, findings, tolerance=task.tolerance, run=run)
+
+
+def _run_baseline(baseline: RunFolder, task: Task) -> dict:
+    try:
+        return _run(baseline, task)
+    except RunFailed:
+        print(f"{baseline.path.name}, the baseline, failed, so there is nothing to compare with", file=sys.stderr)
+        raise
+
+
+def _run(folder: RunFolder, task: Task) -> dict:
+    """Let the ranks of a frozen run do the task, and return what they found."""
+    write_task(folder, task)
+    launch(prepare(folder, apart=True), main=RANK)
+    return (folder.read_result() or {})["parity"]

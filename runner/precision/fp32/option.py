@@ -1,9 +1,0 @@
-"""What precision=fp32 declares."""
-
-from manyheads.runner.precision.base.option import PrecisionOption
-
-
-class FP32Option(PrecisionOption):
-    """Rounding is 1e-7; sums in another order make 1e-6 of it, training some more."""
-
-    tolerance = 1e-3

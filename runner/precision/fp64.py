@@ -1,0 +1,10 @@
+"""What precision=fp64 declares."""
+
+from manyheads.runner.precision.precision_option import PrecisionOption
+
+
+class FP64Option(PrecisionOption):
+    """The tolerance leaves seven digits more than should be needed."""
+
+    tolerance = 1e-9
+    weights_dtype = "float64"

@@ -1,0 +1,55 @@
+"""What a precision declares, for strategies and optimizers that depend on it, and for comparisons."""
+
+from typing import ClassVar, NamedTuple
+
+from manyheads.runner.option.option import Option
+
+
+class HalfWeights(NamedTuple):
+    """Half-precision weights, and therefore gradients, in terms of the config.
+
+    ``dtype``: "float16" or "bfloat16"; ``dtype_key``, ``key``: the settings that cause it; ``other_dtype``, ``other``:
+    those to choose for the other half precision, and for weights in fp32.
+    """
+
+    dtype: str
+    dtype_key: str
+    key: str
+    other_dtype: str
+    other: str
+
+
+class Reloading(NamedTuple):
+    """A setting after which an optimizer loads its own state. ``key``: with its value; ``other``: one without this."""
+
+    key: str
+    other: str
+
+
+class PrecisionOption(Option):
+    """Declarations of a precision, with cautious defaults.
+
+    ``tolerance``: the largest relative difference between two values of the same computation. ``weights_dtype``: of
+    those in a checkpoint.
+    """
+
+    group = "precision"
+    has_own_class = True
+    tolerance: ClassVar[float] = 5e-2
+    weights_dtype: ClassVar[str] = "float32"
+
+    def autocast(self, *, on_gpus: bool) -> str | None:
+        """The dtype that operations are cast to, such as "bfloat16"; None without autocast."""
+        return None
+
+    def scales_gradients(self, *, on_gpus: bool) -> bool:
+        """Whether gradients are scaled until the step, to prevent underflow in fp16."""
+        return False
+
+    def half_weights(self, *, on_gpus: bool) -> HalfWeights | None:
+        """The settings that make weights half precision; None if they are not."""
+        return None
+
+    def reloads_optimizer(self) -> Reloading | None:
+        """The setting that makes the optimizer load its own state before its first step; None if it does not."""
+        return None

@@ -1,0 +1,11 @@
+"""precision=fp64: double precision, in which two backends can be proved to compute the same."""
+
+import torch
+
+from manyheads.runner.precision.rank.precision import Precision
+
+
+class FP64(Precision):
+    """Weights, images and gradients in double precision."""
+
+    dtype, products = torch.float64, "fp64"

@@ -1,0 +1,46 @@
+"""Records the machines on which ranks run, which may not include the one where the command was typed."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import json_types
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def note_nodes(folder: RunFolder, nodes: Sequence[dict[str, Any]]) -> None:
+    """Make provenance.json describe the machine of rank 0, and list all machines under ``nodes``.
+
+    ``nodes``: the inventory of each, with its name, in the order of their ranks. If the command was typed on another
+    machine than rank 0's, that one is kept as ``submitted_from``. If provenance.json cannot be read or written, it is
+    left as it is: the ranks report a failing disk.
+    """
+    with suppress(OSError, ConfigurationError):
+        _note(folder, list(nodes))
+
+
+def unless_submitted(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
+    """The result of ``describe``, without this machine's entries if the recorded run was only submitted from it.
+
+    The machines of the next run are then unknown until its ranks start.
+    """
+    if now["host"] != recorded.get("submitted_from"):
+        return now
+    sections = {"cpu": {**now["cpu"], "model": None, "cores": None}, "versions": {**now["versions"], "driver": None}}
+    return {**now, **sections, "devices": None, "host": None, "system": None}
+
+
+def _note(folder: RunFolder, nodes: list[dict[str, Any]]) -> None:
+    before = json_types.right(read_json(folder.provenance), json_types.PROVENANCE)
+    written = os.stat(folder.provenance)
+    first = {key: value for key, value in nodes[0].items() if key != "node"}
+    sections = {key: {**(before.get(key) or {}), **first[key]} for key in ("cpu", "versions")}
+    typed_on = before.get("submitted_from", before.get("host"))
+    kept = {"submitted_from": typed_on} if typed_on not in (None, first["host"]) else {}
+    now = {**before, **first, **sections, **kept, "nodes": nodes}
+    if now != before:
+        folder.write_json(folder.provenance, now)
+        os.utime(folder.provenance, ns=(written.st_atime_ns, written.st_mtime_ns))  # when the run was started

@@ -1,0 +1,123 @@
+"""comparison.html: one self-contained page, without a network or a server."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from manyheads.runner.report.chart_spec import Chart
+from manyheads.runner.report.charts import charts
+from manyheads.runner.report.columns import Column, shown_columns
+from manyheads.runner.report.comparison import Comparison
+from manyheads.runner.report.heading import facts, heading
+from manyheads.runner.report.keys import text_of
+from manyheads.runner.report.rows import Row
+
+HERE = Path(__file__).parent
+FIRST_ROWS = 200  # of the table, which are in the page; further ones are added as one scrolls
+SCRIPTS = ("axes.js", "chart.js", "page.js")
+PROVENANCE = ("host", "devices", "commit", "clean", "command")
+
+
+def as_page(comparison: Comparison, folder: Path, drawn: list[Chart] | None = None) -> str:
+    """The page as text. ``folder``: where it will be; links to runs are relative to that; ``drawn``: its charts."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    columns = shown_columns(comparison)
+    noun = "rows" if any(len(row.numbers) > 1 for row in comparison.rows) else "jobs"
+    drawn = charts(comparison) if drawn is None else drawn
+    rows = [_row(row, columns, folder) for row in comparison.rows]
+    more = [[row["state"], row["links"], _packed(row["cells"])] for row in rows[FIRST_ROWS:]]
+    content = {"charts": [_plain(chart) for chart in drawn], "configs": configs(comparison), "noun": noun}
+    return environment.get_template("page.html.j2").render(
+        comparison=comparison,
+        heading=heading(comparison),
+        facts=facts(comparison),
+        columns=columns,
+        rows=rows[:FIRST_ROWS],
+        charts=drawn,
+        data=as_script({**content, "labels": [row["label"] for row in rows], "more": more, "at_once": FIRST_ROWS}),
+        style=(HERE / "page.css").read_text(),
+        scripts=[(HERE / name).read_text() for name in SCRIPTS],
+    )
+
+
+def as_script(content: Any) -> str:
+    """JSON that cannot end the script element that contains it; non-finite numbers are null."""
+    try:
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # there are some
+        text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def configs(comparison: Comparison) -> dict[str, Any]:
+    """The rows' configs: ``common`` keys with the same value in all rows, and for each row its ``own`` other keys."""
+    flat = [_describe(row) for row in comparison.rows]
+    shared = set(flat[0].items()) if flat else set()
+    for config in flat:
+        shared = shared & config.items()
+    common = {key for key, _ in shared}
+    own = [{key: value for key, value in config.items() if key not in common} for config in flat]
+    return {"common": dict(sorted(shared)), "own": own}
+
+
+def _describe(row: Row) -> dict[str, str]:
+    run = row.first.run
+    found = {key: "null" if value is None else text_of(value) for key, value in run.config.items()}
+    found |= {f"provenance.{key}": text_of(run.provenance[key]) for key in PROVENANCE if key in run.provenance}
+    versions = run.provenance.get("versions") or {}
+    return found | {f"provenance.versions.{key}": text_of(value) for key, value in versions.items()}
+
+
+def _plain(chart: Chart) -> dict[str, Any]:
+    """As ``dataclasses.asdict``, which would copy every point."""
+    return {
+        **vars(chart),
+        **{axis: vars(getattr(chart, axis)) for axis in ("x", "y")},
+        **{marks: [vars(each) for each in getattr(chart, marks)] for marks in ("lines", "bars")},
+    }
+
+
+def _packed(cells: list[dict[str, Any]]) -> list[Any]:
+    """Of each cell its text, with what it is sorted by where that is something else."""
+    return [each["text"] if each["text"] == str(each["order"]) else [each["text"], each["order"]] for each in cells]
+
+
+def _row(row: Row, columns: list[Column], folder: Path) -> dict[str, Any]:
+    cells = []
+    for column in columns:
+        value = column.value(row)
+        order = "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+        cells.append({"text": column.text(row), "order": order, "name": column.name})
+    return {
+        "cells": cells,
+        "links": _links(row, folder),
+        "label": f"{row.number}: {row.label}",
+        "state": f"{row.state} best" if row.is_best else row.state,
+    }
+
+
+def _links(row: Row, folder: Path) -> list[tuple[str, str | None]]:
+    """Each of the row's jobs with a link to its folder, None if there is none."""
+    folders = {job.number: job.run.folder for job in reversed(row.jobs)}
+    return [(number, _link(folders[number], folder)) for number in row.numbers]
+
+
+def _link(target: Path, folder: Path) -> str | None:
+    if not target.is_dir():
+        return None
+    return quote(Path(os.path.relpath(target, folder.absolute())).as_posix()) + "/"

@@ -1,0 +1,134 @@
+"""The command ``manyheads report``: gathers and compares runs, shows the comparison, and writes its files."""
+
+import csv
+import io
+import logging
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.report.charts import charts
+from manyheads.runner.report.columns import file_columns, shown_columns
+from manyheads.runner.report.comparison import Comparison, compare
+from manyheads.runner.report.comparison_page import as_page
+from manyheads.runner.report.comparison_picture import draw
+from manyheads.runner.report.print_report import show
+from manyheads.runner.report.run_set import gather
+from manyheads.runner.run.data_files import no_formula, without_collector
+from manyheads.runner.run.files import fresh_folder, whole_file, write_whole
+
+log = logging.getLogger(__name__)
+COMPARISONS = Path("outputs") / "comparisons"
+
+
+class NothingToCompare(ConfigurationError):
+    """No job completed, and none is running; the table was shown anyway."""
+
+    exit_code = 1
+
+
+@without_collector()
+def report(paths: list[str], *, baseline: str | None = None, to: str | None = None) -> None:
+    """Print the comparison of these sweeps or runs, and write it into the sweep's folder, or into ``to``.
+
+    ``baseline``: a job's number, or values such as parallel=dp,precision=fp32. Raises ConfigurationError for a
+    folder that holds no run, NothingToCompare if no job completed and none will.
+    """
+    comparison = compare(gather(paths), baseline=baseline)
+    show(comparison)
+    if not comparison.rows:
+        if comparison.active:
+            return
+        raise NothingToCompare(f"{comparison.title}: there is nothing to compare.")
+    by_clock = COMPARISONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")
+    folder = Path(to) if to else comparison.folder or fresh_folder(by_clock)
+    for path in write(comparison, folder):
+        Console(highlight=False, soft_wrap=True).print(Text(f"wrote {path}"))
+    if not (comparison.completed or comparison.active):
+        raise NothingToCompare(f"{comparison.title}: there is nothing to compare, since no job completed.")
+
+
+@without_collector()
+def refresh(sweep: Path, *, quiet: bool) -> None:
+    """Update a sweep's comparison. Never raises: a finished sweep must not fail because of its report."""
+    try:
+        comparison = compare(gather([str(sweep)]))
+        if comparison.rows:
+            write(comparison, sweep)
+        if not quiet:
+            show(comparison)
+            print(f"results in {sweep}")
+    except Exception as error:
+        log.warning("no comparison of %s: %s", sweep, error, exc_info=True)
+        if not quiet:
+            print(f"no comparison: {error}. `{invocation.command('report', sweep)}` tries again.", file=sys.stderr)
+
+
+def is_current(ledger: Path) -> bool:
+    """Whether a sweep's comparison was written after the last change of a job's state."""
+    try:
+        changed = ledger.stat().st_mtime_ns
+        return all(
+            (ledger.parent / f"comparison.{form}").stat().st_mtime_ns >= changed for form in ("csv", "md", "html")
+        )
+    except OSError:
+        return False
+
+
+def write(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write comparison.csv, .md, .png and .html, each atomically. Raises ConfigurationError if it cannot."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = charts(comparison)
+        page = as_page(comparison, folder, drawn)
+        contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": page}
+        for suffix, text in contents.items():
+            write_whole(folder.resolve() / f"comparison.{suffix}", text)
+        picture = folder / "comparison.png"
+        if image := draw(comparison, drawn):
+            with whole_file(folder.resolve() / picture.name) as file:
+                file.write(image)
+        else:
+            picture.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder}: the comparison can't be written: {error.strerror}. Name another folder with --to."
+        ) from None
+    return [path for suffix in ("csv", "md", "png", "html") if (path := folder / f"comparison.{suffix}").exists()]
+
+
+def as_csv(comparison: Comparison) -> str:
+    """The table with one line per job; cells are empty if nothing was measured."""
+    columns = file_columns(comparison)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.name for column in columns])
+    writer.writerows([[no_formula(column.value(row)) for column in columns] for row in comparison.rows])
+    return text.getvalue()
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """The headline, the table, and the notes on it, in Markdown."""
+    columns = shown_columns(comparison)
+    parts = [f"**{_escaped(comparison.title)}**: {comparison.headline}"]
+    if comparison.rows:
+        rule = ["---:" if column.is_number else ":---" for column in columns]
+        head = [_escaped(column.title) for column in columns]
+        lines = [[_escaped(column.text(row)) for column in columns] for row in comparison.rows]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines)))
+    parts.append(_escaped(comparison.caption))
+    parts.append("\n".join(f"- {_escaped(line)}" for line in (*comparison.notes, *comparison.reasons)))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """The text escaped so that Markdown shows it unchanged: no markup, no HTML, one line."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    for mark in "\\|*_`[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text

@@ -1,1 +1,0 @@
-"""Repeat a finished run from what it saved, and say whether it is the same."""

@@ -1,0 +1,118 @@
+"""``python -m runner predict``: the classes of image files, as a table."""
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from manyheads.runner.data.imagefolder_index import EXTENSIONS
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.data_files import no_formula
+from manyheads.runner.run.files import whole_file
+from manyheads.runner.serve.rank.trained import AT_ONCE, TOP, Prediction, Trained
+
+Answer = Prediction | str  # a string says why the file could not be read
+
+
+def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: str = "auto") -> tuple[int, int]:
+    """Write the classes of these image files, and of those below these folders, to a table ``out``.
+
+    device: "auto" for a GPU where there is one, or what torch calls it. Returns the numbers of files and of those that
+    could not be read: their rows are empty, and a warning names each. Raises ConfigurationError.
+    """
+    files = images_in(paths)
+    if not out.parent.is_dir():
+        raise ConfigurationError(
+            f"--out {out}: the folder {out.parent} does not exist. Create it, or name another file."
+        )
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    trained.model.to(device)
+    unreadable = 0
+    with whole_file(out.resolve()) as file, _progress() as progress:
+        task = progress.add_task("predicting", total=len(files))
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")  # any name of a file
+        writer = csv.writer(text, lineterminator="\n")
+        columns = header(_count(trained))
+        writer.writerow(columns)
+        for path, answer in answers(trained, files):
+            if isinstance(answer, str):
+                unreadable += 1
+                progress.console.print(f"warning: {printable(path)} cannot be read: {printable(answer)}")
+            cells = row(path, answer)
+            writer.writerow([*map(no_formula, cells), *[""] * (len(columns) - len(cells))])
+            progress.advance(task)
+        text.flush()
+        text.detach()
+    return len(files), unreadable
+
+
+def images_in(paths: Sequence[str]) -> list[str]:
+    """The files that are named, and the images below the folders that are. Raises ConfigurationError for none."""
+    found: list[str] = []
+    for path in paths:
+        if os.path.isdir(path):
+            below = [
+                os.path.join(parent, name)
+                for parent, _, names in os.walk(path)
+                for name in names
+                if name.lower().endswith(EXTENSIONS)
+            ]
+            found += sorted(below)
+        elif os.path.exists(path):
+            found.append(path)
+        else:
+            raise ConfigurationError(f"{path} does not exist. Name image files, or folders of them.")
+    if not found:
+        raise ConfigurationError(f"there are no images in {', '.join(paths)}. Allowed: {', '.join(EXTENSIONS)}.")
+    return found
+
+
+def answers(trained: Trained, files: Sequence[str]) -> Iterator[tuple[str, Answer]]:
+    """Each file with its prediction, or with why it cannot be read; batch by batch, decoded by several threads."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for start in range(0, len(files), AT_ONCE):
+            part = files[start : start + AT_ONCE]
+            read = list(threads.map(lambda path: _read(trained, path), part))
+            good = [each for each in read if not isinstance(each, str)]
+            predictions = iter(trained.predict(torch.stack(good)) if good else ())
+            for path, each in zip(part, read, strict=True):
+                yield path, each if isinstance(each, str) else next(predictions)
+
+
+def header(classes: int) -> list[str]:
+    """The columns' names: the likeliest class, and up to four more."""
+    more = [(f"class_{place}", f"probability_{place}") for place in range(2, classes + 1)]
+    return ["file", "class", "probability", *(name for pair in more for name in pair)]
+
+
+def row(path: str, answer: Answer) -> list[Any]:
+    """One line of the table."""
+    if isinstance(answer, str):
+        return [path]
+    return [path, *(cell for label, share in answer.top for cell in (label, f"{share:.6f}"))]
+
+
+def _read(trained: Trained, path: str) -> torch.Tensor | str:
+    try:
+        return trained.preprocess(path)
+    except ConfigurationError:  # nothing would be better with the next file
+        raise
+    except Exception as error:  # each image format has errors of its own
+        return " ".join(str(error).split()) or type(error).__name__
+
+
+def _count(trained: Trained) -> int:
+    return min(TOP, trained.description.num_classes or TOP)
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return Progress(console=console, transient=True, disable=not console.is_terminal)

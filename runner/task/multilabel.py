@@ -1,0 +1,15 @@
+"""What task=multilabel declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.option.rules import choice
+from manyheads.runner.task.task_option import TaskOption
+
+
+class MultilabelOption(TaskOption):
+    """Losses of (logits, 0 or 1 for each class), and mean average precision."""
+
+    rules: ClassVar = {"reduction": choice("auto", "mean", "sum")}
+    mixes = True
+    measures = ("loss", "acc", "map")
+    loss = "torch.nn.BCEWithLogitsLoss"

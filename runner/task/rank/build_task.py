@@ -1,0 +1,61 @@
+"""The task and the loss of a run, from the config's sections."""
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import Section, arguments_of, call, locate, signature
+from manyheads.runner.task.rank.task import Task
+from manyheads.runner.task.task_option import TaskOption
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.data_option import Data
+
+REDUCTIONS = ("sum", "mean")
+
+
+def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothing: float) -> Task:
+    """The task, which is given ``data`` and the loss that ``loss`` describes where its class takes them.
+
+    Raises ConfigurationError.
+    """
+    target, accepts = option.target, signature(option.kind).parameters
+    given: dict[str, Any] = {}
+    if "loss" in accepts:
+        given["loss"] = build_loss(loss, label_smoothing)
+    if "data" in accepts:
+        given["data"] = data
+    task = option.instantiate(**given)
+    if not isinstance(task, Task):
+        raise ConfigurationError(f"task._target_={target} is not a manyheads Task. Derive the class from it.")
+    if task.reduction not in REDUCTIONS:
+        raise ConfigurationError(f"task._target_={target}: its reduction is {task.reduction!r}. Allowed: sum, mean.")
+    return task
+
+
+def build_loss(section: Section, smoothing: float) -> nn.Module:
+    """The loss, with label smoothing where its class knows that. Raises ConfigurationError."""
+    target, given = section["_target_"], arguments_of("loss", section, without=())
+    kind = locate("loss", target)
+    if smoothing:
+        if "label_smoothing" not in signature(kind).parameters:
+            raise ConfigurationError(
+                f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
+            )
+        given["label_smoothing"] = smoothing
+    parameters = signature(kind).parameters
+    given = {key: _as_tensor(value, parameters.get(key)) for key, value in given.items()}
+    loss = call("loss", target, kind, **given)
+    if not isinstance(loss, nn.Module):
+        raise ConfigurationError(f"loss._target_={target} is not a torch.nn.Module. Choose a loss class.")
+    return loss
+
+
+def _as_tensor(value: Any, parameter: inspect.Parameter | None) -> Any:
+    """A list where the loss takes a tensor, such as the weights of the classes, as one; all else as it is."""
+    if parameter is None or "Tensor" not in str(parameter.annotation) or not isinstance(value, list):
+        return value
+    return torch.tensor(value, dtype=torch.get_default_dtype())

@@ -1,0 +1,99 @@
+"""task=language_model: a class for each token; batches are (tokens, labels), both (samples, tokens)."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.task.rank.task import Task, counted, logits_of, weights_of
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.data_option import Data
+
+
+class Perplexity(Metric):
+    """exp of the mean cross-entropy of a token, in nats. ``is_loss``: the run's loss is that cross-entropy."""
+
+    direction = "min"
+
+    def __init__(self, name: str = "perplexity", *, is_loss: bool = False, **names: str):
+        super().__init__(name, **{"short": "ppl", **names})
+        self.parts = ("loss", "counted") if is_loss else ("nats", "tokens")
+        self.shapes = {} if is_loss else {"nats": (), "tokens": ()}
+
+    def value(self, sums: Mapping[str, Tensor]) -> float | None:
+        nats, tokens = (float(sums[name]) for name in self.parts)
+        if not tokens:
+            return None
+        try:
+            return math.exp(nats / tokens)
+        except OverflowError:
+            return math.inf
+
+
+class LanguageModel(Task):
+    """The loss is over the tokens of the global batch whose label is not the loss's ``ignore_index``.
+
+    The model returns logits (samples, tokens, vocabulary), or a dict or data class that has ``logits``. A batch is
+    (tokens, labels), or a dict with "labels", whose other entries the model takes as keywords. Labels are the next
+    tokens: the data shifts them, the task does not.
+    """
+
+    monitor = "perplexity"
+
+    def __init__(self, *, loss: nn.Module, data: "Data | None" = None):
+        super().__init__()
+        if not isinstance(loss, nn.CrossEntropyLoss):
+            raise ConfigurationError(
+                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is not supported by "
+                "task=language_model. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a "
+                "task of your own."
+            )
+        loss.reduction = "sum"  # a mean of nothing, where a micro-batch is all padding, would be no number
+        self.criterion, self.ignored, self.class_weights = loss, loss.ignore_index, weights_of(loss)
+        self.vocabulary = None if data is None else data.num_classes
+        self.counts_tokens = self.class_weights is None
+        self.is_plain = loss.weight is None and not loss.label_smoothing
+        self.metrics = (Perplexity(is_loss=self.is_plain),)
+
+    def inputs(self, batch: Any) -> Any:
+        if isinstance(batch, Mapping):
+            return {name: value for name, value in batch.items() if name != "labels"}
+        return batch[0]
+
+    def count(self, batch: Any) -> float:
+        return counted(_labels(batch), self.ignored, self.class_weights)
+
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        logits, labels = logits_of(outputs), _labels(batch)
+        if logits.ndim != 3 or logits.shape[:2] != labels.shape:
+            raise ConfigurationError(
+                f"the model returns outputs of shape {tuple(logits.shape)} for labels of shape "
+                f"{tuple(labels.shape)}. task=language_model needs (samples, tokens, vocabulary). Set model= to a "
+                "language model."
+            )
+        if self.vocabulary is not None and logits.shape[2] < self.vocabulary:
+            raise ConfigurationError(
+                f"the model has {logits.shape[2]} tokens, where the data has {self.vocabulary}. Let its class "
+                "accept num_classes, which is the vocabulary size, or set its own key for that."
+            )
+        return self.criterion(logits.flatten(0, 1), labels.flatten())
+
+    def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        labels = _labels(batch).flatten()
+        return logits_of(outputs).flatten(0, 1), labels.masked_fill(labels == self.ignored, -1)
+
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        if self.is_plain:
+            return {}
+        logits, labels = logits_of(outputs).flatten(0, 1), _labels(batch).flatten()
+        nats = cross_entropy(logits, labels, ignore_index=self.ignored, reduction="sum")
+        return {"nats": nats, "tokens": (labels != self.ignored).sum()}
+
+
+def _labels(batch: Any) -> Tensor:
+    return batch["labels"] if isinstance(batch, Mapping) else batch[1]

@@ -1,0 +1,191 @@
+"""task=own_loss: models that compute their own loss, such as nanoGPT's, and those of transformers."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.metric import Direction, Metric
+from manyheads.runner.task.rank.classification import accuracies, top_places
+from manyheads.runner.task.rank.language_model import Perplexity
+from manyheads.runner.task.rank.own_loss.denominator import refuse_other_denominator
+from manyheads.runner.task.rank.task import Task
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.data_option import Data
+
+
+class Mean(Metric):
+    """The mean of a number that the model returns, over what its loss averages over."""
+
+    def __init__(self, name: str, direction: Direction):
+        super().__init__(name)
+        self.direction = direction
+        self.shapes = {name: (), "measured": ()}
+
+    def value(self, sums: Mapping[str, Tensor]) -> float | None:
+        return float(sums[self.name] / sums["measured"]) if sums["measured"] else None
+
+
+class OwnLoss(Task):
+    """The model is called with the whole batch, labels included, and returns its loss, alone or with other results.
+
+    A dict is passed as keywords, a tuple as several arguments. The loss is the entry or attribute ``loss`` of what the
+    model returns, or the only single number in a tuple, or that number itself. ``loss_over``: what it averages over:
+    "samples", "tokens" whose label is not ``ignore_index``, or "next_tokens", the same without the first of each
+    sample, for models that shift the labels themselves. ``labels``: their key or position in a batch. ``metrics``: the
+    names of further numbers that the model returns, and which are better.
+    """
+
+    def __init__(
+        self,
+        *,
+        loss_over: str,
+        reduction: str,
+        ignore_index: int,
+        labels: str | int,
+        metrics: dict[str, Direction],
+        data: "Data | None" = None,
+    ):
+        super().__init__()
+        self.over, self.reduction, self.ignored, self.where = loss_over, reduction, ignore_index, labels
+        self.named = tuple(Mean(name, direction) for name, direction in metrics.items())
+        self.is_checked = False
+        self.counts_tokens = loss_over != "samples"
+        if loss_over == "samples":
+            classes = None if data is None else data.num_classes
+            self.metrics, self.outputs = (*self.named, *accuracies(classes)), "logits"
+        else:
+            self.metrics, self.monitor = (*self.named, Perplexity(is_loss=True)), "perplexity"
+
+    @property
+    def counts_samples(self) -> bool:
+        return self.over == "samples"
+
+    def inputs(self, batch: Any) -> Any:
+        return batch
+
+    def count(self, batch: Any) -> float:
+        labels = self.labels(batch)
+        if labels.is_floating_point() or not labels.ndim:
+            raise ConfigurationError(
+                f"task.loss_over={self.over}: the labels of a batch, {labels.dtype} of shape {tuple(labels.shape)}, "
+                "are not class numbers. Set task.loss_over=samples, or task.labels to where the labels are."
+            )
+        counted = labels[:, 1:] if self.over == "next_tokens" else labels
+        kept = counted != self.ignored
+        if bool((counted[kept] < 0).any()):
+            raise ConfigurationError(
+                f"task.ignore_index={self.ignored}: a label is {int(counted[kept].min())}. Set task.ignore_index to "
+                "the label that the model's loss ignores."
+            )
+        return int(kept.sum())
+
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        loss = _loss_in(outputs)
+        if not self.is_checked and isinstance(labels := self._labels(batch), Tensor) and bool(loss.isfinite().all()):
+            self.is_checked = True
+            refuse_other_denominator(self, loss.detach(), logits_in(outputs), labels)
+        return loss
+
+    @torch.no_grad()
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        found = {}
+        if self.named:
+            count = self._samples(batch) if self.counts_samples else self.count(batch)
+            found = {each.name: torch.as_tensor(_number(outputs, each.name)).double() * count for each in self.named}
+            found["measured"] = torch.tensor(count, dtype=torch.float64)
+        return found | (self._places(outputs, batch) if self.counts_samples else {})
+
+    def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        scores, targets = logits_in(outputs), self.labels(batch)
+        if scores is None:
+            raise ConfigurationError("metrics: the model returns no logits with its loss. Leave those metrics out.")
+        if self.over == "next_tokens":
+            scores, targets = scores[:, :-1], targets[:, 1:]
+        if self.over != "samples":
+            scores, targets = scores.flatten(0, -2), targets.flatten()
+        return scores, targets.masked_fill(targets == self.ignored, -1)
+
+    def labels(self, batch: Any) -> Tensor:
+        """The labels of a batch. Raises ConfigurationError if there are none."""
+        labels = self._labels(batch)
+        if not isinstance(labels, Tensor):
+            held = f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
+            raise ConfigurationError(
+                f"task.labels={self.where}: a batch is {held}, which has no such tensor. Set it to the key or position "
+                "of the labels, or task.loss_over=samples."
+            )
+        return labels
+
+    def _labels(self, batch: Any) -> Any:
+        if isinstance(batch, Mapping):
+            keys = ("labels", "targets") if self.where == "auto" else (self.where,)
+            return next((batch[key] for key in keys if key in batch), None)
+        if not isinstance(batch, (tuple, list)):
+            return None if self.where == "auto" else getattr(batch, str(self.where), None)
+        position = -1 if self.where == "auto" else self.where
+        return batch[position] if isinstance(position, int) and -1 <= position < len(batch) else None
+
+    def _samples(self, batch: Any) -> int:
+        labels = self._labels(batch)
+        return len(labels) if isinstance(labels, Tensor) else 1
+
+    def _places(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        """How often the right class comes first, and among the first five, if there are classes."""
+        scores, targets = logits_in(outputs), self._labels(batch)
+        if (
+            scores is None
+            or not isinstance(targets, Tensor)
+            or (scores.ndim, targets.ndim) != (2, 1)
+            or targets.is_floating_point()
+        ):
+            return {"correct1": torch.tensor(0), "correct5": torch.tensor(0), "judged": torch.tensor(0)}
+        places = top_places(scores, targets)
+        return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
+
+
+def _entry(outputs: Any, name: str) -> Any:
+    """An output of the model by name: a dict's entry, also inside a tuple, or an attribute; None if there is none."""
+    if isinstance(outputs, Mapping):
+        return outputs.get(name)
+    if isinstance(outputs, (tuple, list)) and not hasattr(outputs, name):
+        return next((each[name] for each in outputs if isinstance(each, Mapping) and name in each), None)
+    return None if isinstance(outputs, Tensor) else getattr(outputs, name, None)
+
+
+def _loss_in(outputs: Any) -> Tensor:
+    if isinstance(outputs, Tensor):
+        return outputs  # if it is not a single number, that is reported as for any loss
+    loss = _entry(outputs, "loss")
+    if loss is None and isinstance(outputs, (tuple, list)):
+        numbers = [each for each in outputs if isinstance(each, Tensor) and not each.ndim and each.is_floating_point()]
+        loss = numbers[0] if len(numbers) == 1 else None
+    if isinstance(loss, Tensor):
+        return loss
+    held = f" of {', '.join(type(each).__name__ for each in outputs)}" if isinstance(outputs, (tuple, list)) else ""
+    raise ConfigurationError(
+        f"the model returns {type(outputs).__name__}{held} without a loss. task=own_loss needs a batch with "
+        "labels, and a model that is called with all of it and returns its loss: one number, an entry or attribute "
+        "loss, or a tuple with a single number. Otherwise choose a task that computes the loss."
+    )
+
+
+def logits_in(outputs: Any) -> Tensor | None:
+    """The logits among a model's outputs: those of that name, or the first tensor of a tuple with several numbers."""
+    logits = _entry(outputs, "logits")
+    if logits is None and isinstance(outputs, (tuple, list)):
+        logits = next((each for each in outputs if isinstance(each, Tensor) and each.ndim > 1), None)
+    return logits if isinstance(logits, Tensor) else None
+
+
+def _number(outputs: Any, name: str) -> Any:
+    number = _entry(outputs, name)
+    if isinstance(number, (int, float)) or (isinstance(number, Tensor) and number.numel() == 1):
+        return number.detach().reshape(()) if isinstance(number, Tensor) else number
+    raise ConfigurationError(
+        f"task.metrics.{name}: the model returns no single number of that name. Let it return one in a dict with its "
+        f"loss, or leave the metric out: ~task.metrics.{name}."
+    )

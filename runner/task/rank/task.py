@@ -1,0 +1,133 @@
+"""The base class of tasks: a model's inputs, its loss and what that averages over, and what is measured."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.metrics.metric import Metric
+
+
+class Task(nn.Module):
+    """Base class of tasks. A task whose loss is a sum over samples overrides only ``loss``.
+
+    A batch is whatever the data set's collation returns: tensors in tuples, lists, dicts or data classes, nested as you
+    like. All its tensors are on the device when a task sees it, except in ``count``, which is called earlier.
+
+    ``reduction``: whether ``loss`` returns the sum over what ``count`` counts, or the mean. ``metrics``: what is
+    measured, the first of which is shown during training; ``monitor``: the name of the one that selects the best
+    checkpoint, or "loss". ``outputs``: "logits" if the model returns one per class, for later use of the trained model.
+    ``counts_tokens``: whether ``count`` counts tokens, so that the speed is shown in tokens per second.
+    """
+
+    reduction: str = "sum"
+    counts_tokens: bool = False
+    metrics: Sequence[Metric] = ()
+    monitor: str = "loss"
+    outputs: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()  # without arguments, so that an unknown key is refused
+
+    def inputs(self, batch: Any) -> Any:
+        """The model's inputs: a dict is passed as keywords, a tuple or list as several arguments, else as one."""
+        return batch[0]
+
+    def count(self, batch: Any) -> float:
+        """The number of elements that the loss averages over. Override it if these are not samples but, say, tokens.
+
+        ``batch``: in host memory. If samples have weights, it is the sum of these.
+        """
+        raise NotImplementedError
+
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        """The loss of a batch, (): a sum or a mean, as declared by ``reduction``."""
+        raise NotImplementedError
+
+    def mixed_loss(self, outputs: Any, batch: Any, partners: Any, share: float) -> Tensor:
+        """The loss of mixed samples, weighted with ``share`` for ``batch`` and the rest for ``partners``."""
+        return self.loss(outputs, batch) * share + self.loss(outputs, partners) * (1 - share)
+
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        """Sums over a batch for ``metrics``, by name, with the shapes that the metrics declare; without gradients."""
+        return {}
+
+    def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        """What metrics compare, without gradients: scores (N, classes) or values (N,), and as many targets.
+
+        Targets are class numbers (N,), negative to be ignored, or 0 and 1 for each class, (N, classes), or values. A
+        task with this method can use all metrics in conf/metrics that suit its kind of target.
+        """
+        raise ConfigurationError(
+            f"task={type(self).__name__} does not define which scores metrics compare. Add a method scored(outputs, "
+            "batch), or leave those metrics out."
+        )
+
+    # -- many small batches at once ------------------------------------------------------------------
+
+    @torch.no_grad()
+    def observe(self, outputs: Any, batch: Any) -> Any:
+        """What is kept of a batch until ``add_up``: tensors, nested as you like, without gradients."""
+        return self.statistics(outputs, batch)
+
+    def add_up(self, observed: list[Any]) -> dict[str, Tensor]:
+        """The statistics of all these batches together."""
+        return {name: sum(each[name] for each in observed) for name in observed[0]}
+
+    # -- what follows --------------------------------------------------------------------------------
+
+    @property
+    def counts_samples(self) -> bool:
+        """Whether the loss averages over samples, whose number in the global batch every rank knows."""
+        return type(self).count is Task.count
+
+
+def logits_of(outputs: Any) -> Tensor:
+    """The logits in a model's output: the output itself, or the entry ``logits`` of a dict or data class."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+    if isinstance(found, Tensor):
+        return found
+    raise ConfigurationError(
+        f"the model returns {type(outputs).__name__}, which contains no logits. Let it return a tensor, or a dict "
+        "or data class that has logits; or write a task of your own (task=custom)."
+    )
+
+
+def reduction_of(loss: nn.Module) -> str:
+    """Whether a loss returns a mean or a sum, as torch's own declare. Raises ConfigurationError if it does not."""
+    reduction = getattr(loss, "reduction", None)
+    if reduction in ("mean", "sum"):
+        return reduction
+    kind = f"{type(loss).__module__}.{type(loss).__qualname__}"
+    raise ConfigurationError(
+        f"loss._target_={kind} does not declare whether it returns the mean or the sum over a batch: its attribute "
+        f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum."
+    )
+
+
+def weights_of(loss: nn.Module) -> Tensor | None:
+    """The class weights by whose sum the mean of a loss is divided, in host memory; None without weights."""
+    weights = getattr(loss, "weight", None) if isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss)) else None
+    return None if weights is None else weights.detach().double().cpu()
+
+
+def counted(labels: Tensor, ignored: int, weights: Tensor | None = None) -> float:
+    """The number of labels that are not ignored, or the sum of their class weights."""
+    kept = labels != ignored
+    if weights is None:
+        return int(kept.sum())
+    return float(weights[labels[kept].clamp(0, len(weights) - 1)].sum())  # the loss itself says what is no class
+
+
+def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:
+    """Raises ConfigurationError for shapes that a loss would silently broadcast."""
+    if values.shape != targets.shape:
+        raise ConfigurationError(
+            f"the model returns outputs of shape {tuple(values.shape)} for targets of shape {tuple(targets.shape)}. "
+            f"task={task} needs equal shapes. Set model= to one with as many outputs, such as "
+            f"model.num_classes={targets.shape[1] if targets.ndim > 1 else 1}."
+        )

@@ -1,0 +1,16 @@
+"""What task=segmentation declares."""
+
+from typing import ClassVar
+
+from manyheads.runner.option.rules import Rule, is_whole, number
+from manyheads.runner.task.task_option import TaskOption
+
+
+class SegmentationOption(TaskOption):
+    """Cross-entropy of pixels, and mean IoU."""
+
+    rules: ClassVar = {
+        "ignore_index": Rule("an integer", is_whole),
+        "aux_weight": number(at_least=0),
+    }
+    measures = ("loss", "acc", "miou")

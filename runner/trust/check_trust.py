@@ -1,0 +1,160 @@
+"""Checks a run config for anything that could run code, and whether the user trusts it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from manyheads.runner.config.lookup import NAMED, option_of
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
+from manyheads.runner.option.locate import OPTION, TARGET, Section, targets
+from manyheads.runner.option.source_file import source_file
+from manyheads.runner.trust import trust_store
+from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
+from manyheads.runner.trust.trust_store import Trust
+
+# Of sections that are not options: the user's own files, whose weights would end up in somebody else's folder.
+STEERING = {"checkpoint": ("load", "resume")}
+PACKAGES = ("torch", "torchvision", "manyheads")
+
+
+def refuse_untrusted(config: Section, trust: Trust | None) -> None:
+    """Raises ConfigurationError that lists what the user does not trust yet, and how to. None: it is the user's own."""
+    if trust is None:
+        return
+    if "trust" in config:
+        raise ConfigurationError(
+            "trust: only the user can say what is trusted, not a config: use trust=[my_package] on the command "
+            f"line, {trust_store.VARIABLE}, or {_shown_file()}. Remove it from the config."
+        )
+    if found := untrusted(config, trust):
+        raise ConfigurationError(complaint(found, trust))
+
+
+def untrusted(config: Section, trust: Trust) -> list[tuple[str, Any]]:
+    """The keys whose values could run any code, with these values."""
+    found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
+    for key, value in steering(config, trust):
+        group, _, name = key.partition(".")
+        said = value is False or trust.is_own(key, value) or key in trust.packages
+        if not said and (value is True or value != _own_value(group, name, config[group])):
+            found.append((key, value))
+    return found
+
+
+def steering(config: Section, trust: Trust | None) -> Iterator[tuple[str, Any]]:
+    """The keys that are set and control other programs, with their values.
+
+    The project's own options declare which keys these are, whatever class the config names; so does the named class, if
+    the user trusts it. No other class is imported. ``trust``: None for the user's own config.
+    """
+    for key, group, section in _sections(config):
+        names = set(STEERING.get(group) or own_steering(group))
+        if group not in STEERING and may_declare(group, section.get(OPTION), trust):
+            names |= declared_class(group, section).every("steering")
+        yield from ((f"{key}.{name}", section[name]) for name in sorted(names) if section.get(name) is not None)
+
+
+def _sections(config: Section) -> Iterator[tuple[str, str, Section]]:
+    """Each section that may control programs: its key, its group, and its content."""
+    for group in (*GROUPS, *STEERING):
+        if isinstance(section := config.get(group), dict):
+            yield group, group, section
+    for group in ENTRIES:
+        entries = config.get(group)
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            if isinstance(entry, dict):
+                yield f"{group}.{name}", group, entry
+
+
+def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
+    """Whether a class may be imported for an option's declaration: it is the project's, the user's, or trusted."""
+    if trust is None or name is None:
+        return True
+    is_trusted = isinstance(name, str) and (name in own_declarations(group) or trust.covers(name))
+    return is_trusted or trust.is_own(f"{group}.{OPTION}", name)
+
+
+def own_values(config: Section) -> Iterator[tuple[str, Any]]:
+    """All values in the user's own config that would need trust in somebody else's."""
+    yield from targets(config)
+    yield from steering(config, None)
+
+
+def plain(composed: DictConfig) -> dict[str, Any]:
+    """A composed config as plain values, resolved as far as possible."""
+    keys = [key for key in composed if key != "hydra"]
+    try:
+        return {str(key): _plain(composed, key, resolve=True) for key in keys}
+    except OmegaConfBaseException:  # such as for a key that is not set yet; freezing checks again
+        return {str(key): _plain(composed, key, resolve=False) for key in keys}
+
+
+def _plain(composed: DictConfig, key: Any, *, resolve: bool) -> Any:
+    """One key's value: taking the others apart from Hydra's would mean to copy them."""
+    node: Any = composed._get_node(key)
+    if resolve and node._is_interpolation():  # it may stand for a whole section
+        node = node._dereference_node()
+    return OmegaConf.to_container(node, resolve=resolve) if OmegaConf.is_config(node) else node._value()
+
+
+def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
+    """The error message; each of ``found`` is a key with a value that names code or controls a program."""
+    listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
+    files = [(key, value) for key, value in found if source_file(value)]
+    needed = dict.fromkeys(_to_trust(key, value) for key, value in found if (key, value) not in files)
+    names = ",".join(name for name in needed if trust_store.NAME.fullmatch(name))
+    ways = (
+        f" If you trust it, set trust=[{names}] on the command line, {trust_store.VARIABLE}={names} in the "
+        f"environment, or trust: [{names}] in {_shown_file()}."
+    )
+    typed = " ".join(f"{key}={shown(value)}" for key, value in files)
+    return (
+        "this config was not created by you on this machine, and it names code outside the allowed classes, which "
+        f"could run anything: {listed}. Look at that code first.{ways if names or not files else ''}"
+        f"{f' You can name a file of your own explicitly: {typed}.' if files else ''}"
+        f"{trust.how_to_own() if trust else ''}"
+    )
+
+
+def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
+    if not isinstance(value, str):
+        return False
+    group, _, name = key.rpartition(".")
+    if (section := group.partition("."))[0] in NAMED and "." not in section[2]:
+        group = section[0]  # each entry of these has its own name
+    if name == OPTION:
+        return may_declare(group, value, trust) or trust.is_own(key, value)
+    return trust.covers(value) or trust.is_own(key, value) or is_harmless(None if "." in group else group, value)
+
+
+def _own_value(group: str, name: str, section: Any) -> Any:
+    """The value in the project's own option."""
+    try:
+        return (option_of(group, section) or {}).get(name)
+    except ConfigurationError:
+        return None
+
+
+def _to_trust(key: str, value: Any) -> str:
+    """The name to trust: a complete package, or for code that is installed everywhere, only the object itself."""
+    if key.rpartition(".")[2] not in (TARGET, OPTION):
+        return key
+    package = str(value).partition(".")[0]
+    return str(value) if package in (*PACKAGES, *sys.stdlib_module_names) else package
+
+
+def shown(value: Any) -> str:
+    """A name or value as one line for the terminal, with control characters escaped."""
+    value = str(value) if isinstance(value, Path) else value
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
+
+
+def _shown_file() -> str:
+    path = trust_store.file()
+    return "~/.config/manyheads.yaml" if path is None else str(path).replace(f"{Path.home()}/", "~/", 1)

@@ -1,0 +1,133 @@
+"""What the user trusts of somebody else's config: packages by name, and what was typed; and a project's configs."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.run import yaml_text
+from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.seal import was_sealed_earlier
+
+VARIABLE = "MANYHEADS_TRUST"
+FILE = "manyheads.yaml"
+_TYPED = re.compile(r"\+{0,2}trust=(.*)", re.DOTALL)
+NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the user trusts of a config. ``packages``: dotted names, each including its submodules.
+
+    ``own``: keys with values that are the user's own; ``place``: the foreign folder that the config is from, if any.
+    """
+
+    packages: tuple[str, ...] = ()
+    own: tuple[tuple[str, Any], ...] = ()
+    place: Path | None = None
+
+    def covers(self, name: str) -> bool:
+        """my_package covers my_package and my_package.x, not my_package_2."""
+        return any(name == package or name.startswith(f"{package}.") for package in self.packages)
+
+    def how_to_own(self) -> str:
+        """The last sentence of an error: the command by which the user can take the config over."""
+        if self.place is None:
+            return ""
+        earlier = (
+            " It was sealed by an earlier version, whose seals do not count." if was_sealed_earlier(self.place) else ""
+        )
+        return f"{earlier} If it is your own, run once: {invocation.command('trust', self.place)}"
+
+    def is_own(self, key: str, value: Any) -> bool:
+        return (key, value) in self.own
+
+
+def split_typed(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The packages named by ``trust=...`` among the arguments, and the other arguments. Raises ConfigurationError."""
+    typed, others = [], []
+    for argument in arguments:
+        if match := _TYPED.fullmatch(argument):
+            typed += names(match[1].strip().removeprefix("[").removesuffix("]"), said=argument)
+        else:
+            others.append(argument)
+    return typed, others
+
+
+def trusted_packages(typed: Iterable[str] = ()) -> tuple[str, ...]:
+    """The trusted packages: of the user's file, of the environment, and ``typed``. Raises ConfigurationError."""
+    variable = os.environ.get(VARIABLE, "")
+    return (*of_file(), *names(variable, said=f"{VARIABLE}={variable}"), *typed)
+
+
+def file() -> Path | None:
+    """The file in which the user lists permanently trusted packages."""
+    folder = user_folder("config")
+    return None if folder is None else folder / FILE
+
+
+def of_file() -> list[str]:
+    """The packages in ~/.config/manyheads.yaml. Raises ConfigurationError if it contains anything else."""
+    path = file()
+    try:
+        content = yaml_text.parse(path.read_text()) if path else None
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, ValueError, yaml_text.Error) as error:
+        raise ConfigurationError(f"{path} can't be read: {' '.join(str(error).split())}") from None
+    if content is None:
+        return []
+    if not isinstance(content, dict) or set(content) != {"trust"}:
+        raise ConfigurationError(f"{path}: trust is the only allowed key. {_ALLOWED} in a list, trust: [my_package].")
+    listed = content["trust"]
+    listed = listed if isinstance(listed, list) else [listed]
+    wrong = [name for name in listed if not (isinstance(name, str) and NAME.fullmatch(name))]
+    if wrong:
+        raise ConfigurationError(f"{path}: trust: {wrong[0]} is not the name of a package. {_ALLOWED}.")
+    return listed
+
+
+def names(text: str, *, said: str) -> list[str]:
+    """Parse package names separated by commas. Raises ConfigurationError, which quotes ``said``."""
+    found = [name.strip().strip("'\"") for name in text.split(",")]
+    found = [name for name in found if name]
+    if not all(map(NAME.fullmatch, found)):
+        raise ConfigurationError(f"{said} is not the name of a package. {_ALLOWED}, separated by commas.")
+    return found
+
+
+def own_project(folder: Path) -> Path:
+    """The folder of configs that trusting ``folder`` applies to: that of its project, else the folder itself."""
+    return (conf_of(folder) or folder).resolve()
+
+
+def conf_of(folder: Path) -> Path | None:
+    """A project's folder of configs: [tool.manyheads] conf in its pyproject.toml, else its conf/.
+
+    Raises ConfigurationError if the named folder does not exist, or is not inside the project.
+    """
+    with Folder(folder.resolve()) as project:
+        try:
+            content: Any = tomllib.loads(project.read("pyproject.toml", most=10**6).decode())
+            named = content.get("tool", {}).get("manyheads", {}).get("conf")
+        except (OSError, ValueError, AttributeError, RecursionError, ConfigurationError):  # its other readers report it
+            named = None
+        try:
+            with project.child(named if isinstance(named, str) else "conf") as found:
+                if found.inode == project.inode:
+                    raise ValueError("not a folder in it")
+                return found.path
+        except (OSError, ValueError, ConfigurationError):
+            if named is None:
+                return None
+            raise ConfigurationError(
+                f"{printable(folder / 'pyproject.toml')}: [tool.manyheads] conf = {printable(repr(named))} is not a "
+                "folder in the project. Allowed: the name of one, without .. and without links."
+            ) from None

@@ -1,0 +1,39 @@
+"""Words for the user: names that a mistyped one may have meant, and a question on the terminal."""
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable
+
+from manyheads.runner.errors import ConfigurationError
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A question with the names that are like a mistyped one, or nothing. names: only what would be accepted."""
+    return suggest(similar(name, names))
+
+
+def similar(name: str, names: Iterable[str]) -> list[str]:
+    """Up to three of the names, the nearest first: abbreviations such as lr for learning_rate, then like spellings."""
+    known = list(dict.fromkeys(names))
+    short = [each for each in known if _initials(name) == each.lower() or _initials(each) == name.lower()]
+    alike = difflib.get_close_matches(name, known, n=3, cutoff=0.55)
+    return list(dict.fromkeys((*short, *alike)))[:3]
+
+
+def _initials(name: str) -> str:
+    """Lr of learning_rate, learning-rate and LearningRate; nothing of a single word."""
+    words = re.findall(r"[A-Z]+[a-z0-9]*|[a-z0-9]+", name)
+    return "".join(word[0] for word in words).lower() if len(words) > 1 else ""
+
+
+def suggest(names: list[str]) -> str:
+    """The question about these names."""
+    return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def is_confirmed(question: str) -> bool:
+    """Whether the user says yes. Raises ConfigurationError where there is no terminal to ask on."""
+    if not sys.stdin.isatty():
+        raise ConfigurationError("there is no terminal to ask on. Read the above, then add --yes.")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -1,0 +1,162 @@
+"""``list``: which runs there are, how they stand, and how quickly that is known."""
+
+import json
+import os
+import time
+
+import pytest
+
+from manyheads.runner.commands.runs.list_runs import duration, list_runs
+from manyheads.runner.commands.runs.run_summary import summaries
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.ledger import Entry, Ledger
+from tests.commands.runs.folders import write_run
+from tests.conftest import held
+
+
+@pytest.fixture
+def outputs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "outputs"
+
+
+@pytest.fixture
+def three(outputs):
+    write_run(outputs / "day" / "a", "seed=1", acc=80.0, started=10, name="first", tags=["baseline", "small"])
+    write_run(outputs / "day" / "b", "+model.width=2", acc=95.0, started=30, model={"name": "resnet18", "width": 2})
+    write_run(outputs / "day" / "c", status="failed", started=20, optimizer={"name": "adam", "lr": 1e-4})
+    return outputs
+
+
+def listed(capsys, *words, **options):
+    """The names of the folders, in the order in which they are listed."""
+    capsys.readouterr()
+    list_runs(words, as_json=True, **options)
+    return [os.path.basename(run["folder"]) for run in json.loads(capsys.readouterr().out)]
+
+
+def test_a_line_for_each_run_the_newest_first(three, capsys):
+    list_runs([])
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title.split() == ["run", "name", "status", "metric", "time", "set"]
+    assert [line.split()[0] for line in lines] == ["outputs/day/b", "outputs/day/c", "outputs/day/a"]
+    assert lines[2].split() == ["outputs/day/a", "first", "completed", "val_acc1", "80", "1:05", "min", "seed=1"]
+    assert "model.width=2" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["status=failed"], ["c"]),
+        (["name=first"], ["a"]),
+        (["tags=baseline"], ["a"]),
+        (["tags=[baseline,small]"], ["a"]),
+        (["tags=base"], []),
+        (["model=resnet18"], ["b"]),
+        (["model.name=resnet18"], ["b"]),
+        (["model.width=2"], ["b"]),
+        (["optimizer.lr=0.0001"], ["c"]),
+        (["optimizer.lr=1e-4"], ["c"]),
+        (["optimizer=sgd", "status=completed"], ["b", "a"]),
+        (["name=null"], ["b", "c"]),
+    ],
+)
+def test_filters(three, capsys, words, expected):
+    assert listed(capsys, *words) == expected
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [("val_acc1", "b"), ("val_loss", "b"), ("optimizer.lr", "c"), ("folder", "a"), ("model.width", "b")],
+)
+def test_sorted_by_a_metric_the_best_first_or_by_a_column_or_key(three, capsys, sort, first):
+    found = listed(capsys, sort=sort)
+    assert (found[0], sorted(found)) == (first, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "message"),
+    [
+        (["status=done"], {}, "status=done is not allowed. Allowed: completed, "),
+        (["optimiser.lr=1"], {}, "optimiser.lr=1: none of these runs has such a key"),
+        ([], {"sort": "val_acc"}, "--sort val_acc: none of these runs has that. Allowed: folder, .*val_acc1"),
+        (["elsewhere"], {}, "elsewhere is not a folder"),
+    ],
+)
+def test_what_there_is_not_is_refused(three, words, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        list_runs(words, **options)
+
+
+def test_a_run_without_result_runs_only_while_its_process_lives(outputs):
+    folder = write_run(outputs / "a", status=None)
+    folder.logs.mkdir()
+    folder.heartbeat.write_bytes(bytes(32))  # as SIGKILL leaves it
+    with held(folder) as holder:
+        assert [run.status for run in summaries(outputs)] == ["running"]
+        holder.kill()
+        holder.wait()
+    assert [run.status for run in summaries(outputs)] == ["interrupted"]
+
+
+def test_jobs_of_sweeps_stand_as_their_ledger_says(outputs):
+    sweep = outputs / "sweeps" / "s"
+    Ledger(sweep).create({}, Entry(0, "0", []), Entry(1, "1", [], state="skipped"), Entry(2, "2", []))
+    write_run(sweep / "0")
+    write_run(sweep / "1", status=None)
+    (sweep / "1" / "run.yaml").unlink()
+    write_run(sweep / "2", status=None).provenance.unlink()
+    assert [(run.status, run.sweep.name) for run in summaries(outputs)] == [
+        ("completed", "s"),
+        ("skipped", "s"),
+        ("pending", "s"),
+    ]
+
+
+def test_foreign_files_are_data(outputs, capsys):
+    """Damaged, huge, of other kinds, or full of control characters: a line, and nothing more."""
+    write_run(outputs / "a", "name=\x1b[2J", name="x\x1b]0;owned\x07\ny")
+    (write_run(outputs / "b").result).write_text("[" * 10_000)
+    (write_run(outputs / "c").config).write_text("a: &a [1]\nb: [*a, *a]\nseed: !!python/name:os.system x\n")
+    os.symlink(outputs / "a", outputs / "link")
+    os.symlink(outputs, outputs / "a" / "up")
+    list_runs([])
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 4
+    assert all(each.isprintable() for each in out.replace("\n", ""))
+
+
+def test_nothing_is_said_in_a_sentence(outputs, capsys):
+    with pytest.raises(ConfigurationError, match="there is no folder outputs here"):
+        list_runs([])
+    outputs.mkdir()
+    list_runs([])
+    assert capsys.readouterr().out == "no run below outputs\n"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(None, ""), (12.4, "12 s"), (185, "3:05 min"), (7385, "2:03:05 h")])
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_thousand_runs_are_listed_at_the_speed_of_reading_their_files(outputs, capsys):
+    """Some ten times a plain read of the same bytes; by YAML's parser alone it would be far more."""
+    count = 200  # a list's time grows with the number, of which this is enough to tell
+    for number in range(count):
+        write_run(outputs / f"{number:03}", f"seed={number}", acc=number / 2, seed=number)
+
+    def plain() -> float:
+        started = time.process_time()
+        for path in outputs.glob("*"):
+            for name in ("run.yaml", "result.json", ".hydra/overrides.yaml"):
+                (path / name).read_bytes()
+        return time.process_time() - started
+
+    def listing() -> float:
+        started = time.process_time()
+        list_runs(["optimizer.lr=0.1"], sort="val_acc1")
+        return time.process_time() - started
+
+    allowed = 25 * min(plain() for _ in range(3))
+    assert min(listing() for _ in range(3)) < allowed
+    assert capsys.readouterr().out.count("\n") == 3 * (count + 1)

@@ -1,0 +1,39 @@
+"""Which rank had not come to the collective operation at which the others waited."""
+
+import pytest
+
+from manyheads.launchers.causes import listed, waited_for
+from manyheads.launchers.launcher import Job
+from manyheads.runner.errors import Failure, Kind
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+
+TIMEOUT = Failure(rank=0, type="RuntimeError", message="Timed out waiting 5000ms for recv operation to complete")
+
+
+@pytest.mark.parametrize(
+    ("come", "failure", "said"),
+    [
+        ([7, 7, 6], TIMEOUT, " Rank 2 had not reached collective operation 7, at which ranks 0 and 1 waited."),
+        ([7, 6, 5], TIMEOUT, " Rank 1 and rank 2 had not reached collective operation 7, at which rank 0 waited."),
+        ([7, 7, 7], TIMEOUT, ""),  # all are in it
+        ([7, 7, 0], TIMEOUT, ""),  # one does not count
+        ([0, 0, 0], TIMEOUT, ""),
+        ([7, 7, 6], Failure(rank=2, type="ArithmeticError", message="made to fail"), ""),
+        ([7, 7, 6], Failure(Kind.STALLED, message="no rank made a step"), " Rank 2 had not reached collective"),
+    ],
+)
+def test_who_is_late(tmp_path, come, failure, said):
+    heartbeat = Heartbeat(None, ranks=3)
+    for rank, number in enumerate(come):
+        heartbeat.write(rank, [1, 1, 4242, number])
+    text = waited_for(Job(RunFolder(tmp_path), 3, {}, heartbeat, []), failure)
+    assert text.startswith(said)
+    assert bool(text) == bool(said)
+    assert heartbeat.pid(0) == 0  # which is a process of another machine
+
+
+def test_a_list_of_many_ranks_is_cut():
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b"]) == "a and b"
+    assert listed(list(map(str, range(12)))) == "0, 1, 2, 3, 4, 5, 6 and 5 more"
