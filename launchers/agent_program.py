@@ -88,7 +88,7 @@ VARIABLE = "MANYHEADS_TERMINAL"
 
 
 @contextmanager
-def passed_on() -> Iterator[dict[str, str]]:
+def relay_stdout() -> Iterator[dict[str, str]]:
     """The variable that names where rank 0 writes: the terminal itself, or a pipe whose content we pass on."""
     if sys.stdout.isatty():
         yield {VARIABLE: os.ttyname(sys.stdout.fileno())}

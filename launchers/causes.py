@@ -78,17 +78,17 @@ def waited_for(job: Job, failure: Failure) -> str:
     late = [rank for rank, number in come.items() if number < most]
     if not late or 0 in come.values():  # all reached the same one, or some rank keeps no count
         return ""
-    names = listed([job.name_of(rank) for rank in late])
+    names = ranks_in_words([job.name_of(rank) for rank in late])
     others = [rank for rank in come if rank not in late]
     shown = "rank" if len(others) == 1 else "ranks"
     had = f"{names} had not reached collective operation {most}"
-    return f" {had[0].upper()}{had[1:]}, at which {shown} {listed(list(map(str, others)))} waited."
+    return f" {had[0].upper()}{had[1:]}, at which {shown} {ranks_in_words(list(map(str, others)))} waited."
 
 
 def stopped(job: Job) -> str:
     """A sentence that names the ranks on this machine whose processes a signal has stopped; empty if there are none."""
     found = [rank for rank in job.watched if (pid := job.heartbeat.pid(rank)) and is_stopped(pid)]
-    return f" Stopped by a signal (SIGSTOP): {listed(list(map(job.name_of, found)))}." if found else ""
+    return f" Stopped by a signal (SIGSTOP): {ranks_in_words(list(map(job.name_of, found)))}." if found else ""
 
 
 def is_stopped(pid: int) -> bool:
@@ -98,7 +98,7 @@ def is_stopped(pid: int) -> bool:
     return False
 
 
-def listed(names: list[str]) -> str:
+def ranks_in_words(names: list[str]) -> str:
     """Join words as in "a, b and c"; shorten a list of more than eight."""
     if len(names) > 8:
         names = [*names[:7], f"{len(names) - 7} more"]

@@ -10,7 +10,7 @@ import psutil
 from manyheads.runner.run.heartbeat import Heartbeat
 
 
-def tell_where(heartbeat: Heartbeat) -> None:
+def dump_stacks(heartbeat: Heartbeat) -> None:
     """Make each rank on this machine write its current stack to its log."""
     for rank in range(heartbeat.ranks):
         if pid := heartbeat.pid(rank):

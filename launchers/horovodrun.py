@@ -11,12 +11,12 @@ import sys
 from typing import Any, ClassVar
 
 from manyheads.launchers import mpirun
-from manyheads.launchers.agent_program import as_module, passed_on, run_agent
+from manyheads.launchers.agent_program import as_module, relay_stdout, run_agent
 from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.nodes.node_settings import KEYS, Settings
-from manyheads.launchers.nodes.run_on_nodes import Share, run_on_nodes
+from manyheads.launchers.nodes.run_on_nodes import NodeShare, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import Unavailable
 from manyheads.runner.option.rules import choice
@@ -77,7 +77,7 @@ class Horovodrun(Launcher):
         if self.settings is not None:
             run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
             return
-        with passed_on() as terminal, rendezvous(self.machines) as meeting:
+        with relay_stdout() as terminal, rendezvous(self.machines) as meeting:
             added = {**job.environment, **meeting, **terminal}
             run_agent(
                 self._command(job),
@@ -89,7 +89,7 @@ class Horovodrun(Launcher):
                 quiet=True,
             )
 
-    def _order(self, job: Job, shares: list[Share], number: int) -> Message:
+    def _order(self, job: Job, shares: list[NodeShare], number: int) -> Message:
         """The first machine runs horovodrun, whose ssh asks the other machines' agents."""
         if number:
             return {"command": None}

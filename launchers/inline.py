@@ -33,7 +33,7 @@ class InlineOption(LauncherOption):
 class Inline(Launcher):
     """One rank in this process. A stalled rank can only be stopped by ending the process."""
 
-    def apart(self) -> Launcher:
+    def as_child_process(self) -> Launcher:
         """The rank in a separate process, forked from one that has imported torch."""
         return Spawn(
             name=self.name,
@@ -69,12 +69,12 @@ class Inline(Launcher):
     def _watch(self, job: Job, done: threading.Event) -> None:
         ranks = OwnRank(job, done, pause=min(1.0, self.stall_timeout))
         try:
-            watch(ranks, job, [], Watchdog(job, self.stall_timeout, ranks.tell_where))
+            watch(ranks, job, [], Watchdog(job, self.stall_timeout, ranks.dump_stacks))
             if not done.is_set():
                 raise RunFailed(job.failures()[0])
         except RunFailed as reason:
             if reason.failure.kind is not Kind.STALLED:  # else the watchdog has asked for it
-                ranks.tell_where()
+                ranks.dump_stacks()
             self._end(job, reason)
 
     def _end(self, job: Job, reason: RunFailed) -> None:
@@ -104,7 +104,7 @@ class OwnRank(Ranks):
     def wait(self, seconds: float) -> None:
         self._done.wait(max(seconds, self._pause))
 
-    def tell_where(self) -> None:
+    def dump_stacks(self) -> None:
         with suppress(OSError), open(self._log, "a", opener=no_link) as file:
             faulthandler.dump_traceback(file)
 

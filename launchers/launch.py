@@ -50,7 +50,7 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
     pinned = folder.pin_config()
     run = RunConfig.read(folder)
     launcher = _launcher(run)
-    launcher = launcher.apart() if apart else launcher
+    launcher = launcher.as_child_process() if apart else launcher
     launcher.prepare(environment(launcher))
     return Plan(folder, run, launcher, pinned)
 

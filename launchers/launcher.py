@@ -104,6 +104,6 @@ class Launcher:
         """
         raise NotImplementedError
 
-    def apart(self) -> "Launcher":
+    def as_child_process(self) -> "Launcher":
         """A launcher for the same run that has no rank in the parent's own process."""
         return self

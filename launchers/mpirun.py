@@ -10,12 +10,12 @@ import shlex
 import sys
 from typing import Any
 
-from manyheads.launchers.agent_program import VARIABLE, passed_on, run_agent
+from manyheads.launchers.agent_program import VARIABLE, relay_stdout, run_agent
 from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.nodes.node_settings import KEYS, Settings
-from manyheads.launchers.nodes.run_on_nodes import Share, exported, run_on_nodes
+from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.parallel import horovod_installation as horovod
@@ -57,7 +57,7 @@ class Mpirun(Launcher):
         if self.settings is not None:
             run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
             return
-        with passed_on() as terminal, rendezvous(self.machines) as meeting:
+        with relay_stdout() as terminal, rendezvous(self.machines) as meeting:
             added = {**job.environment, **meeting, **terminal}
             environment = {**without_place(os.environ), **added}
             run_agent(
@@ -70,7 +70,7 @@ class Mpirun(Launcher):
                 quiet=True,
             )
 
-    def _order(self, job: Job, shares: list[Share], number: int) -> Message:
+    def _order(self, job: Job, shares: list[NodeShare], number: int) -> Message:
         """The first machine runs mpirun, whose remote shell asks the other machines' agents."""
         if number:
             return {"command": None}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from manyheads.launchers.causes import error_of, first_failure, recorded, stalled, stopped, waited_for
-from manyheads.launchers.end_processes import end, existing, tell_where
+from manyheads.launchers.end_processes import dump_stacks, end, existing
 from manyheads.launchers.launcher import Job
 from manyheads.runner.errors import Interrupted, RunFailed
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
@@ -43,16 +43,16 @@ class Ranks:
         """Exit code of each rank that has ended; negative: the signal that killed it; None: unknown."""
         return {}
 
-    def tell_where(self) -> None:
+    def dump_stacks(self) -> None:
         """Make each rank write its current stack to its log."""
-        tell_where(self._heartbeat)
+        dump_stacks(self._heartbeat)
 
 
 def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
     signals = job.signals
     try:
-        silent = watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.tell_where))
+        silent = watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.dump_stacks))
         exit_codes = ranks.exit_codes()
     finally:
         end(ranks.roots(), patience=ranks.patience)
@@ -102,7 +102,7 @@ def gone_silently(codes: Mapping[int, int | None], job: Job) -> list[int]:
 
 
 class Watchdog:
-    """Notices that no rank makes progress. ``timeout``: seconds without a beat; ``tell_where``: of ``Ranks``."""
+    """Notices that no rank makes progress. ``timeout``: seconds without a beat; ``dump_stacks``: of ``Ranks``."""
 
     def __init__(self, job: Job, timeout: float, tell_where: Callable[[], None]):
         self._job, self._timeout, self._tell_where = job, timeout, tell_where

@@ -17,7 +17,7 @@ from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.nodes.node_settings import KEYS, Settings
-from manyheads.launchers.nodes.run_on_nodes import Share, run_on_nodes
+from manyheads.launchers.nodes.run_on_nodes import NodeShare, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.run.hosts import read_hosts
 
@@ -64,7 +64,7 @@ def command(job: Job, own: str) -> list[str]:
     return [sys.executable, *AGENT, *options, "-m", job.main, str(job.folder.path)]
 
 
-def order(job: Job, shares: list[Share], number: int) -> Message:
+def order(job: Job, shares: list[NodeShare], number: int) -> Message:
     """What machine ``number`` should start; it fills in ``{python}`` and ``{scratch}`` itself."""
     own, first = shares[number], shares[0]
     options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(own.ranks))]

@@ -47,7 +47,7 @@ def start(environment: Mapping[str, str]) -> None:
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
     _keep_sockets_in_scratch()
     multiprocessing.set_forkserver_preload([PRELOAD])
-    with variables_set(dict(environment)), blocked_signals(), unburdened():
+    with variables_set(dict(environment)), blocked_signals(), without_main_reimport():
         forkserver.ensure_running()
     _read.clear()
     _read.update(read)
@@ -84,7 +84,7 @@ def fork(
     process = multiprocessing.get_context("forkserver").Process(
         target=_become, args=(main, arguments, {**os.environ, **environment}, cores)
     )
-    with unburdened():
+    with without_main_reimport():
         starting = threading.Thread(target=_start, args=(process, failed := list[Exception]()), daemon=True)
         starting.start()
         while starting.is_alive():
@@ -103,7 +103,7 @@ def fresh(main: Callable[..., None], *arguments: Any, environment: dict[str, str
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
     process = multiprocessing.get_context("spawn").Process(target=main, args=arguments)
     # Libraries read some variables while they are imported, which is before the process could set them.
-    with variables_set(environment), blocked_signals(), unburdened():
+    with variables_set(environment), blocked_signals(), without_main_reimport():
         process.start()
     return process
 
@@ -130,7 +130,7 @@ def _become(
 
 
 @contextmanager
-def unburdened() -> Iterator[None]:
+def without_main_reimport() -> Iterator[None]:
     """A context in which new processes do not start by importing this one's script again, which takes 0.2 s with Hydra.
 
     Nor do they take over the start method of a process that was started by another library, such as joblib.

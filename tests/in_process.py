@@ -16,7 +16,7 @@ from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.rank_info import Place
+from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
 from tests.composing import composed
 
@@ -35,7 +35,7 @@ SMALL = (
     "trainer.device=cpu",
     "launcher.threads_per_rank=1",
 )
-ALONE = Place(rank=0, local_rank=0, world_size=1)
+ALONE = RankInfo(rank=0, local_rank=0, world_size=1)
 TIMINGS = (
     *("time", "started", "train_seconds", "val_seconds", "samples_per_second", "data_fraction", "peak_memory_mb"),
     *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")),
@@ -68,7 +68,7 @@ def small(*overrides: str) -> dict[str, Any]:
 
 
 def attempt(
-    path: Path, config: dict[str, Any], *, state: dict[str, Any] | None = None, place: Place = ALONE
+    path: Path, config: dict[str, Any], *, state: dict[str, Any] | None = None, place: RankInfo = ALONE
 ) -> Session:
     """One rank with everything in place, in the run folder ``path``. ``state``: as for build.build."""
     folder = RunFolder(path)
@@ -94,7 +94,7 @@ def opened(path: Path, config: dict[str, Any]) -> Iterator[Trainer]:
         trainer.close()
 
 
-def train(path: Path, config: dict[str, Any], *, place: Place = ALONE) -> Session:
+def train(path: Path, config: dict[str, Any], *, place: RankInfo = ALONE) -> Session:
     """A whole run, the rest of the one that ``path`` holds, or of the one that ``checkpoint.resume`` names."""
     folder = RunFolder(path)
     state = Checkpoints(folder, every=0, keep=0).last(otherwise=config["checkpoint"]["resume"])

@@ -20,7 +20,7 @@ from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, Settings
 from manyheads.launchers.nodes.open_rendezvous import called_machines
 from manyheads.launchers.nodes.rendezvous import Node
-from manyheads.launchers.nodes.run_on_nodes import Share, attempt
+from manyheads.launchers.nodes.run_on_nodes import NodeShare, attempt
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, RunFailed
@@ -125,7 +125,7 @@ def _reduced(machines: Gathering, nodes: list[Node], folder: RunFolder) -> str:
     launcher.machines = dict.fromkeys(machines.settings.hosts, 1)
     with received_signals() as signals:
         job = Job(folder, len(nodes), environment(launcher), Heartbeat(None, ranks=len(nodes)), signals, 1.0, RANK)
-        shares = [Share(node, range(index, index + 1)) for index, node in enumerate(nodes)]
+        shares = [NodeShare(node, range(index, index + 1)) for index, node in enumerate(nodes)]
         try:
             attempt(machines, shares, replace(job), order, number=0, stall_timeout=60)
         except (RunFailed, ConfigurationError) as error:

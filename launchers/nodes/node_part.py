@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Event
 
 from manyheads.launchers import scratch
-from manyheads.launchers.agent_program import passed_on, run_agent
-from manyheads.launchers.end_processes import tell_where
+from manyheads.launchers.agent_program import relay_stdout, run_agent
+from manyheads.launchers.end_processes import dump_stacks
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.link import Link
-from manyheads.launchers.nodes.remote_commands import Errand, remote_shell
+from manyheads.launchers.nodes.remote_commands import RemoteCommand, remote_shell
 from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
 from manyheads.launchers.parent_signals import in_background
@@ -30,7 +30,7 @@ from manyheads.runner.run.run_folder import RunFolder
 STATUS_SECONDS = 0.2
 
 
-class Over(RunFailed):
+class PartEnded(RunFailed):
     """The parent has ended the run, or is gone."""
 
 
@@ -44,7 +44,7 @@ class Here(Job):
     def check_timeout(self) -> None:
         """Raises Over when the parent has ended the run or is gone; the parent enforces the time limit itself."""
         if self.link.is_over(self.attempt):
-            raise Over(Failure(Kind.PARENT_ENDED, message=self.link.why))
+            raise PartEnded(Failure(Kind.PARENT_ENDED, message=self.link.why))
         if stop := self.link.stop_signal(self.attempt):
             self.heartbeat.stop_signal = stop
 
@@ -63,14 +63,14 @@ def attempt(order: Message, link: Link, signals: list[int]) -> Message:
             heartbeat = Heartbeat.create(own / "heartbeat", ranks=order["ranks"])
             common = folder, order["ranks"], order["environment"], heartbeat, signals
             job = Here(*common, own=ranks, link=link, attempt=order["attempt"], reports=heartbeat.reports)
-            link.on_where = partial(tell_where, heartbeat)
+            link.on_where = partial(dump_stacks, heartbeat)
             with in_background(partial(speak, job), name="status"):
                 try:
                     start(order, job, codes, own)
                 finally:
                     link.on_where = None
                     reports = shortened(heartbeat.reports())
-    except Over as reason:
+    except PartEnded as reason:
         complain(str(reason.failure.message))
     except RunFailed as error:
         failure = error.failure
@@ -105,13 +105,13 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
 
     if order["command"] is None:
         given = {**without_place(os.environ), **variables}
-        supervise(Errand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
+        supervise(RemoteCommand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
         return
     with ExitStack() as stack:
         if why := order["meets_by_name"]:
             addresses.resolved(why, socket.gethostname())
         if order["starts_others"]:  # to which it would pass on the id of this process
-            variables |= stack.enter_context(passed_on()) | stack.enter_context(remote_shell(own, job.link))
+            variables |= stack.enter_context(relay_stdout()) | stack.enter_context(remote_shell(own, job.link))
         else:
             variables["MANYHEADS_PARENT"] = str(os.getpid())
         run_agent(

@@ -54,7 +54,7 @@ class NodeRanks(Ranks):
         """The failures of ranks, as their machines report them."""
         return list(self._reports.values())
 
-    def tell_where(self) -> None:
+    def dump_stacks(self) -> None:
         self.tell({"do": "where"})
 
     def tell(self, message: Message) -> None:

@@ -88,7 +88,7 @@ def remote_shell(folder: Path, link: Link) -> Iterator[dict[str, str]]:
         errands.close()
 
 
-class Errand(Ranks):
+class RemoteCommand(Ranks):
     """The executing side: the commands that other machines asked for."""
 
     def __init__(self, link: Link, heartbeat: Heartbeat, environment: dict[str, str]):

@@ -29,7 +29,7 @@ END_SECONDS = 8.0  # for the agents to end their ranks and confirm it
 
 
 @dataclass(frozen=True)
-class Share:
+class NodeShare:
     """One machine's part of a run. ``address``: where the others reach it; ``port``: a free one there."""
 
     node: Node
@@ -44,11 +44,11 @@ class Share:
         return self.node.port
 
 
-Order = Callable[[Job, list[Share], int], Message]
+Order = Callable[[Job, list[NodeShare], int], Message]
 Gather = Callable[[Settings, RunFolder], AbstractContextManager[Gathering]]
 
 
-class Grown(Exception):
+class ScaleUp(Exception):
     """The ranks have stopped so that the run can continue on more machines."""
 
 
@@ -64,7 +64,7 @@ def run_on_nodes(
     with gather(settings, job.folder) as machines:
         while True:
             shares = share_out(machines.gather(job), settings, job)
-            note(job, shares)
+            record_shares(job, shares)
             try:
                 attempt(machines, shares, job, order, number=len(restarts), stall_timeout=stall_timeout)
                 return
@@ -73,7 +73,7 @@ def run_on_nodes(
                     raise
                 failures += 1
                 cause = str(error)
-            except Grown:
+            except ScaleUp:
                 cause = "more machines joined"
             restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
             job.added["restarts"] = restarts
@@ -82,7 +82,7 @@ def run_on_nodes(
 
 
 def attempt(
-    machines: Gathering, shares: list[Share], job: Job, order: Order, *, number: int, stall_timeout: float
+    machines: Gathering, shares: list[NodeShare], job: Job, order: Order, *, number: int, stall_timeout: float
 ) -> None:
     """Start all ranks and watch them until they end. Raises Grown if they stopped to let more machines join."""
     count = shares[-1].ranks.stop
@@ -102,7 +102,7 @@ def attempt(
             supervise(ranks, job, stall_timeout=stall_timeout)
         except Interrupted:
             if ranks.is_growing and not job.signals:
-                raise Grown from None
+                raise ScaleUp from None
             raise
         except RunFailed as error:
             unheard = ranks.silent()
@@ -113,7 +113,7 @@ def attempt(
             scratch.sweep(Path(scratch.base()))
 
 
-def starting(job: Job, share: Share, environment: dict[str, str], common: Message, *, number: int) -> Message:
+def starting(job: Job, share: NodeShare, environment: dict[str, str], common: Message, *, number: int) -> Message:
     """What a machine needs to start its ranks in attempt ``number``, apart from the command.
 
     ``common``: from ``storage_token``.
@@ -139,7 +139,7 @@ class Attempt(NodeRanks):
             self._job.heartbeat.stop_signal = signal.SIGTERM
 
 
-def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
+def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[NodeShare]:
     """Assign ranks to machines, as many as the batch can be divided among. Raises ConfigurationError if none can."""
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
@@ -149,11 +149,11 @@ def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[Share]:
         print(f"{count} of {possible} ranks: the global batch can be divided among that many", flush=True)
     shares = []
     for first, node in zip(range(0, count, settings.per_node), nodes, strict=False):
-        shares.append(Share(node, range(first, min(count, first + settings.per_node))))
+        shares.append(NodeShare(node, range(first, min(count, first + settings.per_node))))
     return shares
 
 
-def note(job: Job, shares: list[Share]) -> None:
+def record_shares(job: Job, shares: list[NodeShare]) -> None:
     """Record for result.json and provenance.json where the ranks run."""
     note_nodes(job.folder, [{"node": each.node.name, **each.node.described["machine"]} for each in shares])
     job.added["nodes"] = [{"node": str(each.node), "ranks": len(each.ranks)} for each in shares]

@@ -16,7 +16,7 @@ NO_VALUES = ("epoch", "step", "time", "started")
 STEPS, EPOCHS = "steps", "epochs"
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """``table``: where it is from."""
 
     table: str
@@ -85,7 +85,7 @@ class Tables:
         """When that was, in seconds since 1970."""
         return self._time
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TableRow]:
         """What is new, in the order of steps, an epoch behind its last step."""
         steps = list(self._steps.rows())  # first, so that no row of an epoch is missing before a later step's
         epochs = [*self._early, *self._epochs.rows(), *self._evaluations.rows()]
@@ -102,15 +102,15 @@ class Tables:
         )
         return [self._of_epoch(row) if kind else self._of_step(row) for _, kind, row in ordered]
 
-    def _of_step(self, row: dict[str, float]) -> Row:
+    def _of_step(self, row: dict[str, float]) -> TableRow:
         self._step = int(row["step"])
         self._time = row.get("time") or self._begins.get(row.get("epoch", 0)) or self._time
         values = {f"train/{name}": value for name, value in row.items() if name not in NO_VALUES}
-        return Row(STEPS, Point(self._step, self._time, values | self._load()))
+        return TableRow(STEPS, Point(self._step, self._time, values | self._load()))
 
-    def _of_epoch(self, row: dict[str, float]) -> Row:
+    def _of_epoch(self, row: dict[str, float]) -> TableRow:
         values = {_tag(name): value for name, value in row.items() if name not in NO_VALUES}
-        return Row(EPOCHS, Point(int(row["step"]), self._time, values))
+        return TableRow(EPOCHS, Point(int(row["step"]), self._time, values))
 
     def _load(self) -> dict[str, float]:
         """The means of what gpu.csv and host.csv say of the time up to this row's."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from manyheads.launchers.publishing.points import EPOCHS, STEPS, Row, Tables
+from manyheads.launchers.publishing.points import EPOCHS, STEPS, TableRow, Tables
 from manyheads.launchers.publishing.publish_state import State, masked, state_file
 from manyheads.launchers.publishing.tracked_run import files, outcome, tracked_run
 from manyheads.runner.logger.tracker import Tracker
@@ -22,7 +22,7 @@ class Publisher:
         self.folder, self.tracker = folder, tracker
         self._path = state_file(folder, name)
         self.state = State.read(self._path)
-        self._tables, self._waiting = Tables(folder), list[Row]()
+        self._tables, self._waiting = Tables(folder), list[TableRow]()
         self._is_open = False
 
     def catch_up(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.logger.tracker import Group, Outcome, TrackedRun
+from manyheads.runner.logger.tracker import Outcome, TrackedRun, TrackedSweep
 from manyheads.runner.run import json_types
 from manyheads.runner.run.data_files import read_bytes, read_json
 from manyheads.runner.run.files import is_locked
@@ -69,7 +69,7 @@ def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
             yield from sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]
 
 
-def _group(folder: RunFolder) -> Group | None:
+def _group(folder: RunFolder) -> TrackedSweep | None:
     """The sweep whose ledger names this run."""
     for sweep in list(folder.path.parents)[:3]:  # hydra.sweep.subdir may have folders in it
         ledger = Ledger(sweep)
@@ -82,7 +82,7 @@ def _group(folder: RunFolder) -> Group | None:
             lines = read_bytes(ledger.path, most=MOST_BYTES).splitlines()[:2]
             key = hashlib.sha256(b"".join(lines)).hexdigest()[:16]
             if entry is not None:
-                return Group(ledger.sweep, key, _short(ledger.sweep), entry.overrides)
+                return TrackedSweep(ledger.sweep, key, _short(ledger.sweep), entry.overrides)
     return None
 
 

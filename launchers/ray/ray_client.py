@@ -21,7 +21,7 @@ DRIVER = "manyheads.launchers.ray.ray_driver"
 END_SECONDS = 15.0
 
 
-class Gang:
+class RayClient:
     """``asked``: the bundles, as ``ray_driver`` reads them. Raises ConfigurationError without Ray.
 
     ``address``: of this machine in the cluster; ``is_placed``: whether all bundles have their devices; ``wanted``: what
@@ -59,7 +59,7 @@ class Gang:
             self._listener.join(timeout=5)
         self._process.stdout.close()  # type: ignore[union-attr]
 
-    def __enter__(self) -> "Gang":
+    def __enter__(self) -> "RayClient":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,7 +14,7 @@ from manyheads.launchers.nodes.open_rendezvous import let_go, meet
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.starting import agent_arguments, command_there
 from manyheads.launchers.parent_signals import in_background
-from manyheads.launchers.ray.ray_client import Gang, Output
+from manyheads.launchers.ray.ray_client import Output, RayClient
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.run_folder import RunFolder
@@ -29,7 +29,7 @@ class Displaced(Exception):
 class Placed(Gathering):
     """Machines whose agents Ray starts, and restarts. ``patience``: seconds to wait for room; None for no limit."""
 
-    def __init__(self, gang: Gang, patience: float | None, *arguments: Any):
+    def __init__(self, gang: RayClient, patience: float | None, *arguments: Any):
         super().__init__(*arguments)
         self._gang, self._patience = gang, patience
 
@@ -79,7 +79,7 @@ def placed(
     settings: Settings, folder: RunFolder, *, asked: dict[str, Any], patience: float | None
 ) -> Iterator[Gathering]:
     """The machines of a run on Ray, until it ends."""
-    with Gang(asked, log=folder.logs / "ray.log") as gang:
+    with RayClient(asked, log=folder.logs / "ray.log") as gang:
         own = addresses.own_address(settings.interface) if settings.interface else gang.address
         meeting, key = meet(own, folder)
         machines = Placed(gang, patience, settings, folder, meeting, key, set())

@@ -53,7 +53,7 @@ class Slurm(Launcher):
             self.machines = dict.fromkeys(self.settings.hosts, self.ranks)
         self.ranks *= self._nodes
 
-    def apart(self) -> Launcher:
+    def as_child_process(self) -> Launcher:
         self._is_apart = True
         return self
 

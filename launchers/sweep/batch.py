@@ -19,7 +19,7 @@ from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations
 from manyheads.launchers.sweep.plan import (
-    Planned,
+    PlannedJob,
     compose,
     decided,
     frozen,
@@ -28,7 +28,7 @@ from manyheads.launchers.sweep.plan import (
     task_config,
 )
 from manyheads.launchers.sweep.pruning import NoPruning
-from manyheads.launchers.sweep.resume_sweep import go_on
+from manyheads.launchers.sweep.resume_sweep import resume_job
 from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.config.composing import RememberingLoader
@@ -66,7 +66,7 @@ class Batch:
         self._trust = Origin.of(task).trust
         self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
-        self._jobs: dict[tuple[int, int], Planned] = {}
+        self._jobs: dict[tuple[int, int], PlannedJob] = {}
         self._returns: dict[tuple[int, int], JobReturn] = {}
 
     def run(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
@@ -94,7 +94,7 @@ class Batch:
         return []
 
     @without_collector()
-    def _plan(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
+    def _plan(self, overrides: Sequence[Sequence[str]], first: int) -> list[PlannedJob]:
         """Compose the jobs and add them to the ledger, which exists before: planning that was killed is repeated."""
         if not self._ledger.exists():
             self._ledger.create(asdict(self._options), arguments=sys.argv[1:], is_search=self._is_search)
@@ -113,11 +113,11 @@ class Batch:
                 raise
         return planned
 
-    def _slots(self, planned: list[Planned]) -> int:
+    def _slots(self, planned: list[PlannedJob]) -> int:
         return jobs_at_once(self._options.jobs, [each.config for each in planned if not each.excluded])
 
     @without_collector()
-    def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[Planned]:
+    def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[PlannedJob]:
         loader = self._context.config_loader
         assert isinstance(loader, RememberingLoader)
         composed = compose(loader, self._config, overrides, first, self._options, self._trust)
@@ -133,7 +133,7 @@ class Batch:
         return planned
 
     @without_collector()
-    def _decided(self, planned: list[Planned]) -> list[Planned]:
+    def _decided(self, planned: list[PlannedJob]) -> list[PlannedJob]:
         """With their run configs, in which ``auto`` is decided for the cores that a job will have."""
         placed = are_placed([each.config for each in planned if not each.excluded])
         slots = 1 if placed else self._slots(planned)
@@ -144,7 +144,7 @@ class Batch:
             refuse_wrong_values(planned)
         return planned
 
-    def _note(self, planned: list[Planned]) -> None:
+    def _note(self, planned: list[PlannedJob]) -> None:
         """From now on the jobs can be resumed from their folders."""
         for each in planned:  # left by planning that was killed
             if not each.folder.config.exists():
@@ -162,7 +162,7 @@ class Batch:
         with suppress(OSError):  # it holds something else
             self._ledger.sweep.rmdir()
 
-    def _run(self, planned: list[Planned]) -> list[Entry]:
+    def _run(self, planned: list[PlannedJob]) -> list[Entry]:
         slots, known = self._slots(planned), [each.entry for each in planned]
         planned = [frozen(each) for each in planned]
         self._jobs = {(each.entry.job, each.entry.repeat): each for each in planned}
@@ -183,7 +183,7 @@ class Batch:
     def _start(self, entry: Entry) -> object:
         """Run one job in this process, as Hydra would."""
         if entry.split > 1:
-            return go_on(entry, self._ledger, self._options)
+            return resume_job(entry, self._ledger, self._options)
         result = run_job(
             hydra_context=self._context,
             task_function=self._task,
@@ -232,7 +232,7 @@ def refuse_without_objective(config: DictConfig) -> None:
         )
 
 
-def _unfinished(planned: Planned) -> JobReturn:
+def _unfinished(planned: PlannedJob) -> JobReturn:
     """What ``run_job`` would return of a job that ran in another process, or not at all; without its value."""
     composed = planned.config
     chdir = composed.hydra.job.chdir

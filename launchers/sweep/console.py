@@ -9,7 +9,7 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.launchers.sweep.plan import Planned
+from manyheads.launchers.sweep.plan import PlannedJob
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -71,7 +71,7 @@ def job_ends(entry: Entry, title: str, *, apart: bool) -> None:
         Console(stderr=True).print(f"{entry.state}: {entry.reason}", style=COLOURS[entry.state], soft_wrap=True)
 
 
-def show_plan(planned: list[Planned]) -> None:
+def show_plan(planned: list[PlannedJob]) -> None:
     """Print the plan for hydra.launcher.dry_run: every job, and below the table why some cannot run."""
     titles = Titles(each.entry for each in planned)
     reasons: dict[str, int] = {}

@@ -30,7 +30,7 @@ from manyheads.runner.trust.trust_store import Trust
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedJob:
     """One job, or one repeat of it.
 
     ``excluded``: by which combination; ``error``: why it was refused; ``run``: what is to be frozen.
@@ -51,7 +51,7 @@ def compose(
     first: int,
     options: Options,
     trust: Trust | None,
-) -> Iterator[Planned]:
+) -> Iterator[PlannedJob]:
     """Compose one entry for each repeat of each job, without writing anything.
 
     Raises ConfigurationError for a wrong ``exclude``, and for a config that the user does not trust.
@@ -67,7 +67,7 @@ def compose(
             folder = _place(composed, job, repeat)
             name = os.path.relpath(folder.path, Path(str(config.hydra.sweep.dir)).absolute())
             by = excluded_by(composed, excluded)
-            yield Planned(
+            yield PlannedJob(
                 Entry(job, name, list(filter_overrides(overrides)), repeat),
                 composed,
                 folder,
@@ -94,7 +94,7 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
     return RunFolder(path)
 
 
-def decided(planned: Planned, options: Options, trust: Trust | None) -> Planned:
+def decided(planned: PlannedJob, options: Options, trust: Trust | None) -> PlannedJob:
     """The job with its run config, or with the reason why it cannot run; other configs are left unchanged.
 
     trust: what the user trusts of its config, None for the user's own.
@@ -113,7 +113,7 @@ def decided(planned: Planned, options: Options, trust: Trust | None) -> Planned:
     return replace(planned, entry=entry.now("pending", signature=signature(run.written)), run=run)
 
 
-def refuse_wrong_values(planned: Sequence[Planned]) -> None:
+def refuse_wrong_values(planned: Sequence[PlannedJob]) -> None:
     """Print each value that its key never accepts, and raise ConfigurationError if there is one.
 
     A mistake that depends on several keys fails only the jobs that have all of them.
@@ -125,7 +125,7 @@ def refuse_wrong_values(planned: Sequence[Planned]) -> None:
         raise ConfigurationError(f"{wrong[-1]} No job was started.")
 
 
-def frozen(planned: Planned) -> Planned:
+def frozen(planned: PlannedJob) -> PlannedJob:
     """The job with its run.yaml written, if it can run."""
     if planned.run is None:
         return planned

@@ -69,7 +69,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
         find_where_started(*(RunFolder(ledger.sweep / entry.folder) for entry in jobs))
         slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, entries, packages)))
         try:
-            run_jobs(entries, ledger, options, lambda entry: go_on(entry, ledger, options, packages), slots=slots)
+            run_jobs(entries, ledger, options, lambda entry: resume_job(entry, ledger, options, packages), slots=slots)
         finally:
             conclude(ledger, every_job=True)
         end_as(ledger)
@@ -87,14 +87,14 @@ def finish(ledger: Ledger, entries: list[Entry], pruning: NoPruning) -> None:
         options = Options.of(ledger.options())
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in begun])
         slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, begun)))
-        start = partial(go_on, ledger=ledger, options=options)
+        start = partial(resume_job, ledger=ledger, options=options)
         try:
             run_jobs(begun, ledger, options, start, slots=slots, pruning=pruning)
         finally:
             conclude(ledger, every_job=False)
 
 
-def go_on(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str] = ()) -> float | None:
+def resume_job(entry: Entry, ledger: Ledger, options: Options, packages: Sequence[str] = ()) -> float | None:
     """Start or resume one job in this process; returns its objective. Raises as ``launch`` does."""
     folder = RunFolder(ledger.sweep / entry.folder)
     if (result := folder.completed()) is not None:

@@ -39,7 +39,7 @@ def _value(text: str, distribution: "BaseDistribution") -> Any:
     return int(number) if "Int" in type(distribution).__name__ else number
 
 
-class Row(NamedTuple):
+class TrialRow(NamedTuple):
     """A trial's measurement after ``step``. ``is_last``: no update can follow, so pruning would save nothing."""
 
     step: int
@@ -58,11 +58,11 @@ class Reports:
         self._table, self._by, self._sign = Tail(folder.steps if by == LOSS else folder.epochs), by, sign
         self._ends = _ends(folder) if by != LOSS else {}
 
-    def new(self) -> list[Row]:
+    def new(self) -> list[TrialRow]:
         """The rows that have been added since the last call."""
         rows = [row for row in self._table.rows() if self._by in row and "step" in row]
         last = [any(row.get(key) == end for key, end in self._ends.items()) for row in rows]
-        return [Row(int(r["step"]), self._sign * r[self._by], end) for r, end in zip(rows, last, strict=True)]
+        return [TrialRow(int(r["step"]), self._sign * r[self._by], end) for r, end in zip(rows, last, strict=True)]
 
 
 def _ends(folder: RunFolder) -> dict[str, int | None]:
@@ -83,7 +83,7 @@ class Judge:
     def __init__(self, trial: "Trial", *, prunes: bool):
         self._trial, self._prunes = deepcopy(trial), prunes
         self._last = -1
-        self.end: Row | None = None
+        self.end: TrialRow | None = None
 
     def read(self, reports: Reports) -> None:
         """Report the new rows, each once, up to the one after which the trial is pruned."""

@@ -13,7 +13,15 @@ from manyheads.launchers.nodes.node_ranks import NodeRanks
 from manyheads.launchers.nodes.node_settings import Settings
 from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
-from manyheads.launchers.nodes.run_on_nodes import END_SECONDS, Share, explained, exported, note, share_out, starting
+from manyheads.launchers.nodes.run_on_nodes import (
+    END_SECONDS,
+    NodeShare,
+    explained,
+    exported,
+    record_shares,
+    share_out,
+    starting,
+)
 from manyheads.launchers.nodes.storage import storage_token
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
@@ -39,14 +47,14 @@ def run_on_machines(
         address = gathered.meeting.address
         if ":" in address:
             raise ConfigurationError(f"launcher=torchft: torchft 0.2.0 cannot use {address}. Use IPv4 addresses.")
-        note(job, shares)
+        record_shares(job, shares)
         healing = job.folder.path / HEALING
         healing.mkdir(mode=0o700, exist_ok=True)
         lighthouse = Lighthouse(job, host=address, heartbeat_timeout=heartbeat_timeout)
         order = {**order, "replicas": lighthouse.variables(str(healing))}
         environment = exported(job.environment)
 
-        def start(share: Share) -> None:
+        def start(share: NodeShare) -> None:
             share.node.send({**starting(job, share, environment, common, number=0), **order})
 
         machines = Machines(gathered, job, lighthouse, start, width=order["limits"]["width"])
@@ -70,7 +78,7 @@ class Machines(NodeRanks):
     """
 
     def __init__(
-        self, gathered: Gathering, job: Job, lighthouse: Lighthouse, start: Callable[[Share], None], *, width: int
+        self, gathered: Gathering, job: Job, lighthouse: Lighthouse, start: Callable[[NodeShare], None], *, width: int
     ):
         super().__init__(gathered.meeting, job, {}, attempt=0, silence=gathered.settings.silence)
         self._gathered, self._lighthouse, self._start = gathered, lighthouse, start
@@ -83,7 +91,7 @@ class Machines(NodeRanks):
         """Start these replicas on a machine."""
         self._unused.remove(ranks)
         self.shares[node] = ranks
-        self._start(Share(node, ranks))
+        self._start(NodeShare(node, ranks))
 
     def roots(self) -> list[int]:
         return [self._lighthouse.process.pid] if self._lighthouse.process.pid else []

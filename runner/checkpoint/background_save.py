@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Landed(NamedTuple):
+class Saved(NamedTuple):
     """A save that is over. ``waited``: seconds that training stood still for it at last."""
 
     step: int
@@ -17,7 +17,7 @@ class GivenUp(Exception):
     """Nobody waits for this work any more."""
 
 
-class Flight:
+class BackgroundSave:
     """Runs ``work`` in a separate thread; it receives a function that says whether the work is still wanted."""
 
     def __init__(self, work: Callable[[Callable[[], bool]], None], *, step: int):
@@ -28,13 +28,13 @@ class Flight:
         self._thread = threading.Thread(target=self._run, name=f"checkpoint of step {step}", daemon=True)
         self._thread.start()
 
-    def land(self) -> Landed:
+    def wait(self) -> Saved:
         """Wait for the end. Raises what the work raised."""
         started = time.perf_counter()
         self._thread.join()
         if self._error is not None:
             raise self._error
-        return Landed(self.step, time.perf_counter() - started)
+        return Saved(self.step, time.perf_counter() - started)
 
     def give_up(self) -> None:
         """Wait for the end of what the work is at; it need not come to its own."""

@@ -12,7 +12,7 @@ from manyheads.launchers.nodes.examine_hosts import examine as machines_examined
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.installed import package_of
 from manyheads.runner.config.lookup import OWN, Folders, options, own_sections, read_option, unavailable
-from manyheads.runner.config.origin import settle
+from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware, invocation, memory, software
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.hosts:
         return examine_hosts(arguments)
     typed, asked = split_typed(arguments.names)
-    line, origin = settle(CommandLine.of(set(arguments.names) - set(asked), arguments.config_dir))
+    line, origin = resolve_origin(CommandLine.of(set(arguments.names) - set(asked), arguments.config_dir))
     trusted = Trust(trusted_packages(typed))
     if asked:
         explain(asked, line.folders, origin.trust, trusted)
@@ -89,7 +89,7 @@ def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust =
         table.add_column(title)
     missing = []
     unasked: dict[str, list[str]] = {}
-    for group, names in listed(folders).items():
+    for group, names in options_by_group(folders).items():
         for name in names:
             if (package := not_imported(group, name, trusted)) is not None:
                 unasked.setdefault(package, []).append(f"{group}={name}")
@@ -134,7 +134,7 @@ def explain(asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = 
                 console.print(f"{option} runs here{f': {text}' if text else ''}.", soft_wrap=True)
 
 
-def listed(folders: Folders) -> dict[str, list[str]]:
+def options_by_group(folders: Folders) -> dict[str, list[str]]:
     """The options of the table by group: of some groups all, of the others the user's own."""
     groups = sorted((*GROUPS, *ENTRIES), key=lambda group: (*LISTED, group).index(group))
     found = {

@@ -12,7 +12,7 @@ from manyheads.launchers.nodes.joining import join
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.runner.commands import A_RUN, train
-from manyheads.runner.commands.runs.train_longer import command, go_on
+from manyheads.runner.commands.runs.train_longer import command, continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = RunFolder(arguments.run_folder)
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{changes[0]}: a sweep resumes as it was frozen. Name one of its runs to change it.")
-    return go_on(folder, arguments.overrides)
+    return continue_run(folder, arguments.overrides)
 
 
 def resume(path: str, packages: Sequence[str] = ()) -> None:

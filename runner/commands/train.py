@@ -15,7 +15,7 @@ from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.job_context import check_experiment, explained, in_sweep, job
 from manyheads.runner.config.lookup import CONF, searched
-from manyheads.runner.config.origin import Origin, settle
+from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
 from manyheads.runner.trust.authorize import refuse_untrusted_run
@@ -26,7 +26,7 @@ HELP = "run one experiment, or with -m a sweep; takes group=option, key=value an
 def take(arguments: Sequence[str]) -> None:
     """Let Hydra compose what was typed, and call ``start`` for each job."""
     home = Path.cwd() if invocation.by_script() else CONF.parent
-    line, origin = settle(CommandLine(tuple(arguments), home))
+    line, origin = resolve_origin(CommandLine(tuple(arguments), home))
     sys.argv[1:] = line.absolute().arguments
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
     OmegaConf.register_new_resolver("command", invocation.command, replace=True)  # for the help

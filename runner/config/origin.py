@@ -41,7 +41,7 @@ class Origin:
         return found if isinstance(found, Origin) else Origin()
 
 
-def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
+def resolve_origin(line: CommandLine) -> tuple[CommandLine, Origin]:
     """The command line to pass to Hydra, and where its runs come from.
 
     ``trust=...`` is removed; the user's own conf/ is added; files named on the command line become options; a
@@ -59,5 +59,5 @@ def settle(line: CommandLine) -> tuple[CommandLine, Origin]:
     trust = trust_for(line, packages, found, typed)
     if found is None:
         return line, Origin(trust)
-    saved.offer(found.config, chosen=line.chosen)
+    saved.register_options(found.config, chosen=line.chosen)
     return line.composing(CONF, saved.NAME), Origin(trust, composed_from=str(line.primary))

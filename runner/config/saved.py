@@ -54,7 +54,7 @@ def read_saved(path: Path) -> Saved | None:
     return Saved(saved, seal.is_own(run, {name: content})) if is_complete else None
 
 
-def offer(saved: Section, *, chosen: set[str]) -> None:
+def register_options(saved: Section, *, chosen: set[str]) -> None:
     """Register the config with Hydra under this module's NAME, and its parts as options of that name.
 
     chosen: keys that are overridden. A strategy chosen without a launcher brings its own, not the saved one. Raises
@@ -81,9 +81,9 @@ def offer(saved: Section, *, chosen: set[str]) -> None:
 def composed(config: Section, overrides: Iterable[str], *, chosen: set[str]) -> tuple[DictConfig, Folders]:
     """Compose a saved config with overrides; return it with the folders in which options were looked up.
 
-    chosen: as for ``offer``. Raises what Hydra raises, and ConfigurationError as ``offer`` does.
+    chosen: as for ``register_options``. Raises what Hydra raises, and ConfigurationError as ``register_options`` does.
     """
-    offer(config, chosen=chosen)
+    register_options(config, chosen=chosen)
     folders = with_own_folders(CommandLine(())).folders
     path = [searching(folders[1:])] if folders[1:] else []
     with initialize_config_dir(str(CONF), version_base="1.3"):

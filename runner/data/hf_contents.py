@@ -63,7 +63,7 @@ class Contents:
 
             return Texts(rows, self.input, targets, self.tokenizer, self.data.max_length, self.classes)
         images = rows.select_columns(self.input).cast_column(self.input, datasets.Image(decode=False))
-        files = Files(images, self.input, self.data.place["root"])
+        files = DataFiles(images, self.input, self.data.place["root"])
         return ImageFiles(files, targets, self.data.image_size, name == "train", self.classes, **self.data.sizes)
 
     def _split(self, name: str) -> Any:
@@ -105,7 +105,7 @@ class Contents:
         return TokenBlocks(row, self.data.max_length, digest)
 
 
-class Files(Sequence[Any]):
+class DataFiles(Sequence[Any]):
     """For each row the path of its image file, or what is in it. Rows of a local folder name files in it only."""
 
     def __init__(self, rows: Any, column: str, root: str | None):

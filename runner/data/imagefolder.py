@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from manyheads.runner.data.data_option import Data, DataOption, ImageFiles
-from manyheads.runner.data.imagefolder_index import EXTENSIONS, Paths, listed
+from manyheads.runner.data.imagefolder_index import EXTENSIONS, Paths, list_images
 from manyheads.runner.data.links import refuse_leaving
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
@@ -43,7 +43,7 @@ class ImageFolderOption(DataOption):
                     f"{', '.join(differing)}."
                 )
         for split in splits:
-            counts = listed(root / split, train).counts  # the ranks will find it in the cache
+            counts = list_images(root / split, train).counts  # the ranks will find it in the cache
             if empty := [name for name, count in zip(train, counts, strict=True) if not count]:
                 raise ConfigurationError(
                     f"data.root={root}: the class folder {root / split / empty[0]} holds no images. Fill it, or "
@@ -77,7 +77,7 @@ class ImageFolder(Data):
 
     def _files(self, split: str, *, train: bool) -> ImageFiles:
         folder = self.root / split
-        listing = listed(folder, self.classes)
+        listing = list_images(folder, self.classes)
         targets = listing.targets()
         paths = Paths(folder, self.classes, listing, targets)
         sizes = {"train_size": self.train_size, "resize": self.resize}

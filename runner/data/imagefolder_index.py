@@ -101,7 +101,7 @@ HEADER = struct.Struct("=32sIQQQ")  # what was indexed; checksum of the rest; cl
 State = list[os.stat_result]
 
 
-def listed(folder: Path, classes: Sequence[str]) -> Listing:
+def list_images(folder: Path, classes: Sequence[str]) -> Listing:
     """The image files of these class folders: from the cache if they are as they were, else by reading them.
 
     Raises ConfigurationError for a link that leads out of the folder around it, in which all splits are.

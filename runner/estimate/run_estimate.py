@@ -16,7 +16,7 @@ from rich.console import Console
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.job_context import explained
-from manyheads.runner.config.origin import Origin, settle
+from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.errors import DIFFERS, ConfigurationError, Unavailable
 from manyheads.runner.estimate.estimate_picture import draw
 from manyheads.runner.estimate.findings import Device, Estimate
@@ -29,7 +29,7 @@ DEVICE = "trainer.device"  # no device is needed, so that none of this machine's
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedEstimate:
     """A combination. ``label``: the overrides by which it differs.
 
     ``run``: its config; None if it is refused, for this ``reason``.
@@ -40,7 +40,7 @@ class Planned:
     reason: str = ""
 
 
-def plan(line: CommandLine, origin: Origin) -> list[Planned]:
+def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
     """All combinations, in the order of a sweep. Raises ConfigurationError where there is one only, and it is wrong."""
     given = [str(each) for each in line.overrides]
     with explained(line):
@@ -56,11 +56,11 @@ def plan(line: CommandLine, origin: Origin) -> list[Planned]:
     for words in combinations:
         label = " ".join(each for each in words if each.partition("=")[0].lstrip("+") in swept)
         try:
-            found.append(Planned(label, run_config(words, line, origin)))
+            found.append(PlannedEstimate(label, run_config(words, line, origin)))
         except ConfigurationError as error:
             if len(combinations) == 1:
                 raise
-            found.append(Planned(label, None, str(error)))
+            found.append(PlannedEstimate(label, None, str(error)))
     return found
 
 
@@ -89,7 +89,7 @@ def estimate(
     device = _device(device_memory)
     if picture is not None and Path(picture).suffix not in PICTURES:
         raise ConfigurationError(f"--picture {picture}: its name must end in {' or '.join(PICTURES)}.")
-    line, origin = settle(CommandLine.of(overrides, config_dir))
+    line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     planned = plan(line, origin)
     status = Console(stderr=True)
     found = []
@@ -110,7 +110,7 @@ def estimate(
     return DIFFERS if too_large else 0
 
 
-def estimated(planned: Planned, *, alone: bool = True) -> Estimate:
+def estimated(planned: PlannedEstimate, *, alone: bool = True) -> Estimate:
     """What one configuration comes to. Raises ConfigurationError for one that is ``alone`` and refused."""
     if planned.run is None:
         return Estimate(planned.label, "", reason=planned.reason)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.logger.logger_option import ADDRESS, TrackerOption
 from manyheads.runner.logger.mlflow_store import Store
-from manyheads.runner.logger.tracker import Group, Outcome, Point, TrackedRun, Tracker
+from manyheads.runner.logger.tracker import Outcome, Point, TrackedRun, TrackedSweep, Tracker
 from manyheads.runner.option.rules import TEXT
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.ledger import Ledger
@@ -33,7 +33,7 @@ class MLflow(Tracker):
         self._store, self._experiment = Store(tracking_uri), experiment
         self._run = ""
         self._page: str | None = None
-        self._group: Group | None = None
+        self._group: TrackedSweep | None = None
 
     @property
     def name(self) -> str:
@@ -139,7 +139,7 @@ def _last_step(found: Any) -> int:
     return -1 if found is None else max((metric.step for metric in found.data._metric_objs), default=-1)
 
 
-def _status_of_sweep(group: Group, *, but: str) -> str:
+def _status_of_sweep(group: TrackedSweep, *, but: str) -> str:
     """From its ledger; the job that asks has ended, whether the ledger says so already or not."""
     states = [entry.state for entry in Ledger(group.folder).entries()]
     if states.count("running") > 1 or "pending" in states:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Group:
+class TrackedSweep:
     """The sweep that a run is a job of. ``key``: identifies it wherever its folder is."""
 
     folder: Path
@@ -28,7 +28,7 @@ class TrackedRun:
     name: str
     notes: str | None
     tags: Sequence[str]
-    group: Group | None
+    group: TrackedSweep | None
     config: Mapping[str, Any]
     facts: Mapping[str, str]
     started: float

@@ -8,7 +8,7 @@ from manyheads.runner.loop.train_settings import Settings
 from manyheads.runner.loop.trainer import Trainer
 
 
-def move_in(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -> None:
+def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -> None:
     """Fit the restored progress to this run. Raises ConfigurationError where it can't be, or nothing is left to train.
 
     The best checkpoint of then becomes this run's where it is still there; else the search for the best begins anew.

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.run.heartbeat import FINISHED, Heartbeat
-from manyheads.runner.run.rank_info import place
+from manyheads.runner.run.rank_info import read_rank_info
 from manyheads.runner.run.run_folder import RunFolder
 
 SECONDS = 2.5  # for each of the two sizes
@@ -22,7 +22,7 @@ MEASURED = "all_reduce.json"
 def main(path: str) -> NoReturn:
     """Reduce a small and a large tensor over all ranks for some seconds; rank 0 writes the seconds that one takes."""
     die_with_parent()
-    folder, own = RunFolder(path), place()
+    folder, own = RunFolder(path), read_rank_info()
     heartbeat = Heartbeat.of_rank(own, folder.heartbeat)
     heartbeat.enter()
     backend = "nccl" if torch.cuda.is_available() else "gloo"

@@ -9,7 +9,7 @@ from torch import nn
 
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders, build_data, build_loaders
-from manyheads.runner.data.rank.loader import Entrance
+from manyheads.runner.data.rank.loader import InputTransform
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import assemble
@@ -127,7 +127,7 @@ def enter(run: RunConfig, parallel: Parallel, data: Data, dtype: torch.dtype) ->
     trainer = run.trainer
     task = build_task(run.task, data, loss=run.loss, label_smoothing=trainer.label_smoothing)
     task = task.to(device=parallel.device, dtype=dtype)
-    entrance = Entrance(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
+    entrance = InputTransform(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
     return task, build_loaders(run.data, trainer, data, task, parallel, entrance, seed=run.seed)
 
 

@@ -16,7 +16,7 @@ from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stopping import Stop
 from manyheads.runner.loop.update import Update
-from manyheads.runner.parallel.rank.passes import Passed
+from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.heartbeat import Heartbeat
 
 INTERVAL = 50  # batches between two reductions, at each of which all ranks may stop together
@@ -74,7 +74,7 @@ class Evaluation:
         }
         return columns, int(total.corrupt)
 
-    def _pass(self, model: nn.Module, batch: Batch, collected: CollectedScores | None) -> Passed | None:
+    def _pass(self, model: nn.Module, batch: Batch, collected: CollectedScores | None) -> ForwardResult | None:
         def look(outputs: Any) -> None:
             if collected is not None and batch.ids:
                 collected.add(outputs, batch.content, batch.ids)

@@ -42,7 +42,7 @@ def header(
         "batch": division(run.data.batch_size, run.trainer.grad_accumulation, parallel),
         "optimizer": f"{run.optimizer.name}, {lr}; scheduler {run.scheduler.name}",
         **averaging(run.trainer),
-        **left_on_the_table(run, convolves=convolves(model)),
+        **unused_speedups(run, convolves=convolves(model)),
         **emulated(run.precision, run.trainer.device),
     }
 
@@ -65,7 +65,7 @@ def averaging(trainer: TrainerSection) -> dict[str, str]:
     return {} if start is None else {"averaging": f"SWA from epoch {start}; the final weights are the average"}
 
 
-def left_on_the_table(run: RunConfig, *, convolves: bool) -> dict[str, str]:
+def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
     """What would be faster on this device and is not used, with the words that take it.
 
     ``convolves``: whether the model is mostly convolutions; on CPUs no other models were seen to gain (docs/gpus.md).

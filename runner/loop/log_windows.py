@@ -13,7 +13,7 @@ from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.clock import DeviceLap, Lap, clock_of
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.update import Made
+from manyheads.runner.loop.update import UpdateResult
 from manyheads.runner.parallel.rank.parallel import Parallel
 
 COLLECT_SECONDS = 0.1  # at least, between two exchanges, unless a window takes longer
@@ -21,7 +21,7 @@ MOST = 16  # windows at once
 AT_ONCE = "at_once"
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     """What a row of steps.csv says besides sums; ``norm``: of the last update's gradients."""
 
     step: int
@@ -30,12 +30,12 @@ class Row(NamedTuple):
     time: float  # of that update, in seconds since 1970
 
 
-class Window(NamedTuple):
+class LogWindow(NamedTuple):
     """A window over all ranks. ``lap``: this rank's times; ``row``: of the row that it ends with, if it does."""
 
     sums: Sums
     lap: Lap
-    row: Row | None
+    row: LogRow | None
 
 
 class LogWindows:
@@ -45,10 +45,10 @@ class LogWindows:
         self.meter, self.clock, self.breakdown = Meter(parallel, scores), clock_of(parallel.device), breakdown
         self._parallel = parallel
         self.updates = 0  # in the open window
-        self._closed: list[tuple[Sums, Lap | DeviceLap, Row | None]] = []
+        self._closed: list[tuple[Sums, Lap | DeviceLap, LogRow | None]] = []
         self._at_once, self._collected_at = 1, time.perf_counter()
 
-    def add(self, batches: list[Batch], made: Made) -> None:
+    def add(self, batches: list[Batch], made: UpdateResult) -> None:
         """Count an update."""
         self.updates += 1
         for passed in made.passes:
@@ -58,7 +58,7 @@ class LogWindows:
             if batch.corrupt:
                 self.meter.note_corrupt(len(batch.corrupt))
 
-    def close(self, row: Row | None = None) -> None:
+    def close(self, row: LogRow | None = None) -> None:
         """A window ends, with a row of steps.csv or in the middle of one."""
         self._closed.append((self.meter.close(), self.clock.lap(), row))
         self.updates = 0
@@ -69,7 +69,7 @@ class LogWindows:
         """Whether enough windows wait to be collected; alike on all ranks."""
         return len(self._closed) >= self._at_once
 
-    def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[Window], dict[str, float]]:
+    def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[LogWindow], dict[str, float]]:
         """The closed windows with the sums of all ranks, and ``flags`` added up over all ranks.
 
         ``whole``: statistics too, which may otherwise follow with a later call.
@@ -80,7 +80,7 @@ class LogWindows:
         found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
         self._at_once = int(heard[AT_ONCE])
         closed, self._closed = self._closed, []
-        return [Window(sums, lap, row) for (*_, row), lap, sums in zip(closed, laps, found, strict=True)], heard
+        return [LogWindow(sums, lap, row) for (*_, row), lap, sums in zip(closed, laps, found, strict=True)], heard
 
     def _timed(self, sums: Sums, lap: Lap | DeviceLap) -> Lap:
         """The lap, whose times are put into the sums of its window. Waits for the device, as adding up does anyway."""

@@ -8,7 +8,7 @@ import torch
 
 from manyheads.runner.loop.scores import Scores, Statistics
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.passes import Passed
+from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.structure import tensors_in
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
@@ -75,14 +75,14 @@ class Meter:
 
     def __init__(self, parallel: Parallel, scores: Scores):
         self._parallel, self._scores = parallel, scores
-        self._passed: list[Passed] = []
+        self._passed: list[ForwardResult] = []
         self._limit = PATIENCE
         self._summed = 0  # how many of them have had their losses added up
         self._added_up_at = time.monotonic()
         self._open = Sums()
         self._closed: list[tuple[Sums, int]] = []  # with the number of those passed when it was closed
 
-    def add(self, passed: Passed) -> None:
+    def add(self, passed: ForwardResult) -> None:
         """A forward pass; where several ranks have the same samples, only one of them counts."""
         if not self._parallel.counts_samples:
             return

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
+from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.structure import call, tensors_in
 from manyheads.runner.precision.rank.precision import Precision
 
@@ -38,7 +38,7 @@ class MicroSteps(ForwardBackward):
         self._parallel, self._precision, self._used = parallel, precision, used
         self._total = None if scores.task.counts_samples else self._counted(batches)
 
-    def __call__(self, batch: Batch, *, last: bool) -> Passed:
+    def __call__(self, batch: Batch, *, last: bool) -> ForwardResult:
         with self._parallel.accumulating(self._model, last=last):
             with self._precision.autocast():
                 objective, passed = self.objective(call(self._model, batch.inputs), batch)
@@ -59,7 +59,7 @@ class MicroSteps(ForwardBackward):
         common = self._model, self._optimizer, self._scores, self._parallel, self._precision
         return MicroSteps(*common, batches=batches, used=self._used)
 
-    def flattened(self, passes: list[Passed]) -> Tensor:
+    def flattened(self, passes: list[ForwardResult]) -> Tensor:
         """Sums over the passes as one vector: loss, samples, counted, then the statistics."""
         scores = self._scores
         counted = [passed for passed in passes if passed.samples]
@@ -67,12 +67,12 @@ class MicroSteps(ForwardBackward):
         plain = torch.tensor([[0.0, 0.0, 0.0], *sums], dtype=torch.float64).sum(0)
         return torch.cat([plain, scores.flatten(scores.add_up([p.observed for p in counted]) if counted else {})])
 
-    def unflattened(self, row: Tensor) -> Passed:
+    def unflattened(self, row: Tensor) -> ForwardResult:
         loss, samples, counted = row[:3].tolist()
         statistics = self._scores.unflatten(row[3:])
-        return Passed(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
+        return ForwardResult(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
 
-    def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, Passed]:
+    def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, ForwardResult]:
         """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
         task = self._scores.task
         if (partners := batch.partners) is None:

@@ -8,7 +8,7 @@ from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.logger.guarded import Guarded
 from manyheads.runner.logger.logger import LoggedRun, Logger
 from manyheads.runner.logger.logger_option import LoggerOption
-from manyheads.runner.logger.rank.csv import Files, Recorder
+from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.csv_of_replicas import Keeping
 from manyheads.runner.logger.rank.terminal import Display, Terminal
 from manyheads.runner.logger.run_log import Both, log_display
@@ -32,7 +32,7 @@ def build_reporter(
     is_silent: bool = False,
 ) -> Reporter:
     """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
-    recorder, display = Recorder(), Display()
+    recorder, display = NullWriter(), Display()
     if parallel.records and not is_silent:
         display = Both(Terminal(), log_display(folder.log))
         if not run.trainer.evaluate_only:
@@ -43,7 +43,7 @@ def build_reporter(
             )
             within = steps_of(run.trainer.evaluate_every) is not None
             known = {"within_epochs": within, "has_mfu": utilization is not None}
-            recorder = Files(folder, train=train, val=val, position=position, loggers=loggers, **known)
+            recorder = CSVWriter(folder, train=train, val=val, position=position, loggers=loggers, **known)
     if parallel.keeps_rows:
         recorder = Keeping(recorder)
     epochs = run.trainer.epochs

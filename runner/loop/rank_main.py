@@ -19,7 +19,7 @@ from manyheads.runner.machine.process import SIGNALS, die_with_parent
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import FINISHED, Heartbeat
-from manyheads.runner.run.rank_info import NAMES, Place, place
+from manyheads.runner.run.rank_info import NAMES, RankInfo, read_rank_info
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def main(path: str, *, work: Work | None = None) -> NoReturn:
     ``work``: what it does; None to train.
     """
     folder = RunFolder(path)
-    rank, local_rank, world_size = place()
+    rank, local_rank, world_size = read_rank_info()
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
     die_with_parent()
-    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
+    heartbeat = Heartbeat.of_rank(RankInfo(rank, local_rank, world_size), folder.heartbeat)
     for signum in SIGNALS:  # a cluster may signal the ranks themselves
         signal.signal(signum, lambda number, _: setattr(heartbeat, "stop_signal", number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
@@ -62,7 +62,7 @@ def run_rank(
 
     ``apart``: in a process of its own, not the parent's.
     """
-    heartbeat = Heartbeat.of_rank(Place(rank, local_rank, world_size), folder.heartbeat)
+    heartbeat = Heartbeat.of_rank(RankInfo(rank, local_rank, world_size), folder.heartbeat)
     heartbeat.enter()
     with _logging_to(folder.rank_log(rank), apart=apart):
         from manyheads.runner.loop import build, session
@@ -89,7 +89,7 @@ def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None
     def tell() -> None:
         while True:
             with suppress(Exception):  # it is leaving
-                heartbeat.came_to(come_to())
+                heartbeat.note_collective(come_to())
             time.sleep(COUNT_SECONDS)
 
     threading.Thread(target=tell, name="collectives", daemon=True).start()

@@ -6,10 +6,10 @@ from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.state import State
-from manyheads.runner.parallel.rank.passes import Course
+from manyheads.runner.parallel.rank.passes import RunState
 
 
-class Rejoining(Course):
+class Rejoining(RunState):
     """The state of a rank's run, as such a strategy asks for it; other strategies never do."""
 
     def __init__(self, state: State):

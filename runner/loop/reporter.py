@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from manyheads.runner.logger.csv import MFU
-from manyheads.runner.logger.rank.csv import Recorder
+from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.logger.rank.terminal import Display
 from manyheads.runner.loop.breakdown import parts
-from manyheads.runner.loop.log_windows import Row
+from manyheads.runner.loop.log_windows import LogRow
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
@@ -28,7 +28,7 @@ class Reporter:
     def __init__(
         self,
         *,
-        recorder: Recorder,
+        recorder: NullWriter,
         display: Display,
         parallel: Parallel,
         epochs: int,
@@ -52,7 +52,7 @@ class Reporter:
     def update(self, step: int) -> None:
         self.display.update(step)
 
-    def interval(self, progress: Progress, end: Row) -> None:
+    def interval(self, progress: Progress, end: LogRow) -> None:
         """A row of steps.csv over the updates since the last row. ``end``: of the last of them."""
         sums = progress.interval
         means = self.scores.of("train", sums)

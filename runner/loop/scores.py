@@ -10,7 +10,7 @@ from torch import Tensor
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Collected, Metric
-from manyheads.runner.parallel.rank.passes import Passed
+from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.task.rank.task import Task
 from manyheads.runner.wording import nearest
 
@@ -65,7 +65,7 @@ class Scores:
                 f"{', '.join(columns)}."
             )
 
-    def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> Passed:
+    def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> ForwardResult:
         """The results of a forward pass. Raises ConfigurationError for a loss that is not a single number."""
         if loss.ndim:
             raise ConfigurationError(
@@ -75,7 +75,7 @@ class Scores:
         scale = batch.counted if self.is_mean else 1
         if not batch.counted:  # a mean over nothing is no number
             loss = torch.zeros_like(loss)
-        return Passed(loss.detach(), scale, batch.count, batch.counted, observed)
+        return ForwardResult(loss.detach(), scale, batch.count, batch.counted, observed)
 
     # -- statistics ----------------------------------------------------------------------------------
 

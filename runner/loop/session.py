@@ -6,10 +6,10 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from manyheads.runner.callbacks.callback import RunContext
-from manyheads.runner.checkpoint.background_save import Landed
+from manyheads.runner.checkpoint.background_save import Saved
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.rng import seed_everything
-from manyheads.runner.loop.adapt_progress import move_in
+from manyheads.runner.loop.adapt_progress import adapt_progress
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
@@ -76,7 +76,7 @@ class Session:
         if state is not None:
             self.state.restore(state, seed=seed)
             if state["is_elsewhere"]:
-                move_in(trainer, self.checkpoints, state)
+                adapt_progress(trainer, self.checkpoints, state)
         has_caught_up = self.rejoining.catch_up(self.checkpoints, seed=seed)
         if has_caught_up and trainer.done:
             self.save(best=False)
@@ -131,7 +131,7 @@ class Session:
         """Wait for a checkpoint that is still being written, and report it."""
         self._note(self.checkpoints.settle())
 
-    def _note(self, landed: Landed | None) -> None:
+    def _note(self, landed: Saved | None) -> None:
         """Call the callbacks because a checkpoint is complete, if one is."""
         if landed is None:
             return

@@ -15,12 +15,12 @@ from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.loop.average import Average
 from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
-from manyheads.runner.loop.log_windows import LogWindows, Row, Window
+from manyheads.runner.loop.log_windows import LogRow, LogWindow, LogWindows
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stopping import Stop
 from manyheads.runner.loop.train_settings import Settings
-from manyheads.runner.loop.update import Made, Update
+from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.serve.description import Description
 
@@ -108,7 +108,7 @@ class Trainer:
             is_logged = step % self.settings.log_every == 0 or step == last
             norm = self.make(update, wants_norm=is_logged)
             if is_logged:
-                windows.close(Row(step, self.update.schedule.lr, norm, time.time()))
+                windows.close(LogRow(step, self.update.schedule.lr, norm, time.time()))
             elif windows.updates == LONGEST_WINDOW:
                 windows.close()
             if windows.is_due or step == last:
@@ -211,7 +211,7 @@ class Trainer:
 
     # -- what comes of it ----------------------------------------------------------------------------
 
-    def count(self, batches: list[Batch], made: Made) -> None:
+    def count(self, batches: list[Batch], made: UpdateResult) -> None:
         """Count an update that was made, its samples, and those that could not be read."""
         self.windows.add(batches, made)
         for batch in batches:
@@ -240,7 +240,7 @@ class Trainer:
         self.windows.close()
         self.collect(whole=True)
 
-    def _report(self, window: Window) -> None:
+    def _report(self, window: LogWindow) -> None:
         sums, lap, row = window
         self.progress.count(sums, lap)
         if not math.isfinite(sums.loss):

@@ -20,19 +20,19 @@ from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.loop.views import averaged
 from manyheads.runner.optimizer.rank.freezing import Phases
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.passes import Passed
+from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.scheduler.rank.schedules import Schedule
 
 
-class Made(NamedTuple):
+class UpdateResult(NamedTuple):
     """The outcome of an update. ``passes``: the results of each micro-batch's forward pass.
 
     ``norm``: of the gradients over all parameters, 0 if it was not requested; ``is_skipped``: whether the weights were
     left unchanged because the gradients were not finite.
     """
 
-    passes: list[Passed]
+    passes: list[ForwardResult]
     norm: Tensor | float
     is_skipped: bool
 
@@ -79,7 +79,7 @@ class Update:
         number: int,
         wants_norm: bool,
         on_gradients: Callable[[], None] | None = None,
-    ) -> Made:
+    ) -> UpdateResult:
         """Make update ``number`` of the run, counted from 0.
 
         ``wants_norm``: of the gradients; costly on small models. ``on_gradients``: called when they are exchanged and
@@ -96,9 +96,9 @@ class Update:
             on_gradients()
         norm, is_skipped = self._step(buffers, wants_norm=wants_norm)
         self.breakdown.mark("stepped")
-        return Made(passes, norm, is_skipped)
+        return UpdateResult(passes, norm, is_skipped)
 
-    def compute_gradients(self, batches: list[Batch]) -> list[Passed]:
+    def compute_gradients(self, batches: list[Batch]) -> list[ForwardResult]:
         """Run forward and backward passes of these micro-batches, after which gradients are exchanged."""
         passes = self.parallel.compute_gradients(batches, self.micro_steps(batches))
         if self.phases is not None:
@@ -113,7 +113,7 @@ class Update:
 
     def evaluate(
         self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None
-    ) -> Passed | None:
+    ) -> ForwardResult | None:
         """The results of a forward pass without gradients; None if this rank's results for the batch do not count.
 
         ``on_outputs``: called with the model's outputs.

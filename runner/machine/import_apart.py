@@ -17,7 +17,7 @@ SETTINGS = "matplotlibrc"
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def in_root_folder() -> Iterator[None]:
     """A context in which this process stands in the root folder. Paths that were typed are resolved before."""
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -43,7 +43,7 @@ class Finder:
         def execute_apart(module: ModuleType) -> None:
             if name == "matplotlib" and os.path.lexists(SETTINGS):
                 print(f"{SETTINGS} of the working directory is not read: MATPLOTLIBRC can name one", file=sys.stderr)
-            with apart():
+            with in_root_folder():
                 execute(module)
 
         spec.loader.exec_module = execute_apart

@@ -21,7 +21,7 @@ def nodes() -> list[set[int]]:
         ]
     except (OSError, ValueError):
         return []
-    return [cores for text in texts if (cores := listed(text))]
+    return [cores for text in texts if (cores := parse_cpu_list(text))]
 
 
 def near(*, local_rank: int, ranks: int, gpu: int | None) -> set[int]:
@@ -48,7 +48,7 @@ def near_gpu(index: int) -> set[int]:
     return {word * _BITS + bit for word, mask in enumerate(masks or ()) for bit in range(_BITS) if mask >> bit & 1}
 
 
-def listed(text: str) -> set[int]:
+def parse_cpu_list(text: str) -> set[int]:
     """The numbers of a kernel's list such as "0-3,8"."""
     spans = (part.partition("-") for part in text.strip().split(",") if part)
     return {core for first, _, last in spans for core in range(int(first), int(last or first) + 1)}

@@ -24,7 +24,7 @@ WHICH = "parallel"
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedSide:
     """One strategy's run. ``reason``: why it cannot run on this machine, or nothing."""
 
     strategy: str
@@ -32,7 +32,7 @@ class Planned:
     reason: str = ""
 
 
-def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None) -> list[Planned]:
+def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None) -> list[PlannedSide]:
     """The plan of the comparison, checked, with nothing written.
 
     folders: where options are looked up in addition to this project's. Raises ConfigurationError, or Hydra's own
@@ -45,7 +45,7 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
         raise ConfigurationError(f"{hydras[0]}: parity starts its runs itself. Leave it out.")
     strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], found)
     given = [o for o in parsed if o.key_or_group != WHICH]
-    planned: list[Planned] = []
+    planned: list[PlannedSide] = []
     taken: set[str | None] = set()
     path = [searching(folders)] if folders else []
     with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -102,13 +102,13 @@ def _fitting(given: list[Override], strategy: str, path: list[str], *, alone: bo
         yield f"precision={PRECISION}"
 
 
-def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust | None, *, first: bool) -> Planned:
+def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust | None, *, first: bool) -> PlannedSide:
     try:
         run = checked(composed, trust=trust, folders=folders)
     except Unavailable as reason:
         if first:
             raise
-        return Planned(strategy, composed, str(reason))
+        return PlannedSide(strategy, composed, str(reason))
     set_to = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
     for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "resumes a run")):
         if set_to[key]:
@@ -116,7 +116,7 @@ def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust
                 f"{key}={set_to[key]} {what}; parity takes its own steps. Leave it out, or set "
                 "checkpoint.load to start from its weights."
             )
-    return Planned(strategy, composed)
+    return PlannedSide(strategy, composed)
 
 
 def _whose(override: Override, folders: Folders) -> str:

@@ -10,11 +10,11 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.parent_signals import blocked_signals, interrupt
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import freeze
-from manyheads.runner.config.origin import settle
+from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, Outcome, Planned, judged, plan
+from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, Outcome, PlannedSide, judged, plan
 from manyheads.runner.parity.parity_task import StepFiles, Task, write_task
 from manyheads.runner.parity.print_parity import announce, show
 from manyheads.runner.run.data_files import log_file
@@ -37,7 +37,7 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
     """
     if not (steps.isdecimal() and int(steps) >= 1):
         raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
-    line, origin = settle(CommandLine.of(overrides, config_dir))
+    line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     folders = line.folders
     planned = plan(list(line.overrides), folders[1:], origin.trust)
     first = planned[0].strategy
@@ -69,7 +69,7 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
     return outcomes
 
 
-def _outcome(planned: Planned, path: Path, run: RunConfig | None, task: Task) -> Outcome:
+def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: Task) -> Outcome:
     if run is None:
         return Outcome(planned.strategy, NOT_HERE, error=planned.reason)
     folder = RunFolder(path / planned.strategy)

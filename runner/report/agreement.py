@@ -7,15 +7,15 @@ from typing import Any
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rounding import departure, is_early, paired
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 
 MOST_TOLD = 6
 WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # do not affect losses
 
 
-def agree(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+def agree(rows: Sequence[ReportRow]) -> tuple[list[ReportRow], list[str]]:
     """The rows, each with how its losses agree with its reference's, and one sentence per finding."""
-    sets: dict[tuple, list[Row]] = {}
+    sets: dict[tuple, list[ReportRow]] = {}
     for row in rows:
         if row.first.run.steps.get("loss"):
             sets.setdefault(_same_run(row), []).append(row)
@@ -37,7 +37,7 @@ def agree(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     return [replace(row, losses=told.get(row.number, "")) for row in rows], findings
 
 
-def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
+def _compared(row: ReportRow, reference: ReportRow) -> tuple[str, list[str]]:
     run, other = row.first.run, reference.first.run
     tolerance = run.declared("precision").tolerance
     pairs = paired("loss", other.steps, run.steps)
@@ -60,7 +60,7 @@ def _compared(row: Row, reference: Row) -> tuple[str, list[str]]:
     ]
 
 
-def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
+def _same_run(row: ReportRow) -> tuple[tuple[str, str], ...]:
     """Everything that determines a run's logged losses, except backend, launcher, ranks and micro-batches.
 
     trainer.log_every is included, since a row of steps.csv holds the mean loss since the previous row.
@@ -78,6 +78,6 @@ def _same_run(row: Row) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _layout(row: Row) -> tuple[Any, Any]:
+def _layout(row: ReportRow) -> tuple[Any, Any]:
     """How the global batch is divided, on which statistics and random numbers per rank depend."""
     return row.measures.devices, row.first.run.config.get("trainer.grad_accumulation")

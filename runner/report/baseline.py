@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.report.fairness import differing, divide, is_swept
 from manyheads.runner.report.keys import parsed
-from manyheads.runner.report.rows import Row, is_chosen
+from manyheads.runner.report.rows import ReportRow, is_chosen
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Rule:
     caption: str
 
 
-def make_rule(rows: Sequence[Row], swept: Sequence[str], named: str | None, *, strict: bool) -> Rule:
+def make_rule(rows: Sequence[ReportRow], swept: Sequence[str], named: str | None, *, strict: bool) -> Rule:
     """The rule for choosing baselines. Raises ConfigurationError if no row is the ``named`` one.
 
     ``strict``: keys that were not swept must agree.
@@ -51,7 +51,7 @@ def _joined(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _parse(named: str, rows: Sequence[Row]) -> tuple[str | None, dict[str, str]]:
+def _parse(named: str, rows: Sequence[ReportRow]) -> tuple[str | None, dict[str, str]]:
     number = next(
         (row.number for row in rows for own in row.numbers if named in (own, own.rpartition("/")[2])),
         None,
@@ -67,14 +67,14 @@ def _parse(named: str, rows: Sequence[Row]) -> tuple[str | None, dict[str, str]]
     return number, wanted
 
 
-def compare_speed(rows: Sequence[Row], rule: Rule) -> list[Row]:
+def compare_speed(rows: Sequence[ReportRow], rule: Rule) -> list[ReportRow]:
     """The rows, each with its group and, if it completed, its speed-up over a baseline of that group.
 
     Efficiency is samples/s per rank (per device of DataParallel), relative to the baseline's.
     """
     groups = divide(rows, rule.keys)
     rows = [replace(row, group=groups[row.number]) for row in rows]
-    members: dict[int, list[Row]] = {}
+    members: dict[int, list[ReportRow]] = {}
     for row in rows:
         if row.state == "completed" and row.measures.seconds:
             members.setdefault(row.group, []).append(row)
@@ -82,7 +82,7 @@ def compare_speed(rows: Sequence[Row], rule: Rule) -> list[Row]:
     return [_against(row, _nearest(row, baselines.get(row.group, []))) for row in rows]
 
 
-def _baselines(done: Sequence[Row], rule: Rule) -> list[Row]:
+def _baselines(done: Sequence[ReportRow], rule: Rule) -> list[ReportRow]:
     """The rows of a group that may serve as baselines."""
     if rule.number is not None:
         return [row for row in done if row.number == rule.number]
@@ -93,22 +93,22 @@ def _baselines(done: Sequence[Row], rule: Rule) -> list[Row]:
     return alike if len(alike) < len(done) else [first]
 
 
-def _nearest(row: Row, baselines: Sequence[Row]) -> Row | None:
+def _nearest(row: ReportRow, baselines: Sequence[ReportRow]) -> ReportRow | None:
     """The first of the baselines that share most swept values with the row, apart from the launcher's."""
     keys = [key for key in row.values if not key.startswith(("parallel", "launcher"))]
     return max(baselines, key=lambda other: sum(row.values[key] == other.values[key] for key in keys), default=None)
 
 
-def _backend(row: Row) -> object:
+def _backend(row: ReportRow) -> object:
     return row.first.run.config.get("parallel.name")
 
 
-def _is_plain(row: Row) -> bool:
+def _is_plain(row: ReportRow) -> bool:
     """Whether others are compared with the row's backend."""
     return row.first.run.declared("parallel").is_baseline
 
 
-def _against(row: Row, baseline: Row | None) -> Row:
+def _against(row: ReportRow, baseline: ReportRow | None) -> ReportRow:
     own = row.measures
     if baseline is None or row.state != "completed" or not own.seconds:
         return row

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.keys import titles
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.report.shown_metric import NONE, ShownMetric, number, shown_value
 
 Value = str | float | int | None
@@ -17,13 +17,13 @@ class Column:
 
     name: str
     title: str
-    value: Callable[[Row], Value]
-    text: Callable[[Row], str]
+    value: Callable[[ReportRow], Value]
+    text: Callable[[ReportRow], str]
     about: str = ""
     is_number: bool = True
 
 
-def words(name: str, title: str, value: Callable[[Row], str], about: str = "") -> Column:
+def words(name: str, title: str, value: Callable[[ReportRow], str], about: str = "") -> Column:
     """A column of text."""
     return Column(name, title, value, lambda row: value(row) or NONE, about, is_number=False)
 
@@ -31,7 +31,7 @@ def words(name: str, title: str, value: Callable[[Row], str], about: str = "") -
 def numbers(
     name: str,
     title: str,
-    value: Callable[[Row], float | None],
+    value: Callable[[ReportRow], float | None],
     about: str = "",
     text: Callable[[float], str] = number,
 ) -> Column:
@@ -67,7 +67,7 @@ def file_columns(comparison: Comparison) -> list[Column]:
     return [*known, *_objective(comparison), JOBS]
 
 
-def seconds(row: Row) -> str:
+def seconds(row: ReportRow) -> str:
     """``0.612 (0.601–0.913)``: the median with the lowest and highest."""
     measures = row.measures
     if measures.low is None or measures.high is None or measures.low == measures.high:
@@ -75,12 +75,12 @@ def seconds(row: Row) -> str:
     return f"{number(measures.seconds)} ({number(measures.low)}–{number(measures.high)})"
 
 
-def median(row: Row) -> str:
+def median(row: ReportRow) -> str:
     """Seconds per epoch without their spread."""
     return number(row.measures.seconds)
 
 
-def _memory(row: Row) -> str:
+def _memory(row: ReportRow) -> str:
     return _range(row.measures.memory)
 
 
@@ -117,15 +117,15 @@ def _mean(
     metric: ShownMetric,
     name: str,
     title: str,
-    mean: Callable[[Row], float | None],
-    deviation: Callable[[Row], float | None],
+    mean: Callable[[ReportRow], float | None],
+    deviation: Callable[[ReportRow], float | None],
     about: str,
 ) -> Column:
     about = f"{about}; of several runs the mean ± the standard deviation"
     return Column(name, title, mean, lambda row: shown_value(metric, mean(row), deviation(row)), about)
 
 
-def _digest(row: Row) -> str:
+def _digest(row: ReportRow) -> str:
     digest = row.digest or NONE
     return digest[:8] if len(digest) == 64 else digest.removeprefix("one for each of ")
 
@@ -134,13 +134,13 @@ def _of_key(key: str, title: str) -> Column:
     return words(key, title, lambda row: row.values.get(key, ""), about=key)
 
 
-def _numbers_of(row: Row) -> str:
+def _numbers_of(row: ReportRow) -> str:
     """``0, 4, 8``: the jobs that the row averages."""
     own = row.numbers
     return ", ".join(own if len(own) <= MOST_JOBS else [*own[: MOST_JOBS - 1], f"… {own[-1]}"])
 
 
-def _of_runs(row: Row) -> str:
+def _of_runs(row: ReportRow) -> str:
     """``2 of 3`` if one did not complete: only completed jobs are averaged."""
     return f"{row.measures.runs}" + (f" of {len(row.jobs)}" if row.measures.runs < len(row.jobs) else "")
 

@@ -9,10 +9,10 @@ from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
-from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, listed
+from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, shortened
 from manyheads.runner.report.keys import swept_keys
 from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank
-from manyheads.runner.report.rows import Row, make_rows
+from manyheads.runner.report.rows import ReportRow, make_rows
 from manyheads.runner.report.run_set import Job, RunSet
 from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.run.ledger import STATES
@@ -38,7 +38,7 @@ class Comparison:
     folder: Path | None
     headline: str
     swept: list[str]
-    rows: list[Row]
+    rows: list[ReportRow]
     caption: str
     notes: list[str]
     reasons: list[str]
@@ -46,7 +46,7 @@ class Comparison:
     races: bool = True
 
     @property
-    def completed(self) -> list[Row]:
+    def completed(self) -> list[ReportRow]:
         return [row for row in self.rows if row.state == "completed"]
 
     @property
@@ -114,10 +114,10 @@ def _reasons(jobs: Iterable[Job]) -> list[str]:
         text = " ".join((job.reason or "no reason was recorded").split())
         repeat = f" (repeat {job.repeat})" if job.repeat > 1 else ""
         found.setdefault((job.state, text), []).append(f"{job.number}{repeat}")
-    return [f"{listed(numbers)} {state}: {text}" for (state, text), numbers in found.items()]
+    return [f"{shortened(numbers)} {state}: {text}" for (state, text), numbers in found.items()]
 
 
-def _loose(run_set: RunSet, rows: list[Row], swept: list[str]) -> list[str]:
+def _loose(run_set: RunSet, rows: list[ReportRow], swept: list[str]) -> list[str]:
     """A sentence on the keys in which runs that are not from a sweep may differ by accident."""
     if run_set.folder is not None:
         return []
@@ -129,7 +129,7 @@ def _loose(run_set: RunSet, rows: list[Row], swept: list[str]) -> list[str]:
     return [f"The runs differ in {', '.join([*found, *besides])}."] if found or besides else []
 
 
-def _too_fast(rows: list[Row]) -> list[str]:
+def _too_fast(rows: list[ReportRow]) -> list[str]:
     """A sentence on rows whose ranks, though more, were each clearly faster than the baseline's at the same work."""
     by_number = {row.number: row for row in rows}
     found = []
@@ -144,10 +144,10 @@ def _too_fast(rows: list[Row]) -> list[str]:
     if not found:
         return []
     scale = "scales" if len(found) == 1 else "scale"
-    return [f"J{listed(found)[1:]} {scale} better than linearly. Was the machine busy while the baseline ran?"]
+    return [f"J{shortened(found)[1:]} {scale} better than linearly. Was the machine busy while the baseline ran?"]
 
 
-def _unequal_weights(rows: list[Row]) -> list[str]:
+def _unequal_weights(rows: list[ReportRow]) -> list[str]:
     return [
         f"Finding: repeats of job {row.number} ({row.label}) with the same seed ended with different weights."
         for row in rows

@@ -13,7 +13,7 @@ from manyheads.runner.report.columns import Column, shown_columns
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import facts, heading
 from manyheads.runner.report.keys import text_of
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 
 HERE = Path(__file__).parent
 FIRST_ROWS = 200  # of the table, which are in the page; further ones are added as one scrolls
@@ -75,7 +75,7 @@ def configs(comparison: Comparison) -> dict[str, Any]:
     return {"common": dict(sorted(shared)), "own": own}
 
 
-def _describe(row: Row) -> dict[str, str]:
+def _describe(row: ReportRow) -> dict[str, str]:
     run = row.first.run
     found = {key: "null" if value is None else text_of(value) for key, value in run.config.items()}
     found |= {f"provenance.{key}": text_of(run.provenance[key]) for key in PROVENANCE if key in run.provenance}
@@ -97,7 +97,7 @@ def _packed(cells: list[dict[str, Any]]) -> list[Any]:
     return [each["text"] if each["text"] == str(each["order"]) else [each["text"], each["order"]] for each in cells]
 
 
-def _row(row: Row, columns: list[Column], folder: Path) -> dict[str, Any]:
+def _row(row: ReportRow, columns: list[Column], folder: Path) -> dict[str, Any]:
     cells = []
     for column in columns:
         value = column.value(row)
@@ -111,7 +111,7 @@ def _row(row: Row, columns: list[Column], folder: Path) -> dict[str, Any]:
     }
 
 
-def _links(row: Row, folder: Path) -> list[tuple[str, str | None]]:
+def _links(row: ReportRow, folder: Path) -> list[tuple[str, str | None]]:
     """Each of the row's jobs with a link to its folder, None if there is none."""
     folders = {job.number: job.run.folder for job in reversed(row.jobs)}
     return [(number, _link(folders[number], folder)) for number in row.numbers]

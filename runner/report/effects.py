@@ -7,7 +7,7 @@ from manyheads.runner.report.chart_spec import Axis, Chart, axis_of
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.keys import as_numbers, is_wide, titles
 from manyheads.runner.report.purpose import is_layout
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.report.series import ALONE, Line, Series
 
 MOST_TICKS, MOST_LINES = 9, 100
@@ -21,9 +21,9 @@ def effects(comparison: Comparison, series: Series) -> list[Chart]:
     return [_effect(comparison, series, rows, key, names[key]) for key in keys]
 
 
-def _effect(comparison: Comparison, series: Series, rows: list[Row], key: str, name: str) -> Chart:
+def _effect(comparison: Comparison, series: Series, rows: list[ReportRow], key: str, name: str) -> Chart:
     axis, places = _axis(rows, key)
-    lines: dict[tuple[str, ...], list[Row]] = {}
+    lines: dict[tuple[str, ...], list[ReportRow]] = {}
     for row in sorted(rows, key=lambda row: places[row.values[key]]):
         lines.setdefault(tuple(value for other, value in row.values.items() if other != key), []).append(row)
     if len(lines) > MOST_LINES:  # as of a random search: nobody could tell them apart
@@ -47,7 +47,7 @@ def _effect(comparison: Comparison, series: Series, rows: list[Row], key: str, n
     )
 
 
-def _line(series: Series, rows: list[Row], key: str, places: dict[str, float]) -> Line:
+def _line(series: Series, rows: list[ReportRow], key: str, places: dict[str, float]) -> Line:
     values = [row.measures.objective or 0.0 for row in rows]
     spread = [row.measures.objective_spread or 0.0 for row in rows]
     return series.through(
@@ -55,7 +55,7 @@ def _line(series: Series, rows: list[Row], key: str, places: dict[str, float]) -
     )
 
 
-def _axis(rows: list[Row], key: str) -> tuple[Axis, dict[str, float]]:
+def _axis(rows: list[ReportRow], key: str) -> tuple[Axis, dict[str, float]]:
     """The axis of a key's values, and the position of each: numbers by size, others side by side."""
     texts = list(dict.fromkeys(row.values[key] for row in rows))
     numbers = as_numbers(texts)

@@ -11,7 +11,7 @@ from manyheads.runner.option.declared import declared_class
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import follows, repeating_keys, text_of, varies
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 
 GROUPS = ("model.", "data.", "task.", "precision.")
 SINGLE = ("seed", "trainer.epochs", "trainer.max_steps")
@@ -31,7 +31,7 @@ ENVIRONMENT = {
 }
 
 
-def fair_values(row: Row) -> dict[str, str]:
+def fair_values(row: ReportRow) -> dict[str, str]:
     """The values that must agree for speed and accuracy to be comparable. A missing key changes no gradients."""
     config = row.first.run.config
     kept = {
@@ -49,7 +49,7 @@ def changes_gradients() -> dict[str, Any]:
     return {f"parallel.{key}": exact for kind in known for key, exact in kind.changes_gradients.items()}
 
 
-def differing(rows: Sequence[Row]) -> list[str]:
+def differing(rows: Sequence[ReportRow]) -> list[str]:
     """Keys of fair_values that are not the same in all rows; a group's option represents the keys that it sets."""
     values = [fair_values(row) for row in rows]
     repeating = repeating_keys([job for row in rows for job in row.jobs])
@@ -69,7 +69,7 @@ def is_swept(key: str, swept: Iterable[str]) -> bool:
     return any(key in (name, f"{name}.name") or key.startswith(f"{name}.") or name == "experiment" for name in swept)
 
 
-def divide(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, int]:
+def divide(rows: Sequence[ReportRow], keys: Sequence[str]) -> dict[str, int]:
     """Each row's group, by its number: rows are compared where they agree in ``keys``."""
     groups: dict[tuple[str | None, ...], int] = {}
     found = {}
@@ -79,7 +79,7 @@ def divide(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def differences(rows: Sequence[Row], swept: Sequence[str]) -> list[str]:
+def differences(rows: Sequence[ReportRow], swept: Sequence[str]) -> list[str]:
     """One sentence for each difference that was not swept."""
     known = [row for row in rows if row.first.run.config]
     unfair = [key for key in differing(known) if not is_swept(key, swept)]
@@ -93,11 +93,11 @@ def differences(rows: Sequence[Row], swept: Sequence[str]) -> list[str]:
     return notes
 
 
-def _at(key: str) -> Callable[[Row], Any]:
+def _at(key: str) -> Callable[[ReportRow], Any]:
     return lambda row: fair_values(row).get(key)
 
 
-def _who(rows: Sequence[Row], value: Callable[[Row], Any], *, few: bool = False) -> str:
+def _who(rows: Sequence[ReportRow], value: Callable[[ReportRow], Any], *, few: bool = False) -> str:
     """``1: jobs 0, 2; 2: job 1``, or empty if all agree. ``few``: the most common value does not list its jobs."""
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -105,21 +105,21 @@ def _who(rows: Sequence[Row], value: Callable[[Row], Any], *, few: bool = False)
     if len(found) < 2:
         return ""
     usual = max(found, key=lambda text: len(found[text])) if few else None
-    return "; ".join(f"{text}: {'the others' if text == usual else listed(found[text])}" for text in found)
+    return "; ".join(f"{text}: {'the others' if text == usual else shortened(found[text])}" for text in found)
 
 
-def listed(numbers: Sequence[str], most: int = 8) -> str:
+def shortened(numbers: Sequence[str], most: int = 8) -> str:
     """A shortened list of rows, by their numbers."""
     more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
     return f"job{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:most])}{more}"
 
 
-def _threads(row: Row) -> int | None:
+def _threads(row: ReportRow) -> int | None:
     per_rank = row.first.run.config.get("launcher.threads_per_rank")
     return per_rank * row.measures.ranks if isinstance(per_rank, int) and row.measures.ranks else None
 
 
-def _throttling(row: Row) -> str | None:
+def _throttling(row: ReportRow) -> str | None:
     """Why a row's GPUs lowered their clocks for more than a tenth of its time; None if that was not recorded."""
     bits = [int(each) for job in row.jobs for each in job.run.gpu.get("throttled_by", ()) if not math.isnan(each)]
     found = [why for bit, why in THROTTLED.items() if sum(bool(each & bit) for each in bits) > len(bits) / 10]

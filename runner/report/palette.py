@@ -6,7 +6,7 @@ from itertools import cycle
 
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.keys import as_numbers, told
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito), for options that declare none.
 OTHERS = ("#cc79a7", "#56b4e9", "#8c6d1f", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56646e")
@@ -32,21 +32,21 @@ class Palette:
             for row in rows
         ]
 
-    def coloured(self, row: Row) -> str:
+    def coloured(self, row: ReportRow) -> str:
         """What a row's colour represents, as in «ddp» or «lr 0.01»."""
         if self.key is None:
             return str(row.first.run.config.get("parallel.name", ""))
         return told(row.values, *(key for key in row.values if key != self.key))
 
-    def rest(self, row: Row, *without: str) -> str:
+    def rest(self, row: ReportRow, *without: str) -> str:
         """A row's other swept values."""
         return told(row.values, self.key, *without)
 
-    def of(self, row: Row) -> tuple[str, str]:
+    def of(self, row: ReportRow) -> tuple[str, str]:
         """A row's colour and dash."""
         return self.colours[self.coloured(row)], self.dashes[self.rest(row)]
 
-    def _declared(self, row: Row) -> str | None:
+    def _declared(self, row: ReportRow) -> str | None:
         """The colour declared by a row's backend, if colours represent backends."""
         return row.first.run.declared("parallel").color if self.key in ("parallel", None) else None
 

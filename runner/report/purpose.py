@@ -9,15 +9,15 @@ from manyheads.runner.optimizer.optimizer_option import OptimizerOption
 from manyheads.runner.option.declared import ENTRIES
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import varies
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.report.shown_metric import ShownMetric, shown_value
 
 
-def rank(rows: Sequence[Row], objective: ShownMetric) -> list[Row]:
+def rank(rows: Sequence[ReportRow], objective: ShownMetric) -> list[ReportRow]:
     """The rows, best first, with the best one marked; unmeasured or incomplete ones come last."""
     sign = -1 if objective.direction == "max" else 1
 
-    def key(row: Row) -> tuple[bool, bool, float]:
+    def key(row: ReportRow) -> tuple[bool, bool, float]:
         value = row.measures.objective
         known = value is not None and math.isfinite(value)
         return (row.state != "completed", not known, sign * value if value is not None and known else 0.0)
@@ -28,7 +28,7 @@ def rank(rows: Sequence[Row], objective: ShownMetric) -> list[Row]:
     return [replace(row, is_best=key(row) == best) for row in ranked]
 
 
-def explain(rows: Sequence[Row], objective: ShownMetric) -> str:
+def explain(rows: Sequence[ReportRow], objective: ShownMetric) -> str:
     """A sentence on how the rows are ordered, for below the table."""
     if not any(row.is_best for row in rows):
         return ""
@@ -39,7 +39,7 @@ def explain(rows: Sequence[Row], objective: ShownMetric) -> str:
     return f"Sorted by best {objective.label}: each run's {extreme} validation {what} after any epoch{spread}."
 
 
-def doubts(rows: Sequence[Row], objective: ShownMetric) -> list[str]:
+def doubts(rows: Sequence[ReportRow], objective: ShownMetric) -> list[str]:
     """A sentence if the two best rows differ by no more than their runs do; else []."""
     first, second, *_ = [*(row.measures for row in rows if row.state == "completed"), None, None]
     if first is None or second is None or first.objective is None or second.objective is None:
@@ -73,7 +73,7 @@ def is_layout(key: str) -> bool:
     return plain or key in LAYOUT or key.partition(".")[0] in GROUPS
 
 
-def compares_speed(rows: Sequence[Row], swept: Iterable[str]) -> bool:
+def compares_speed(rows: Sequence[ReportRow], swept: Iterable[str]) -> bool:
     """Whether speed-ups are meaningful: a backend or a layout was swept, perhaps by a named experiment."""
     if any(map(is_layout, swept)):
         return True

@@ -13,7 +13,7 @@ ORDER = ("running", "interrupted", "pruned", "failed", "skipped", "pending")
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """A job with everything that is shown of it. ``values``: by swept key; ``baseline``: its baseline's number."""
 
     number: str
@@ -65,7 +65,7 @@ class Row:
         return found
 
 
-def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[Row]:
+def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[ReportRow]:
     """The set's jobs as rows, in their order."""
     found: dict[str, list[Job]] = {}
     for job in run_set.jobs:
@@ -75,11 +75,11 @@ def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[Row]:
     return [_row(number, jobs, keys, *shown) for number, jobs in found.items()]
 
 
-def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric, objective: ShownMetric) -> Row:
+def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric, objective: ShownMetric) -> ReportRow:
     states = {job.state for job in jobs}
     completed = [job for job in jobs if job.state == "completed"]
     measured = completed or [job for job in jobs if job.run.epochs] or jobs[:1]
-    return Row(
+    return ReportRow(
         number=number,
         jobs=tuple(jobs),
         values={key: value_of(jobs[0], key) for key in keys},
@@ -101,7 +101,7 @@ def _digest(completed: list[Job]) -> str | None:
     return next((digest for digests in found.values() for digest in digests), None)
 
 
-def is_chosen(row: Row, wanted: dict[str, str]) -> bool:
+def is_chosen(row: ReportRow, wanted: dict[str, str]) -> bool:
     """Whether a row has all these values, of swept or other keys."""
     typed = parsed(row.first.overrides)
     return all(

@@ -8,7 +8,7 @@ from itertools import accumulate
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.load_run import Columns, Run
 from manyheads.runner.report.palette import Palette, colours, dashes, short
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.report.shown_metric import number
 
 BATCH = "data.batch_size"
@@ -88,7 +88,7 @@ class Series:
 
         There is one line for each combination of the other swept keys, through the completed rows.
         """
-        lines: dict[tuple[str, ...], list[Row]] = {}
+        lines: dict[tuple[str, ...], list[ReportRow]] = {}
         for row in self._comparison.completed if BATCH in self._comparison.swept else ():
             if row.measures.throughput and _batch(row):
                 key = tuple(value for name, value in row.values.items() if name != BATCH)
@@ -99,14 +99,14 @@ class Series:
             found.append(self.through(rows, BATCH, [*map(float, map(_batch, rows))], rates))
         return self.dashed(found, [rows[0] for rows in lines.values()], BATCH)
 
-    def through(self, rows: list[Row], key: str, x: list[float], y: list[float], **more: list[float]) -> Line:
+    def through(self, rows: list[ReportRow], key: str, x: list[float], y: list[float], **more: list[float]) -> Line:
         """A line through rows that differ in one key, named by the others."""
         colour, rest = self.palette.coloured(rows[0]), self.palette.rest(rows[0], key)
         words = (colour if self.palette.key not in (None, key) else "", rest)
         name = short(" ".join(filter(None, words)), MOST_NAME)
         return Line(None, name, self.palette.colours[colour], "solid", x, y, "both", **more)
 
-    def dashed(self, lines: list[Line], firsts: list[Row], key: str) -> list[Line]:
+    def dashed(self, lines: list[Line], firsts: list[ReportRow], key: str) -> list[Line]:
         """Lines through rows, each with a dash or another colour for the values that its colour does not represent."""
         rests = [self.palette.rest(row, key) for row in firsts]
         if key == self.palette.key:
@@ -156,6 +156,6 @@ def _points(columns: Columns, x: str, y: str) -> Points:
     return list(zip(columns.get(x, []), columns.get(y, []), strict=False))
 
 
-def _batch(row: Row) -> int:
+def _batch(row: ReportRow) -> int:
     """The global batch size of a row."""
     return row.first.run.config.get(BATCH, 0)

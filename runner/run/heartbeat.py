@@ -20,7 +20,7 @@ from typing import Any
 
 from manyheads.runner.errors import Failure
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.rank_info import Place
+from manyheads.runner.run.rank_info import RankInfo
 
 STARTING, RUNNING, FINISHED, FAILED = range(4)
 _WORD = 8
@@ -48,7 +48,7 @@ class Heartbeat:
         self._own = 1 + _PER_RANK * rank
 
     @classmethod
-    def of_rank(cls, place: Place, otherwise: Path) -> "Heartbeat":
+    def of_rank(cls, place: RankInfo, otherwise: Path) -> "Heartbeat":
         """A rank's own, from where its launcher says; ``otherwise``: the run folder's."""
         base = os.environ.get(PLACE)
         path = otherwise if base is None else Path(f"{base}{place.rank - place.local_rank}", "heartbeat")
@@ -99,7 +99,7 @@ class Heartbeat:
         start = self._report_of(rank)
         self._map[start : start + _LENGTH] = bytes(_LENGTH)
 
-    def came_to(self, collective: int) -> None:
+    def note_collective(self, collective: int) -> None:
         """Say which collective operation this rank has come to, by their number since it joined."""
         self._words[self._own + 3] = collective
 

@@ -22,7 +22,7 @@ _TOLD = {
 }
 
 
-class Place(NamedTuple):
+class RankInfo(NamedTuple):
     """One rank among all: ``local_rank`` counts those on its own machine."""
 
     rank: int
@@ -30,11 +30,11 @@ class Place(NamedTuple):
     world_size: int
 
 
-def place() -> Place:
+def read_rank_info() -> RankInfo:
     """This process's place. Raises KeyError where no launcher has given it one."""
     for names in NAMES:
         if all(name in os.environ for name in names):
-            return Place(*(int(os.environ[name]) for name in names))
+            return RankInfo(*(int(os.environ[name]) for name in names))
     raise KeyError(f"none of {', '.join(names[0] for names in NAMES)} is set: ranks must be started by a launcher")
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Share
+from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.curve import Curve
 from tests.checkpoint.sharded.ranks import Rank, together
@@ -34,7 +34,7 @@ def state(size: int, rank: int = 0, ranks: int = 1) -> dict[str, Any]:
     """So many MB of weights and two moments, of which a rank has its rows."""
     rows, columns = 240, size * 10**6 // 4 // TENSORS // 240
     box = Box((rank * rows // ranks, 0), (rows // ranks, columns))
-    made = [Share((rows, columns), torch.float32, ((box, torch.rand(box.shape)),)) for _ in range(TENSORS)]
+    made = [RankShare((rows, columns), torch.float32, ((box, torch.rand(box.shape)),)) for _ in range(TENSORS)]
     third = TENSORS // 3
     moments = {i: {"exp_avg": made[third + i], "exp_avg_sq": made[2 * third + i]} for i in range(third)}
     return {"model": {f"w{i}": made[i] for i in range(third)}, "optimizer": {"state": moments}, "progress": {}}
@@ -42,7 +42,7 @@ def state(size: int, rank: int = 0, ranks: int = 1) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """The same with tensors in the place of whole shares."""
-    if isinstance(value, Share):
+    if isinstance(value, RankShare):
         return value.pieces[0][1]
     return {name: plain(each) for name, each in value.items()} if isinstance(value, dict) else value
 

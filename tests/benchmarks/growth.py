@@ -20,10 +20,10 @@ from rich.console import Console
 
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.imagefolder import ImageFolderOption, class_names
-from manyheads.runner.data.imagefolder_index import SETTLED, listed
-from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.imagefolder_index import SETTLED, list_images
+from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory
-from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 from manyheads.runner.report.load_run import read_columns
@@ -81,8 +81,8 @@ def _epochs(size: int, workers: int, times: int = 9) -> tuple[float, float]:
     dataset = InMemory(images, targets, image_size=4)
     share: dict[str, Any] = {"batch_size": 32, "rank": 0, "world_size": 1}
     order = TrainingSampler(size, accumulation=1, seed=1, drop_last=True, **share)
-    batches = Batches(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
-    entrance = Entrance(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
+    batches = BatchDataset(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
+    entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)
     turns, last = [], began
     for epoch in range(times + 1):
@@ -149,7 +149,7 @@ def _image_folder(root: Path, count: int) -> dict[str, float]:
         "making it": made,
         "first start": _timed(lambda: option.check_run(run)),
         "second start": median(_timed(lambda: option.check_run(run)) for _ in range(5)),
-        "each rank": median(_timed(lambda: listed(root / "train", class_names(root / "train"))) for _ in range(5)),
+        "each rank": median(_timed(lambda: list_images(root / "train", class_names(root / "train"))) for _ in range(5)),
         "fingerprint": _timed(lambda: fingerprint(option)),
     }
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from manyheads.runner.config.lookup import read_option
-from manyheads.runner.data.rank.batches import Batch, Batches
-from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.batches import Batch, BatchDataset
+from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.logger.logger import LoggedRun
-from manyheads.runner.logger.rank.csv import Files, Recorder
+from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.logger.rank.terminal import Display
 from manyheads.runner.loop.garbage import Garbage
@@ -115,7 +115,7 @@ def ours(
     columns = {split: scores.names(split) for split in ("train", "val")}
     board = TensorBoard()
     board.start(LoggedRun(run.path, {}, 0, scores.names("train")))
-    recorder = Files(run, **columns, position={}, loggers=[board]) if parallel.rank == 0 else Recorder()
+    recorder = CSVWriter(run, **columns, position={}, loggers=[board]) if parallel.rank == 0 else NullWriter()
     update = Update(
         model=parallel.wrap_model(net),
         scores=scores,
@@ -170,8 +170,8 @@ def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     targets = torch.randint(10, (STEPS * BATCH,), generator=generator)
     share = {"batch_size": BATCH, "rank": 0, "world_size": 1}
     order = TrainingSampler(len(targets), accumulation=1, seed=1, drop_last=True, **share)  # type: ignore[arg-type]
-    batches = Batches(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
-    entrance = Entrance(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
+    batches = BatchDataset(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
+    entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=0)
     plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True, drop_last=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from manyheads.runner.data.rank.batches import Batches
-from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.batches import BatchDataset
+from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.photos import Photos
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.task.rank.task import Task
@@ -74,8 +74,8 @@ def ours(paths: list[str], workers: int) -> Callable[[], Iterable[Any]]:
     photos = Photos(paths, [0] * len(paths), image_size=SIZE, train=True)
     share: dict[str, Any] = {"batch_size": BATCH, "rank": 0, "world_size": 1}
     order = TrainingSampler(len(paths), accumulation=1, seed=1, drop_last=True, **share)
-    batches = Batches(photos, seed=1, on_corrupt="error", replace_corrupt=True)
-    entrance = Entrance(torch.device("cpu"), torch.float32, False, MEAN, STD)
+    batches = BatchDataset(photos, seed=1, on_corrupt="error", replace_corrupt=True)
+    entrance = InputTransform(torch.device("cpu"), torch.float32, False, MEAN, STD)
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)
     return lambda: loader.epoch(0)
 

@@ -10,7 +10,7 @@ from hydra.core.utils import setup_globals
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF
-from manyheads.runner.config.origin import Origin, settle
+from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.config.saved import NAME
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
@@ -28,7 +28,7 @@ def _own_store(monkeypatch, tmp_path):
 
 
 def settled(*arguments: str, home: Path = CONF.parent) -> tuple[tuple[str, ...], Origin]:
-    line, origin = settle(CommandLine(arguments, home))
+    line, origin = resolve_origin(CommandLine(arguments, home))
     return line.arguments, origin
 
 

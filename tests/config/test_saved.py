@@ -7,7 +7,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.lookup import CONF, options, read_option
-from manyheads.runner.config.saved import NAME, offer, read_saved
+from manyheads.runner.config.saved import NAME, read_saved, register_options
 from manyheads.runner.config.schema import check
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
@@ -27,7 +27,7 @@ def own_store(monkeypatch):
 
 def over(saved, *overrides):
     """The run config that ``overrides`` make of the saved one."""
-    offer(saved, chosen={override.partition("=")[0] for override in overrides})
+    register_options(saved, chosen={override.partition("=")[0] for override in overrides})
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return check(compose(NAME, list(overrides)))
 
@@ -88,7 +88,7 @@ def test_a_key_that_is_none_is_refused():
 
 def test_its_hydra_section_counts_for_nothing():
     evil = {"callbacks": {"x": {"_target_": "os.system", "command": "true"}}}
-    offer({**config(), "hydra": evil}, chosen=set())
+    register_options({**config(), "hydra": evil}, chosen=set())
     with initialize_config_dir(str(CONF), version_base="1.3"):
         composed = compose(NAME, return_hydra_config=True)
     assert "x" not in composed.hydra.callbacks

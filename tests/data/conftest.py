@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 from manyheads.runner.data.data_option import Dataset
-from manyheads.runner.data.rank.batches import Batches
-from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.batches import BatchDataset
+from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.task.rank.task import Task
 
@@ -70,8 +70,8 @@ def loader(
     share = {"batch_size": batch_size, "rank": rank, "world_size": ranks}
     order = TrainingSampler(len(dataset), accumulation=accumulation, seed=seed, drop_last=drop_last, **share)
     sampler = order if train else EvaluationSampler(len(dataset), **share)
-    entrance = Entrance(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
-    batches = Batches(dataset, seed=seed, on_corrupt=on_corrupt, replace_corrupt=train)
+    entrance = InputTransform(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
+    batches = BatchDataset(dataset, seed=seed, on_corrupt=on_corrupt, replace_corrupt=train)
     return Loader(batches, sampler, task=task or Pairs(), entrance=entrance, num_workers=num_workers)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.data.rank.batches import Batches
-from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.batches import BatchDataset
+from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.errors import ConfigurationError
 from tests.zoo import Noise
 
@@ -21,12 +21,12 @@ class Odd(Noise):
         return super().__getitem__(index)
 
 
-def batches(*, replace: bool = True, on_corrupt: str = "skip") -> Batches:
-    return Batches(Odd(split="train", size=8), seed=1, on_corrupt=on_corrupt, replace_corrupt=replace)
+def batches(*, replace: bool = True, on_corrupt: str = "skip") -> BatchDataset:
+    return BatchDataset(Odd(split="train", size=8), seed=1, on_corrupt=on_corrupt, replace_corrupt=replace)
 
 
-def request(*indices: int, count: int | None = None) -> Request:
-    return Request(0, np.array(indices, dtype=np.int64), len(indices) if count is None else count, 1.0)
+def request(*indices: int, count: int | None = None) -> BatchIndices:
+    return BatchIndices(0, np.array(indices, dtype=np.int64), len(indices) if count is None else count, 1.0)
 
 
 def test_samples_are_stacked_in_order():
@@ -67,7 +67,7 @@ def test_faults_of_the_data_set_s_code_are_not_hidden():
 
 
 def test_a_rank_that_must_keep_step_gets_a_sample_that_does_not_count():
-    filled = Batches(Odd(split="val", size=8), seed=1, on_corrupt="skip", replace_corrupt=False, fill=True)
+    filled = BatchDataset(Odd(split="val", size=8), seed=1, on_corrupt="skip", replace_corrupt=False, fill=True)
     batch = filled[request(2, 3)]
     assert (batch.count, len(batch.content[1]), batch.corrupt) == (0, 1, ["sample 2", "sample 3"])
 
@@ -84,7 +84,7 @@ class Named(Noise):
 
 
 def test_the_data_set_s_own_collation_counts():
-    own = Batches(Named(split="train", size=8), seed=1, on_corrupt="error", replace_corrupt=True)
+    own = BatchDataset(Named(split="train", size=8), seed=1, on_corrupt="error", replace_corrupt=True)
     content = own[request(3, 1)].content
     assert content["names"] == ["sample 3", "sample 1"]
     assert content["lengths"].tolist() == [3, 1]

@@ -19,7 +19,7 @@ from tests.needs import missing
 if missing("datasets") is None:
     import datasets
 
-    from manyheads.runner.data.hf_contents import Files, read
+    from manyheads.runner.data.hf_contents import DataFiles, read
 
 pytestmark = pytest.mark.needs("datasets")
 WORDS = {0: "cold snow and ice", 1: "warm sun and sand"}
@@ -216,10 +216,10 @@ class TestASentFolder:
         features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a"])})
         rows = datasets.Dataset.from_dict({"image": [{"path": str(whole), "bytes": None}], "label": [0]}, features)
         with pytest.raises(ConfigurationError, match=r"mine.png points outside"):
-            Files(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
+            DataFiles(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
         whole.rename(sent / "mine.png")
         rows = datasets.Dataset.from_dict({"image": [{"path": "mine.png", "bytes": None}], "label": [0]}, features)
-        found = Files(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
+        found = DataFiles(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
         assert found == str(sent / "mine.png")
 
     def test_a_folder_here_is_not_taken_for_a_data_set_on_the_hub(self, sent, monkeypatch):

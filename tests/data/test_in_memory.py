@@ -9,10 +9,10 @@ from torch.nn.functional import pad
 
 from manyheads.runner.data.data_option import Augmentation
 from manyheads.runner.data.rank import in_memory as memory
-from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
 from manyheads.runner.data.rank.rng import sample_keys
-from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.data.rank.wrappers import Transformed
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train
@@ -101,9 +101,9 @@ def test_shifts_bring_in_what_the_padding_says():
 
 
 def epoch_of(number: int, dataset, indices=None) -> torch.Tensor:
-    batches = Batches(dataset, seed=3, on_corrupt="error", replace_corrupt=True)
+    batches = BatchDataset(dataset, seed=3, on_corrupt="error", replace_corrupt=True)
     indices = np.arange(400) if indices is None else indices
-    return batches[Request(number, indices, len(indices), 1.0)].content[0]
+    return batches[BatchIndices(number, indices, len(indices), 1.0)].content[0]
 
 
 def test_alternating_flips_mirror_each_image_in_every_other_epoch():

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from manyheads.runner.data.imagefolder import ImageFolder
-from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.sampler import TrainingSampler
@@ -272,7 +272,9 @@ def test_images_in_memory_can_be_pinned(monkeypatch, channels):
     """Grey ones are one channel, shown three times."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", pinned)
     images = torch.randint(256, (6, channels, 8, 8), dtype=torch.uint8)
-    batches = Batches(InMemory(images, torch.arange(6), image_size=8), seed=1, on_corrupt="error", replace_corrupt=True)
+    batches = BatchDataset(
+        InMemory(images, torch.arange(6), image_size=8), seed=1, on_corrupt="error", replace_corrupt=True
+    )
     request = next(
         TrainingSampler(6, batch_size=4, rank=0, world_size=1, accumulation=1, seed=1, drop_last=True).epoch(0)
     )

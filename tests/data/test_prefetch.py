@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.data.rank.prefetch import ahead
+from manyheads.runner.data.rank.prefetch import prefetch
 
 DEVICE = torch.device("cuda", 0)
 
@@ -81,7 +81,7 @@ def enter(log: list):
 
 
 def test_each_batch_is_waited_for_and_kept_until_the_current_stream_is_done_with_it(log):
-    for number, each in enumerate(ahead(map(batch, range(3)), enter(log), DEVICE)):
+    for number, each in enumerate(prefetch(map(batch, range(3)), enter(log), DEVICE)):
         assert each.inputs["inputs"].label == f"inputs {number}"
         log.append(("main", "trains on", number))
     assert log[0] == ("side", "waits for", "main")
@@ -99,7 +99,7 @@ def test_each_batch_is_waited_for_and_kept_until_the_current_stream_is_done_with
 
 
 def test_the_next_one_enters_while_one_is_trained_on(log):
-    batches = ahead(map(batch, range(5)), enter(log), DEVICE)
+    batches = prefetch(map(batch, range(5)), enter(log), DEVICE)
     for number in range(4):
         next(batches)
         entered = [each for _, verb, each in log if verb == "enters"]
@@ -114,10 +114,10 @@ def test_errors_of_loading_and_of_entering_come_to_the_loop(log):
 
     found = []
     with pytest.raises(torch.OutOfMemoryError, match="full"):
-        found.extend(ahead(map(batch, range(3)), failing, DEVICE))
+        found.extend(prefetch(map(batch, range(3)), failing, DEVICE))
     with pytest.raises(ZeroDivisionError):
-        list(ahead((batch(1 // number) for number in range(2)), enter(log), DEVICE))
+        list(prefetch((batch(1 // number) for number in range(2)), enter(log), DEVICE))
 
 
 def test_no_batch_at_all(log):
-    assert list(ahead(iter(()), enter(log), DEVICE)) == []
+    assert list(prefetch(iter(()), enter(log), DEVICE)) == []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from manyheads.runner.data.rank.rng import permutation
-from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
+from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
 
 RANKS, ACCUMULATIONS, BATCH = (1, 2, 3), (1, 2), 12
 COMBINATIONS = list(product(RANKS, ACCUMULATIONS))
@@ -26,7 +26,7 @@ def training(size: int, *, rank: int = 0, ranks: int = 1, accumulation: int = 1,
     )
 
 
-def updates(size: int, *, ranks: int, accumulation: int, drop_last: bool, epoch: int = 0) -> list[list[Request]]:
+def updates(size: int, *, ranks: int, accumulation: int, drop_last: bool, epoch: int = 0) -> list[list[BatchIndices]]:
     """For each update the requests of all ranks, micro-batch by micro-batch."""
     each = [
         list(training(size, rank=r, ranks=ranks, accumulation=accumulation, drop_last=drop_last).epoch(epoch))
@@ -40,7 +40,7 @@ def updates(size: int, *, ranks: int, accumulation: int, drop_last: bool, epoch:
     ]
 
 
-def taken(requests: list[Request]) -> list[int]:
+def taken(requests: list[BatchIndices]) -> list[int]:
     return [index for request in requests for index in request.indices[: request.count].tolist()]
 
 

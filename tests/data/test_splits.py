@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from manyheads.runner.data.partition import Partition
-from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.build_data import build_data
-from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.data.rank.splits import build_split
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
@@ -113,8 +113,8 @@ def transformed(*, indices: list[int], epoch: int = 1):
     entry = f"[{{_target_: {FLIP}}},{{_target_: {NOISE}, brightness: 0.5}}]"
     section = RunConfig.of(small(f"data.transform={entry}")).data
     samples = build_split(build_data(section), "train", section)
-    batches = Batches(samples, seed=1, on_corrupt="error", replace_corrupt=True)
-    return batches.fetch(Request(epoch, np.array(indices), len(indices), 1.0)).content[0]
+    batches = BatchDataset(samples, seed=1, on_corrupt="error", replace_corrupt=True)
+    return batches.fetch(BatchIndices(epoch, np.array(indices), len(indices), 1.0)).content[0]
 
 
 def test_transforms_are_drawn_by_seed_epoch_and_sample():

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from manyheads.launchers import horovodrun, mpirun, torchrun
-from manyheads.launchers.agent_program import VARIABLE, passed_on
+from manyheads.launchers.agent_program import VARIABLE, relay_stdout
 from manyheads.launchers.horovodrun import Horovodrun
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.mpirun import Mpirun
@@ -277,14 +277,14 @@ def write(path: str, *pieces: bytes) -> None:
     ids=["nothing", "a line", "no newline", "control codes", "2 MB"],
 )
 def test_what_rank_0_writes_arrives_before_the_launcher_returns(capsys, text):
-    with passed_on() as variables:
+    with relay_stdout() as variables:
         write(variables[VARIABLE], text.encode())
     assert capsys.readouterr().out == text
 
 
 def test_what_two_openings_write_arrives(capsys):
     """A launcher may try again."""
-    with passed_on() as variables:
+    with relay_stdout() as variables:
         write(variables[VARIABLE], b"first ")
         write(variables[VARIABLE], b"second")
     assert capsys.readouterr().out == "first second"
@@ -294,14 +294,14 @@ def test_what_two_openings_write_arrives(capsys):
 def test_a_character_that_is_cut_between_two_reads_arrives_whole(capsys, shift):
     """A read takes 64 KB at most, which no character of three bytes divides."""
     text = "x" * shift + "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * 100_000
-    with passed_on() as variables:
+    with relay_stdout() as variables:
         write(variables[VARIABLE], text.encode())
     assert capsys.readouterr().out == text
 
 
 def test_the_pipe_is_gone_afterwards(capsys):
     before = threading.active_count()
-    with suppress(ZeroDivisionError), passed_on() as variables:
+    with suppress(ZeroDivisionError), relay_stdout() as variables:
         write(variables[VARIABLE], b"said before it failed")
         _ = 1 / 0
     assert capsys.readouterr().out == "said before it failed"
@@ -313,7 +313,7 @@ def test_a_terminal_is_named_itself(monkeypatch):
     master, slave = os.openpty()
     with os.fdopen(slave, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        with passed_on() as variables:
+        with relay_stdout() as variables:
             assert variables == {VARIABLE: os.ttyname(slave)}
             write(variables[VARIABLE], b"50%\r")
         assert os.read(master, 100) == b"50%\r"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.launchers.causes import listed, waited_for
+from manyheads.launchers.causes import ranks_in_words, waited_for
 from manyheads.launchers.launcher import Job
 from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -34,6 +34,6 @@ def test_who_is_late(tmp_path, come, failure, said):
 
 
 def test_a_list_of_many_ranks_is_cut():
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b"]) == "a and b"
-    assert listed(list(map(str, range(12)))) == "0, 1, 2, 3, 4, 5, 6 and 5 more"
+    assert ranks_in_words(["a"]) == "a"
+    assert ranks_in_words(["a", "b"]) == "a and b"
+    assert ranks_in_words(list(map(str, range(12)))) == "0, 1, 2, 3, 4, 5, 6 and 5 more"

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank import csv as recorder
-from manyheads.runner.logger.rank.csv import Files, Recorder, Table
+from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter, Table
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.loop import log_windows as intervals
 from manyheads.runner.run.run_folder import RunFolder
@@ -16,10 +16,10 @@ from tests.in_process import rows, small, train
 from tests.loop.test_session import killed_after
 
 
-def with_board(folder: RunFolder) -> Files:
+def with_board(folder: RunFolder) -> CSVWriter:
     board = TensorBoard()
     board.start(LoggedRun(folder.path, {}, 0, []))
-    return Files(folder, train=[], val=[], position={}, loggers=[board])
+    return CSVWriter(folder, train=[], val=[], position={}, loggers=[board])
 
 
 STEPS = "epoch,step,samples,loss,lr,grad_norm,samples_per_second,data_fraction,time"
@@ -139,7 +139,7 @@ def test_a_position_is_what_is_on_the_disk(tmp_path):
 
 def test_the_other_ranks_write_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    silent = Recorder()
+    silent = NullWriter()
     silent.step({})
     silent.epoch({})
     assert silent.position() == {}

@@ -4,7 +4,7 @@ from torch import nn
 from torchvision.models import resnet18, vit_b_16
 
 from manyheads.runner.loop import header
-from manyheads.runner.loop.header import about, convolves, emulated, left_on_the_table
+from manyheads.runner.loop.header import about, convolves, emulated, unused_speedups
 from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.run_config import RunConfig
 from tests.in_process import config, typed
@@ -26,10 +26,10 @@ def test_what_the_user_says_of_a_run_is_shown_where_he_says_it():
 )
 def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
     run = typed(*overrides)
-    assert left_on_the_table(run, convolves=False) == {}
+    assert unused_speedups(run, convolves=False) == {}
     run = run.changed(trainer={"device": "cuda"})
-    assert left_on_the_table(run, convolves=True).get("faster", "").startswith(says or "")
-    assert bool(left_on_the_table(run, convolves=False)) is bool(says)
+    assert unused_speedups(run, convolves=True).get("faster", "").startswith(says or "")
+    assert bool(unused_speedups(run, convolves=False)) is bool(says)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
 )
 def test_on_a_cpu_it_says_it_where_it_was_measured(monkeypatch, overrides, instructions, convolves, says):
     monkeypatch.setattr(header, "bfloat16", lambda: instructions)
-    assert left_on_the_table(typed("trainer.device=cpu", *overrides), convolves=convolves).get("faster") == says
+    assert unused_speedups(typed("trainer.device=cpu", *overrides), convolves=convolves).get("faster") == says
 
 
 def test_what_is_mostly_convolutions():

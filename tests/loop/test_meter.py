@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from manyheads.runner.loop import meter as metrics
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.parallel.rank.passes import Passed
+from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.task.rank.classification import Classification
 from tests.task.test_classification import brute_force, random_batches
@@ -29,7 +29,7 @@ def meter(scores: Scores) -> Meter:
 
 def passed(meter: Meter, loss: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor, count: int) -> None:
     """A forward pass over ``count`` samples, whose loss is a mean."""
-    meter.add(Passed(loss, count, count, count, meter._scores.observe(logits, (None, targets))))
+    meter.add(ForwardResult(loss, count, count, count, meter._scores.observe(logits, (None, targets))))
 
 
 def statistics(sums: Sums) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def test_targets_that_are_no_class_numbers_have_a_loss_and_no_accuracy(meter, sc
 
 def test_a_sum_counts_as_it_is_and_a_mean_by_what_it_is_over(meter, scores):
     nothing = scores.observe(torch.zeros(2, 3), (None, torch.zeros(2, 3)))
-    meter.add(Passed(torch.tensor(6.0), 1, 2, 3, nothing))  # the sum over three tokens in two samples
-    meter.add(Passed(torch.tensor(4.0), 5, 1, 5, nothing))  # the mean over five in one
+    meter.add(ForwardResult(torch.tensor(6.0), 1, 2, 3, nothing))  # the sum over three tokens in two samples
+    meter.add(ForwardResult(torch.tensor(4.0), 5, 1, 5, nothing))  # the mean over five in one
     sums = collected(meter)
     assert (sums.loss, sums.count, sums.counted) == (26, 3, 8)
     assert scores.of("val", sums)["val_loss"] == 26 / 8

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from manyheads.runner.logger.csv import STEP_COLUMNS, epoch_columns
-from manyheads.runner.logger.rank.csv import Recorder
+from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.logger.rank.terminal import Display
-from manyheads.runner.loop.log_windows import Row
+from manyheads.runner.loop.log_windows import LogRow
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter, milliseconds, peak_memory_mb, thousands
@@ -29,7 +29,7 @@ SUMS: dict[str, Any] = {
 }
 
 
-class Kept(Recorder):
+class Kept(NullWriter):
     def __init__(self):
         self.steps: list[dict[str, Any]] = []
         self.epochs: list[dict[str, Any]] = []
@@ -54,7 +54,7 @@ def measured(**values: float) -> dict[str, Any]:
 def test_a_row_of_an_interval():
     reports, progress = reporter(ranks=2), Progress(epoch=1, step=35, samples=600)
     progress.interval = Sums(**SUMS, seconds=4.0, data_seconds=1.0)  # seconds of two ranks together
-    reports.interval(progress, Row(step=30, lr=0.1, norm=2.0, time=1234.5678))
+    reports.interval(progress, LogRow(step=30, lr=0.1, norm=2.0, time=1234.5678))
     (row,) = reports.recorder.steps
     assert tuple(row) == STEP_COLUMNS
     assert row == {
@@ -92,7 +92,7 @@ def test_speed_is_in_what_the_loss_averages_over(tokens, pace, speed, line):
     sums = {**SUMS, "counted": 200.0}
     progress.interval, progress.sums = Sums(**sums, seconds=4.0), Sums(**sums)
     reports.start(progress, total=30, epochs=2)
-    reports.interval(progress, Row(step=10, lr=0.1, norm=2.0, time=0.0))
+    reports.interval(progress, LogRow(step=10, lr=0.1, norm=2.0, time=0.0))
     reports.epoch(progress, 5.0, {})
     assert reports.display.words["pace"] == pace
     assert reports.display.words["speed"] == speed
@@ -108,7 +108,7 @@ def test_short_numbers():
 
 def test_an_interval_of_nothing_has_no_loss():
     reports, progress = reporter(), Progress(interval=Sums(seconds=1.0))
-    reports.interval(progress, Row(step=30, lr=0.1, norm=math.nan, time=0.0))
+    reports.interval(progress, LogRow(step=30, lr=0.1, norm=math.nan, time=0.0))
     assert math.isnan(reports.recorder.steps[0]["loss"])
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from manyheads.runner.data.rank.build_data import build_dataset
-from manyheads.runner.data.rank.loader import Entrance
+from manyheads.runner.data.rank.loader import InputTransform
 from manyheads.runner.data.rank.rng import permutation
 from manyheads.runner.data.synthetic import Synthetic
 from manyheads.runner.model.rank.small_cnn import SmallCNN
@@ -298,7 +298,7 @@ def test_images_are_normalized_on_the_way_in(tmp_path):
     with opened(tmp_path, small("precision=fp64")) as trainer:
         entrance = trainer.train.entrance
         batch = next(trainer.train.epoch(0))
-    assert isinstance(entrance, Entrance)
+    assert isinstance(entrance, InputTransform)
     chosen = permutation(160, seed=1, epoch=0)[:8].astype(np.int64)
     samples = build_dataset(Synthetic(image_size=8, num_classes=3, train_samples=160, val_samples=37), train=True)
     raw = samples.batch(chosen, np.zeros(8, np.uint64))[0].double()

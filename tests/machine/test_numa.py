@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from manyheads.runner.machine import numa
-from manyheads.runner.machine.numa import listed, near, nodes
+from manyheads.runner.machine.numa import near, nodes, parse_cpu_list
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_the_kernel_s_lists():
-    assert listed("0-3,8\n") == {0, 1, 2, 3, 8}
-    assert listed("\n") == set()
+    assert parse_cpu_list("0-3,8\n") == {0, 1, 2, 3, 8}
+    assert parse_cpu_list("\n") == set()
 
 
 def test_parts_without_cores_are_none(machine):

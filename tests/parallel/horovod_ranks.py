@@ -14,7 +14,7 @@ from torch import nn
 from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.run.rank_info import place
+from manyheads.runner.run.rank_info import read_rank_info
 from tests.in_process import small, train
 
 FP64 = ("precision=fp64", "trainer.log_every=1", "data.batch_size=12", "data.drop_last=false", "trainer.epochs=1")
@@ -60,7 +60,7 @@ def cases(ranks: int, controller: str) -> dict[str, tuple[str, ...]]:
 
 
 def main(out: Path, controller: str, wanted: list[str]) -> None:
-    here = place()
+    here = read_rank_info()
     results: dict[str, Any] = {}
     for name in wanted:
         overrides = cases(here.world_size, controller)[name]

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
+from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.process_group import ProcessGroup
 
 HALVES = {"up.weight": 0, "up.bias": 0, "down.weight": 1}  # what is split, and along which dimension
@@ -91,7 +91,7 @@ class Split(ProcessGroup):
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: list[Any], step: ForwardBackward) -> list[Passed]:
+    def compute_gradients(self, batches: list[Any], step: ForwardBackward) -> list[ForwardResult]:
         passes = []
         for batch in reversed(batches):  # an order of its own
             objective, passed = step.objective(self.model(batch.inputs), batch)

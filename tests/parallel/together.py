@@ -11,7 +11,7 @@ from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.session import Session
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.rank_info import Place
+from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
 
@@ -47,7 +47,7 @@ def work(_: RunConfig, parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -
 
 def trained(parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> Iterator[tuple[str, Session]]:
     """The cases with what they came to, one after the other."""
-    here = Place(parallel.rank, parallel.local_rank, parallel.world_size)
+    here = RankInfo(parallel.rank, parallel.local_rank, parallel.world_size)
     for name, case in json.loads((folder.path / CASES).read_text()).items():
         parallel.gather("all have done with the last one")
         parallel.leave()

@@ -12,7 +12,7 @@ from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import OPTION
 from manyheads.runner.report.comparison import Comparison, compare
-from manyheads.runner.report.rows import Row
+from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -72,7 +72,7 @@ class Sweep:
     def compared(self, **options: Any) -> Comparison:
         return compare(gather([str(self.folder)]), **options)
 
-    def rows(self, **options: Any) -> dict[str, Row]:
+    def rows(self, **options: Any) -> dict[str, ReportRow]:
         """The comparison's rows by number."""
         return {row.number: row for row in self.compared(**options).rows}
 

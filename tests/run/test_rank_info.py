@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.run.rank_info import NAMES, Place, place, without_place
+from manyheads.runner.run.rank_info import NAMES, RankInfo, read_rank_info, without_place
 
 PYTORCH, HOROVOD, OPEN_MPI = (dict(zip(names, ("5", "1", "8"), strict=True)) for names in NAMES)
 OTHER = dict.fromkeys(
@@ -26,7 +26,7 @@ def environment(monkeypatch):
 @pytest.mark.parametrize("variables", [PYTORCH, HOROVOD, OPEN_MPI])
 def test_each_launchers_names_are_understood(environment, variables):
     environment(variables)
-    assert place() == Place(rank=5, local_rank=1, world_size=8)
+    assert read_rank_info() == RankInfo(rank=5, local_rank=1, world_size=8)
 
 
 @pytest.mark.parametrize(
@@ -35,19 +35,19 @@ def test_each_launchers_names_are_understood(environment, variables):
 def test_pytorchs_names_win_and_then_horovods(environment, first, second):
     """horovodrun over mpirun sets both kinds."""
     environment({**second, **dict(zip(first, ("3", "0", "4"), strict=True))})
-    assert place() == Place(rank=3, local_rank=0, world_size=4)
+    assert read_rank_info() == RankInfo(rank=3, local_rank=0, world_size=4)
 
 
 @pytest.mark.parametrize("missing", NAMES[0])
 def test_names_count_only_together(environment, missing):
     environment({**{name: "0" for name in PYTORCH if name != missing}, **OPEN_MPI})
-    assert place() == Place(5, 1, 8)
+    assert read_rank_info() == RankInfo(5, 1, 8)
 
 
 def test_without_a_launcher_there_is_no_place(environment):
     environment({})
     with pytest.raises(KeyError, match="RANK, HOROVOD_RANK, OMPI_COMM_WORLD_RANK is set: ranks must be started by"):
-        place()
+        read_rank_info()
 
 
 @pytest.mark.parametrize("outer", [PYTORCH, {name: HOROVOD[name] for name in list(HOROVOD)[1:]}])

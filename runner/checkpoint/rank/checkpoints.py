@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.checkpoint.background_save import Flight, Landed
+from manyheads.runner.checkpoint.background_save import BackgroundSave, Saved
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import Ranks
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup
 from manyheads.runner.checkpoint.sharded.rank.shard_files import copy_folder
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, whole_size, written_beside, written_by_all
 from manyheads.runner.machine.memory import memory_bytes
@@ -45,7 +45,7 @@ class Checkpoints:
         self.enabled = bool(self._every_epochs or self._every_steps)
         self._folder, self.format, self.asynchronous = folder, format, asynchronous
         self._keep = keep if isinstance(keep, Retention) else Retention(keep)
-        self._flight: Flight | None = None
+        self._flight: BackgroundSave | None = None
 
     @classmethod
     def of(cls, folder: RunFolder, section: CheckpointSection) -> "Checkpoints":
@@ -65,8 +65,8 @@ class Checkpoints:
         return self._every_epochs > 0 and epoch % self._every_epochs == 0
 
     def save(
-        self, view: View, ranks: Ranks, *, step: int, best: bool, say: Callable[[str], None] = lambda message: None
-    ) -> Landed | None:
+        self, view: View, ranks: RankGroup, *, step: int, best: bool, say: Callable[[str], None] = lambda message: None
+    ) -> Saved | None:
         """Write a checkpoint in the run's format; all ranks call it.
 
         Returns once the checkpoint is complete, or None if it is still being written, see ``settle``. ``best``: whether
@@ -78,12 +78,12 @@ class Checkpoints:
         writer = self._save_shares if self.format == "sharded" else self._save_single
         work = writer(view, ranks, step=step, best=best)
         if self.asynchronous:
-            self._flight = Flight(work, step=step)
+            self._flight = BackgroundSave(work, step=step)
             return None
         work(lambda: True)
-        return Landed(step, waited=0.0)
+        return Saved(step, waited=0.0)
 
-    def _fitting_format(self, state: dict[str, Any], ranks: Ranks, say: Callable[[str], None]) -> str:
+    def _fitting_format(self, state: dict[str, Any], ranks: RankGroup, say: Callable[[str], None]) -> str:
         """A file if ``state`` fits into half of the memory of the first rank's machine, else a folder."""
         size, most = whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
         if size <= most:
@@ -91,7 +91,7 @@ class Checkpoints:
         say(f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory")
         return "sharded"
 
-    def _save_single(self, view: View, ranks: Ranks, *, step: int, best: bool) -> Work:
+    def _save_single(self, view: View, ranks: RankGroup, *, step: int, best: bool) -> Work:
         """Writes last.pt and, with ``best``, the evaluated weights to best.pt."""
         state = view.whole()
         if not ranks.records:
@@ -111,7 +111,7 @@ class Checkpoints:
             also_named(folder / LAST, folder / f"step_{step:08}.pt")
         self._remove_others(folder / LAST, folder / BEST if best else None)
 
-    def _save_shares(self, view: View, ranks: Ranks, *, step: int, best: bool) -> Work:
+    def _save_shares(self, view: View, ranks: RankGroup, *, step: int, best: bool) -> Work:
         """Writes a folder with each rank's part of the state and, with ``best``, one of its weights."""
         folder = self._folder.checkpoints
         place = checkpoint_places.fresh(folder, "step", step)
@@ -135,17 +135,17 @@ class Checkpoints:
 
         return write
 
-    def settle(self) -> Landed | None:
+    def settle(self) -> Saved | None:
         """Wait for a save that is still being written; None if there was none. Raises what it raised."""
         flight, self._flight = self._flight, None
-        return flight.land() if flight is not None else None
+        return flight.wait() if flight is not None else None
 
     def give_up(self) -> None:
         """Called when training has failed: a save in progress need not be completed."""
         if self._flight is not None:
             self._flight.give_up()
 
-    def last(self, *, otherwise: str | None = None, ranks: Ranks | None = None) -> dict[str, Any] | None:
+    def last(self, *, otherwise: str | None = None, ranks: RankGroup | None = None) -> dict[str, Any] | None:
         """The checkpoint to resume from: the run's own last one, else ``otherwise``, another run's; or None.
 
         ``ranks``: those that load it together, if they do.

@@ -13,7 +13,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import no_link
 
 
-class Row(NamedTuple):
+class TensorRow(NamedTuple):
     """``where``: the files that have pieces of it."""
 
     name: str
@@ -38,7 +38,7 @@ def show(path: Path) -> None:
         print(f"{printable(name)}  {size:,} bytes  sha256 {printable(digest)}")
 
 
-Found = tuple[str, list[Row], list[tuple[str, int, str]]]
+Found = tuple[str, list[TensorRow], list[tuple[str, int, str]]]
 
 
 def _folder(path: Path) -> Found:
@@ -50,7 +50,7 @@ def _folder(path: Path) -> Found:
     rows = []
     for key, (kind, pieces) in index.tensors.items():
         where = list(dict.fromkeys(piece.file for piece in pieces))
-        rows.append(Row(key, kind.dtype, kind.shape, kind.size, ", ".join(where)))
+        rows.append(TensorRow(key, kind.dtype, kind.shape, kind.size, ", ".join(where)))
     files = [(name, part.size, part.sha256) for name, part in index.files.items()]
     return f"step {index.step}, sharded, in {len(files)} files", rows, files
 
@@ -60,7 +60,7 @@ def _file(path: Path) -> Found:
     progress = state.get("progress")
     step = progress.get("step") if isinstance(progress, dict) else None
     rows = [
-        Row(name, NAMES.get(tensor.dtype, str(tensor.dtype)), tuple(tensor.shape), tensor.nbytes)
+        TensorRow(name, NAMES.get(tensor.dtype, str(tensor.dtype)), tuple(tensor.shape), tensor.nbytes)
         for name, tensor in tensors(state)
     ]
     about = "a torch file" if step is None else f"step {step}, a single file"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import Ranks, opened
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
 
@@ -19,7 +19,7 @@ VERSION = 1
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
 
-def load(path: str | Path, ranks: Ranks | None = None, *, is_mapped: bool = False) -> dict[str, Any]:
+def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = False) -> dict[str, Any]:
     """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError.
 
     The tensors of a sharded one are read when they are used. ``ranks``: those that load it together, where they do.
@@ -42,7 +42,7 @@ def load(path: str | Path, ranks: Ranks | None = None, *, is_mapped: bool = Fals
     return _of_this_version(state, path)
 
 
-def load_folder(path: Path, ranks: Ranks | None) -> dict[str, Any]:
+def load_folder(path: Path, ranks: RankGroup | None) -> dict[str, Any]:
     """A sharded checkpoint's content. Raises ConfigurationError with the one before it that is whole."""
     try:
         return opened(path, ranks)
@@ -63,7 +63,7 @@ def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
     return state
 
 
-def complete(path: str | Path, ranks: Ranks | None = None) -> dict[str, Any]:
+def complete(path: str | Path, ranks: RankGroup | None = None) -> dict[str, Any]:
     """A checkpoint with everything that a run needs to resume, and its ``source``. Raises ConfigurationError."""
     state = load(path, ranks)
     if missing := set(PARTS) - set(state):

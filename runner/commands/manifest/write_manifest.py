@@ -9,7 +9,7 @@ from manyheads.runner.commands.manifest.subject import Machines, Subject, name_o
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.fresh_folder import RUN_DIR, named_folder, new_folder
-from manyheads.runner.config.origin import settle
+from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.provenance.provenance import record
@@ -31,7 +31,9 @@ def write(
     config_dir: str | None = None,
 ) -> Path:
     """Freeze the run, write the manifest into its folder, and return where it is. Raises ConfigurationError."""
-    line, origin = settle(CommandLine.of([each for each in overrides if not each.startswith(RUN_DIR)], config_dir))
+    line, origin = resolve_origin(
+        CommandLine.of([each for each in overrides if not each.startswith(RUN_DIR)], config_dir)
+    )
     words = [str(each) for each in line.overrides]
     _refuse_own(words)
     if machines.gpus and engine == "skypilot" and not machines.accelerator:

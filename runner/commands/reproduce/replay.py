@@ -21,14 +21,14 @@ MOST = 3
 
 
 @dataclass(frozen=True)
-class Window:
+class ReplayWindow:
     """``since``: the step whose weights it began with; ``found``: its values against the recorded ones."""
 
     since: int
     found: list[Pair]
 
 
-def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> list[Window]:
+def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> list[ReplayWindow]:
     """From up to three checkpoints of the recorded run, and an evaluation of its final weights.
 
     Raises RunFailed when one of these runs fails.
@@ -42,13 +42,13 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
         print(f"  from step {step} to {end} ({number} of {len(starts)})", flush=True)
         start = ("checkpoint.load=null", f"checkpoint.resume={quoted(checkpoint)}", "checkpoint.every=0")
         _run(program, path, *overrides, *start, f"trainer.stop_after={end}")
-        made.append(Window(step, pairs(past, load_run(path), resumed=True)))
+        made.append(ReplayWindow(step, pairs(past, load_run(path), resumed=True)))
     if past.result["metrics"].get("val_loss") is not None and past.folder.last_checkpoint.exists():
         path = folder / "evaluation"
         print("  evaluating the final weights", flush=True)
         weights = f"checkpoint.load={quoted(past.folder.last_checkpoint)}"
         _run(program, path, *overrides, "checkpoint.resume=null", weights, "trainer.evaluate_only=true")
-        made.append(Window(past.result["steps"], evaluated(past.result, load_run(path).result)))
+        made.append(ReplayWindow(past.result["steps"], evaluated(past.result, load_run(path).result)))
     return made
 
 

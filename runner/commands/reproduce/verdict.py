@@ -6,7 +6,7 @@ from typing import Any
 
 from manyheads.runner.commands.reproduce.curves import evaluated, farthest, pairs
 from manyheads.runner.commands.reproduce.recorded import Past
-from manyheads.runner.commands.reproduce.replay import Window
+from manyheads.runner.commands.reproduce.replay import ReplayWindow
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.load_run import Run
 from manyheads.runner.report.rounding import Pair, departure, is_early
@@ -29,7 +29,7 @@ def verdict(
     *,
     tolerance: float,
     weights: Callable[[], Pair | None],
-    windows: Callable[[], list[Window]],
+    windows: Callable[[], list[ReplayWindow]],
 ) -> Verdict:
     """``weights``, ``windows``: make these comparisons, which take a while, where they are needed."""
     if past.config["trainer"]["evaluate_only"]:
@@ -58,7 +58,7 @@ def verdict(
     return replace(by_windows, rests_on=rests_on | by_windows.rests_on)
 
 
-def _by_windows(departed: Pair | None, made: list[Window], *, tolerance: float) -> Verdict:
+def _by_windows(departed: Pair | None, made: list[ReplayWindow], *, tolerance: float) -> Verdict:
     """The whole curves can't tell, since training amplifies rounding: steps from the recorded weights can."""
     curve = (
         f"the curves diverge late enough for rounding to explain it ({_departs(departed)})"

@@ -20,7 +20,7 @@ _EMPTY: dict[str, Any] = {"commit": None, **{name: {} for name in ("own_code", "
 _DATA: dict[str, Any] = {"files": int, "bytes": int, "contents": (str, type(None)), "sizes": (str, type(None))}
 
 
-class Row(NamedTuple):
+class DifferenceRow(NamedTuple):
     """One thing that differs, as text of either run."""
 
     what: str
@@ -46,21 +46,21 @@ def show_difference(first: str, second: str) -> None:
             console.print(_table(name, rows, folders))
 
 
-def config_rows(before: Run, after: Run) -> Iterator[Row]:
+def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
     """Keys of the frozen configs with other values; one that a config lacks is empty."""
     for key in dict.fromkeys((*before.config, *after.config)):
         values = (before.config.get(key), after.config.get(key))
         if repr(values[0]) != repr(values[1]):
-            yield Row(key, *map(text_of, values))
+            yield DifferenceRow(key, *map(text_of, values))
 
 
-def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterator[Row]:
+def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterator[DifferenceRow]:
     """Code, versions, machine and environment, as far as both runs have recorded them."""
     for each in differences(_whole(before), _whole(after), chosen=[], diffs=changes):
-        yield Row(each.what, each.recorded, each.now)
+        yield DifferenceRow(each.what, each.recorded, each.now)
 
 
-def result_rows(before: Run, after: Run) -> Iterator[Row]:
+def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
     """What either run came to; numbers of both wherever one has them, unless they are the same."""
     for name in ("status", "epochs", "steps"):
         yield from _row(name, before.result.get(name), after.result.get(name))
@@ -72,9 +72,9 @@ def result_rows(before: Run, after: Run) -> Iterator[Row]:
         yield from _row(name, before.result.get(name), after.result.get(name))
 
 
-def _row(what: str, first: Any, second: Any) -> Iterator[Row]:
+def _row(what: str, first: Any, second: Any) -> Iterator[DifferenceRow]:
     if first != second:
-        yield Row(what, _text(first), _text(second))
+        yield DifferenceRow(what, _text(first), _text(second))
 
 
 def _text(value: Any) -> str:
@@ -98,7 +98,7 @@ def _changes(folder: RunFolder) -> bytes:
     return b""
 
 
-def _table(name: str, rows: list[Row], folders: tuple[RunFolder, RunFolder]) -> Table:
+def _table(name: str, rows: list[DifferenceRow], folders: tuple[RunFolder, RunFolder]) -> Table:
     table = Table(box=box.SIMPLE, title=name, title_justify="left", title_style="bold", padding=(0, 1))
     for title in ("what", *map(str, folders)):
         table.add_column(printable(title), overflow="fold")

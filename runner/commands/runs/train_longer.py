@@ -17,7 +17,7 @@ from manyheads.runner.trust.trust_store import split_typed
 START = ("checkpoint.load=", "checkpoint.resume=")
 
 
-def go_on(folder: RunFolder, overrides: list[str]) -> int:
+def continue_run(folder: RunFolder, overrides: list[str]) -> int:
     """Train on from the run's last checkpoint, by its config with these overrides; returns the exit code.
 
     Raises ConfigurationError where there is nothing to go on from, or nothing left to train.

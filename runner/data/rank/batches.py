@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 from manyheads.runner.data.data_option import CorruptSample, Dataset
 from manyheads.runner.data.rank.mixing import Mix, Partners
 from manyheads.runner.data.rank.rng import alternating_keys, copy_keys, get_state, sample_keys, seed_sample, set_state
-from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 
@@ -44,7 +44,7 @@ class Batch:
         return self
 
 
-class Batches:
+class BatchDataset:
     """A map from requests to batches, which collates samples by the data set's own ``collate_fn`` if it has one.
 
     ``replace_corrupt``: whether to replace unreadable samples by the next one, instead of skipping them; ``fill``: give
@@ -67,7 +67,7 @@ class Batches:
         self.alternates = getattr(dataset, "alternates", False)
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
 
-    def __getitem__(self, request: Request) -> Batch | ConfigurationError:
+    def __getitem__(self, request: BatchIndices) -> Batch | ConfigurationError:
         """The batch for a request; a configuration error is returned, since raising it in a loader would garble it."""
         if self.resizes:
             self.dataset.resize(request.side)  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ class Batches:
         except ConfigurationError as error:
             return error
 
-    def fetch(self, request: Request) -> Batch | ConfigurationError:
+    def fetch(self, request: BatchIndices) -> Batch | ConfigurationError:
         """The batch for a request, in the rank's own process, whose random number generators are left unchanged."""
         if hasattr(self.dataset, "batch"):
             return self[request]
@@ -94,7 +94,7 @@ class Batches:
         finally:
             set_state(state)
 
-    def _collect(self, request: Request, keys: np.ndarray) -> Batch:
+    def _collect(self, request: BatchIndices, keys: np.ndarray) -> Batch:
         samples: list[Any] = []
         ids: list[int] = []
         corrupt: list[str] = []

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from manyheads.runner.data.custom import Custom
 from manyheads.runner.data.data_option import Data, DataOption, Dataset
 from manyheads.runner.data.partition import KEYS
-from manyheads.runner.data.rank.batches import Batches
-from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.batches import BatchDataset
+from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.mixing import Mixing, build_mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
@@ -70,7 +70,7 @@ def build_loaders(
     data: Data,
     task: Task,
     parallel: Parallel,
-    entrance: Entrance,
+    entrance: InputTransform,
     *,
     seed: int,
 ) -> Loaders:
@@ -111,10 +111,12 @@ def build_loaders(
     shared = resizing is not None and hasattr(evaluated[0], "resize")
     in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]
     evaluation = [
-        Loader(Batches(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading), in_order, **place)
+        Loader(
+            BatchDataset(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading), in_order, **place
+        )
         for each, in_order in zip(evaluated, in_orders, strict=True)
     ]
-    batches = Batches(train, replace_corrupt=True, resizes=resizing is not None, **loading)
+    batches = BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading)
     return Loaders(Loader(batches, order, **place), *evaluation)
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from manyheads.runner.data.rank.batches import Batch, Batches
+from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.mixing import mixed
-from manyheads.runner.data.rank.prefetch import ahead
-from manyheads.runner.data.rank.sampler import EvaluationSampler, Request, TrainingSampler
+from manyheads.runner.data.rank.prefetch import prefetch
+from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.memory import too_small
 from manyheads.runner.machine.process import die_with_parent
@@ -24,7 +24,7 @@ from manyheads.runner.task.rank.task import Task
 
 
 @dataclass(frozen=True)
-class Entrance:
+class InputTransform:
     """How a batch is prepared for the model: device, dtype, memory format; for uint8 images mean and std, in 0..1."""
 
     device: torch.device
@@ -64,11 +64,11 @@ class Loader:
 
     def __init__(
         self,
-        batches: Batches,
+        batches: BatchDataset,
         sampler: TrainingSampler | EvaluationSampler,
         *,
         task: Task,
-        entrance: Entrance,
+        entrance: InputTransform,
         num_workers: int,
     ):
         self.batches, self.sampler, self.task, self.entrance = batches, sampler, task, entrance
@@ -102,7 +102,7 @@ class Loader:
     def first(self, count: int) -> Any:
         """The model's inputs for the data set's first ``count`` samples, on the CPU, as in the first epoch."""
         indices = np.arange(min(count, self.samples))
-        batch = self.take(Request(0, indices, len(indices), 1.0))
+        batch = self.take(BatchIndices(0, indices, len(indices), 1.0))
         return map_tensors(Tensor.cpu, batch.inputs)
 
     def drawn(self, batches: list[Batch], update: int, *, share: int, of: int) -> list[Batch]:
@@ -116,7 +116,7 @@ class Loader:
             return batches
         return [self.take(request) for request in requests]
 
-    def take(self, request: Request) -> Batch:
+    def take(self, request: BatchIndices) -> Batch:
         """Load one micro-batch, which need not belong to an epoch."""
         return self._enter(_sound(self.batches.fetch(request)))
 
@@ -129,7 +129,7 @@ class Loader:
 
     def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         if self.entrance.device.type == "cuda" and not getattr(self.batches.dataset, "is_on_device", False):
-            return ahead(batches, self._enter, self.entrance.device)
+            return prefetch(batches, self._enter, self.entrance.device)
         return map(self._enter, batches)
 
     def _enter(self, batch: Batch) -> Batch:
@@ -162,7 +162,7 @@ def _unless_repeated(tensor: Tensor) -> Tensor:
     return tensor if tensor.layout is torch.strided and 0 in tensor.stride() else _contiguous(tensor)
 
 
-def _answers(batch: Batch, request: Request) -> bool:
+def _answers(batch: Batch, request: BatchIndices) -> bool:
     return batch.weight == request.weight and [*batch.ids] == request.indices.tolist()
 
 
@@ -206,13 +206,13 @@ def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
 class _Requests:
     """The sampler that the loader processes see: the requests of the current epoch."""
 
-    current: Iterator[Request]
+    current: Iterator[BatchIndices]
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[BatchIndices]:
         return self.current
 
 
-def _workers(batches: Batches, requests: _Requests, count: int, device: torch.device) -> DataLoader:
+def _workers(batches: BatchDataset, requests: _Requests, count: int, device: torch.device) -> DataLoader:
     return DataLoader(
         batches,  # type: ignore[arg-type]
         sampler=requests,

@@ -9,7 +9,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.parallel.rank.structure import tensors_in
 
 
-def ahead(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:
+def prefetch(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:
     """Call ``enter`` on each batch, on a side stream, before the batch ahead of it is yielded.
 
     The result may be used on the stream that is current when it is yielded.

@@ -10,7 +10,7 @@ from manyheads.runner.data.rank.resizing import Resizing
 from manyheads.runner.data.rank.rng import permutation
 
 
-class Request(NamedTuple):
+class BatchIndices(NamedTuple):
     """One micro-batch of one rank.
 
     ``count``: how many of the indices count; 0 if the rank has no sample and only keeps in step with the others.
@@ -61,7 +61,7 @@ class TrainingSampler:
         updates = size // batch_size if drop_last else -(-size // batch_size)
         self.updates = limited(limited(updates, limit), overfit)
 
-    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
+    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[BatchIndices]:
         """The requests of an epoch, ``accumulation`` for each update from ``first_update`` on."""
         side = None if self.resizing is None else self.resizing.side(epoch)
         epoch = 0 if self.overfits else epoch
@@ -70,7 +70,7 @@ class TrainingSampler:
         for update in range(first_update, self.updates):
             yield from self._update(epoch, order, side, update)
 
-    def update(self, number: int, *, rank: int, world_size: int) -> list[Request]:
+    def update(self, number: int, *, rank: int, world_size: int) -> list[BatchIndices]:
         """The ``accumulation`` requests for one update of the current epoch, for ``rank`` of ``world_size`` ranks.
 
         The requests that the epoch still yields are for that rank too.
@@ -78,7 +78,7 @@ class TrainingSampler:
         self.rank, self.world_size = rank, world_size
         return list(self._update(*self._begun, number))
 
-    def _update(self, epoch: int, order: np.ndarray, side: int | None, update: int) -> Iterator[Request]:
+    def _update(self, epoch: int, order: np.ndarray, side: int | None, update: int) -> Iterator[BatchIndices]:
         batch, copies = self._batch(order, update)
         mix = None if self.mixing is None else self.mixing.draw(epoch, update)
         for micro in range(self.accumulation):
@@ -95,17 +95,17 @@ class TrainingSampler:
 
     def _share(
         self, epoch: int, batch: np.ndarray, copies: np.ndarray | None, mix: Mix | None, micro: int, side: int | None
-    ) -> Request:
+    ) -> BatchIndices:
         part, parts = micro * self.world_size + self.rank, self.accumulation * self.world_size
         low, high = len(batch) * part // parts, len(batch) * (part + 1) // parts
         if low == high:  # the rank still takes part in reducing gradients, with weight 0
-            return Request(epoch, batch[:1], 0, 0.0, side=side)
+            return BatchIndices(epoch, batch[:1], 0, 0.0, side=side)
         begin, end = low, high
         if mix is not None:
             begin, end, mix = share_with_partners(low, high, len(batch), mix)
         own = None if copies is None else copies[begin:end]
         weight = (high - low) * self.world_size / len(batch)
-        return Request(epoch, batch[begin:end], high - low, weight, mix, own, side)
+        return BatchIndices(epoch, batch[begin:end], high - low, weight, mix, own, side)
 
 
 def limited(count: int, limit: float | None) -> int:
@@ -136,10 +136,10 @@ class EvaluationSampler:
         self.fill = fill
         self.updates = -(-size // batch_size)
 
-    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Request]:
+    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[BatchIndices]:
         for start in range(first_update * self.batch_size, self.size, self.batch_size):
             length = min(self.batch_size, self.size - start)
             low = start + length * self.rank // self.world_size
             high = start + length * (self.rank + 1) // self.world_size
             filler = int(self.fill and low == high)
-            yield Request(epoch, np.arange(low, high + filler) % self.size, high - low, 1.0)
+            yield BatchIndices(epoch, np.arange(low, high + filler) % self.size, high - low, 1.0)

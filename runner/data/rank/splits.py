@@ -21,7 +21,7 @@ from manyheads.runner.data.data_option import (
 from manyheads.runner.data.partition import Chosen, Partition
 from manyheads.runner.data.rank import torchvision as torchvision_files
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
-from manyheads.runner.data.rank.wrappers import Around
+from manyheads.runner.data.rank.wrappers import DatasetWrapper
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
 
@@ -112,7 +112,7 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
     return Subset(samples, partition.indices(len(samples), train=train))
 
 
-class Subset(Around):
+class Subset(DatasetWrapper):
     """Some samples of the user's own data set, with all its other attributes."""
 
     def __init__(self, dataset: Dataset, chosen: np.ndarray):

@@ -10,7 +10,7 @@ from manyheads.runner.data.data_option import Dataset
 from manyheads.runner.errors import ConfigurationError
 
 
-class Around:
+class DatasetWrapper:
     """A wrapper with all attributes of ``dataset``, such as its classes and its collate_fn, unless it defines its own.
 
     ``batch`` is never taken over, since that would bypass what the wrapper does to each sample.
@@ -28,7 +28,7 @@ class Around:
         return len(self.dataset)
 
 
-class Transformed(Around):
+class Transformed(DatasetWrapper):
     """A data set of transformed (image, target); a target that is a mask of the image's size is transformed with it."""
 
     def __init__(self, dataset: Dataset, transforms: Sequence[Callable[..., Any]]):

@@ -17,8 +17,8 @@ from manyheads.runner.run.run_folder import RunFolder
 FLUSH_SECONDS = 0.25
 
 
-class Recorder:
-    """Writes nothing: what every rank but the first has. ``Files`` is the other one."""
+class NullWriter:
+    """Writes nothing: what every rank but the first has. ``CSVWriter`` is the other one."""
 
     def step(self, row: dict[str, Any]) -> None:
         """One row of steps.csv."""
@@ -49,7 +49,7 @@ class Recorder:
     def close(self) -> None: ...
 
 
-class Files(Recorder):
+class CSVWriter(NullWriter):
     """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
 
     ``position``: where a checkpoint left the tables; rows after it are cut. ``within_epochs``: whether there will be

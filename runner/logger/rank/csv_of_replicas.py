@@ -3,15 +3,15 @@
 from collections import deque
 from typing import Any
 
-from manyheads.runner.logger.rank.csv import Recorder
+from manyheads.runner.logger.rank.csv import NullWriter
 
 MOST = 20_000  # rows, some megabytes
 
 
-class Keeping(Recorder):
+class Keeping(NullWriter):
     """Keeps the last rows, and hands all on to another recorder, which may be mute."""
 
-    def __init__(self, recorder: Recorder):
+    def __init__(self, recorder: NullWriter):
         self._recorder = recorder
         self._rows: deque[tuple[str, dict[str, Any]]] = deque(maxlen=MOST)
 

@@ -43,7 +43,7 @@ class TensorBoard(Logger):
     is_quick = True
 
     def start(self, run: LoggedRun) -> None:
-        self._board = Board(run.folder / FOLDER, purge_step=run.step + 1)
+        self._board = EventWriter(run.folder / FOLDER, purge_step=run.step + 1)
         self._epoch_tags = {name: f"epoch/{name}" for name in run.scores} | EPOCH_TAGS
         if run.config:
             self._board.write(config_text(run.config), run.step)
@@ -122,7 +122,7 @@ def image(name: str, png: bytes) -> Summary.Value:
     return Summary.Value(tag=name, image=Summary.Image(width=width, height=height, encoded_image_string=png))
 
 
-class Board:
+class EventWriter:
     """One event file in ``folder``. ``purge_step``: TensorBoard ignores earlier files' data from this step on."""
 
     def __init__(self, folder: Path, *, purge_step: int):

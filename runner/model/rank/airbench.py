@@ -36,7 +36,7 @@ class Airbench(nn.Module):
         filters = 2 * 3 * PATCH**2  # each direction and its opposite
         self.whiten = nn.Conv2d(3, filters, PATCH)
         self.whiten.weight.requires_grad_(False)
-        groups = [Group(*pair, momentum=batchnorm_momentum) for pair in itertools.pairwise([filters, *widths])]
+        groups = [ConvGroup(*pair, momentum=batchnorm_momentum) for pair in itertools.pairwise([filters, *widths])]
         self.groups = nn.Sequential(nn.GELU(), *groups)
         self.head = nn.Linear(widths[-1], num_classes, bias=False)
         with torch.no_grad():
@@ -52,7 +52,7 @@ class Airbench(nn.Module):
         self.whiten.weight.copy_(torch.cat([weight, -weight]))
 
 
-class Group(nn.Sequential):
+class ConvGroup(nn.Sequential):
     """Two convolutions with a pooling between them that halves height and width; the first filters are the identity."""
 
     def __init__(self, inputs: int, outputs: int, *, momentum: float):

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
-from manyheads.runner.optimizer.rank.parameter_groups import Group, refuse_unknown
+from manyheads.runner.optimizer.rank.parameter_groups import ParameterGroup, refuse_unknown
 
 SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
 
@@ -24,7 +24,7 @@ def scaled_lr(option: OptimizerOption, batch_size: int) -> float:
 
 
 def build_optimizer(
-    option: OptimizerOption, model: nn.Module, *, batch_size: int, groups: Sequence[Group] = ()
+    option: OptimizerOption, model: nn.Module, *, batch_size: int, groups: Sequence[ParameterGroup] = ()
 ) -> Optimizer:
     """Build the option's optimizer for the parameters that are trained.
 
@@ -49,7 +49,7 @@ def build_optimizer(
     return optimizer
 
 
-def _parameters(model: nn.Module, groups: Sequence[Group], *, lr: float) -> list[Any]:
+def _parameters(model: nn.Module, groups: Sequence[ParameterGroup], *, lr: float) -> list[Any]:
     """The optimizer's first argument: parameters, or groups of them, in the same order on every rank."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if len(groups) <= 1 and not any(group.settings for group in groups):

@@ -19,14 +19,14 @@ NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 Settings = tuple[tuple[str, Any], ...]  # those that differ from the optimizer's own, sorted
 
 
-class Group(NamedTuple):
+class ParameterGroup(NamedTuple):
     """Names of parameters, and their settings that differ from the optimizer's own; ``lr`` as ``lr_factor``."""
 
     settings: dict[str, Any]
     names: list[str]
 
 
-def find_groups(model: nn.Module, section: ParametersSection, *, lr: float) -> list[Group]:
+def find_groups(model: nn.Module, section: ParametersSection, *, lr: float) -> list[ParameterGroup]:
     """Divide a complete model into groups as the config's section ``parameters`` says.
 
     The group with the optimizer's own settings comes first. lr: ``optimizer.lr``. If several entries of ``groups`` name
@@ -77,17 +77,17 @@ def _named(entries: Iterable[Mapping[str, Any]], names: list[str], *, lr: float)
     return found
 
 
-def _grouped(own: dict[str, dict[str, Any]]) -> list[Group]:
+def _grouped(own: dict[str, dict[str, Any]]) -> list[ParameterGroup]:
     groups: dict[Settings, list[str]] = {}
     for name, settings in own.items():
         kept = {key: value for key, value in settings.items() if (key, value) != ("lr_factor", 1)}
         groups.setdefault(tuple(sorted(kept.items())), []).append(name)
     # The recorded learning rate is the first group's.
     ordered = sorted(groups.items(), key=lambda item: (dict(item[0]).get("lr_factor", 1) != 1, len(item[0])))
-    return [Group(dict(settings), names) for settings, names in ordered]
+    return [ParameterGroup(dict(settings), names) for settings, names in ordered]
 
 
-def refuse_unknown(groups: Iterable[Group], known: Iterable[str], target: str) -> None:
+def refuse_unknown(groups: Iterable[ParameterGroup], known: Iterable[str], target: str) -> None:
     """Raises ConfigurationError for a setting that the optimizer does not have."""
     allowed = {*known, "lr_factor"}
     for group in groups:

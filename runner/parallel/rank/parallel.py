@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from manyheads.runner.parallel.rank.passes import Course, ForwardBackward, Passed
+from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.structure import call
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class Parallel:
 
     keeps_rows = False  # whether a rank keeps the tables' last rows, for one that writes them and was away
 
-    def catch_up(self, course: Course, *, step: int) -> dict[str, Any] | None:
+    def catch_up(self, course: RunState, *, step: int) -> dict[str, Any] | None:
         """The state of the other ranks if they are ahead of update ``step``; called before the first update."""
         return None
 
-    def finish(self, course: Course) -> bool:
+    def finish(self, course: RunState) -> bool:
         """Called when training is complete; returns whether this rank concludes the run."""
         return True
 
@@ -125,7 +125,7 @@ class Parallel:
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult]:
         """Forward and backward of an update's micro-batches, after which each rank has its gradients, exchanged.
 
         A strategy that orders forward and backward passes itself, such as a pipeline, builds on ``step.objective``.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
 
 
-class Passed(NamedTuple):
+class ForwardResult(NamedTuple):
     """The results of a micro-batch's forward pass, without gradients.
 
     ``loss``: () as returned by the task; ``scale``: the factor that turns it into a sum; ``samples``: their number;
@@ -27,19 +27,19 @@ class Passed(NamedTuple):
 class ForwardBackward(Protocol):
     """The plain way through a micro-batch, and its parts for strategies that do it differently."""
 
-    def __call__(self, batch: "Batch", *, last: bool) -> Passed:
+    def __call__(self, batch: "Batch", *, last: bool) -> ForwardResult:
         """Forward and backward of one micro-batch; ``last``: the exchange of gradients follows."""
 
-    def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, Passed]:
+    def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, ForwardResult]:
         """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
 
     def of(self, batches: "list[Batch]") -> "ForwardBackward":
         """The same for other micro-batches of the update."""
 
-    def flattened(self, passes: list[Passed]) -> Tensor:
+    def flattened(self, passes: list[ForwardResult]) -> Tensor:
         """The results of these passes as one vector, (n,) float64 on the CPU, which can be summed over ranks."""
 
-    def unflattened(self, row: Tensor) -> Passed:
+    def unflattened(self, row: Tensor) -> ForwardResult:
         """Turn a vector from ``flattened``, possibly summed over ranks, back into the results of one pass."""
 
     def autocast(self) -> AbstractContextManager:
@@ -49,7 +49,7 @@ class ForwardBackward(Protocol):
         """The tensor to call ``backward`` on."""
 
 
-class Course(Protocol):
+class RunState(Protocol):
     """The state of a rank's run, for strategies whose ranks may leave and rejoin."""
 
     def standing(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.runner.checkpoint.rank.load import largest_entry, weights_sha256
-from manyheads.runner.data.rank.sampler import Request
+from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.report.rounding import FLOOR, relative
@@ -94,11 +94,11 @@ def whole_and_parts(session: Session) -> list[float]:
     size = request.count
     edges = [size * part // PARTS for part in range(PARTS + 1)]
     pieces = [request.indices[low:high] for low, high in itertools.pairwise(edges) if high > low]
-    parts = [Request(request.epoch, piece, len(piece), len(piece) / size) for piece in pieces]
+    parts = [BatchIndices(request.epoch, piece, len(piece), len(piece) / size) for piece in pieces]
     return [_loss(session, each) for each in ([request._replace(weight=1.0)], parts)]
 
 
-def _loss(session: Session, requests: list[Request]) -> float:
+def _loss(session: Session, requests: list[BatchIndices]) -> float:
     update, loader = session.update, session.trainer.train
     batches = [loader.take(request) for request in requests]
     steps, model = update.micro_steps(batches, used=False), session.parallel.unwrap(update.model)

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.data.rank.batches import Batches
+from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.build_data import build_data, build_dataset
-from manyheads.runner.data.rank.loader import Entrance, Loader
+from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
@@ -107,8 +107,8 @@ def _from_data(run: RunConfig) -> Description:
     task = build_task(run.task, data, loss=run.loss, label_smoothing=run.trainer.label_smoothing)
     dataset = build_dataset(data, train=False)
     order = EvaluationSampler(len(dataset), batch_size=1, rank=0, world_size=1)
-    batches = Batches(dataset, seed=run.seed, on_corrupt="skip", replace_corrupt=False)
-    entrance = Entrance(CPU, torch.float32, False, data.mean, data.std)
+    batches = BatchDataset(dataset, seed=run.seed, on_corrupt="skip", replace_corrupt=False)
+    entrance = InputTransform(CPU, torch.float32, False, data.mean, data.std)
     evaluation = Loader(batches, order, task=task, entrance=entrance, num_workers=0)
     next(evaluation.epoch(0), None)
     return describe(evaluation, num_classes=run.model.num_classes or data.num_classes)

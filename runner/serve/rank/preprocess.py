@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.data.rank.in_memory import resize
-from manyheads.runner.data.rank.loader import Entrance
+from manyheads.runner.data.rank.loader import InputTransform
 from manyheads.runner.data.rank.photos import Picture, content_of, for_evaluation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.description import Description, Steps
@@ -28,7 +28,7 @@ class Preprocess:
     def __init__(self, description: Description):
         self._about = description
         mean, std = description.mean or (0.0,), description.std or (1.0,)
-        self._entrance = Entrance(CPU, torch.float32, False, mean, std)
+        self._entrance = InputTransform(CPU, torch.float32, False, mean, std)
 
     def __call__(self, image: Any) -> Tensor:
         """Raises ConfigurationError for what is not an image, and where nobody knows how one becomes a sample."""

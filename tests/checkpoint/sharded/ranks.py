@@ -13,7 +13,7 @@ import torch
 
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.rank import write_sharded
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Share
+from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 
 FORKS = get_context("fork")
 
@@ -109,12 +109,12 @@ def state(rank: int, count: int, value: float) -> dict[str, Any]:
     own = whole(value)[begin:end]
     return {
         "model": {
-            "weight": Share((8, 3), own.dtype, ((box, own),)),
+            "weight": RankShare((8, 3), own.dtype, ((box, own),)),
             "buffer": torch.tensor(rank + value),
-            "tied": Share((), torch.float64, ((Box((), ()), torch.tensor(value, dtype=torch.float64)),)),
+            "tied": RankShare((), torch.float64, ((Box((), ()), torch.tensor(value, dtype=torch.float64)),)),
         },
         "optimizer": {
-            "state": {0: {"momentum": Share((8, 3), own.dtype, ((box, own * 2),)), "step": torch.tensor(value)}},
+            "state": {0: {"momentum": RankShare((8, 3), own.dtype, ((box, own * 2),)), "step": torch.tensor(value)}},
             "param_groups": [{"lr": 0.1 + value, "betas": (0.9, 0.999), "clip": float("inf"), "params": [0]}],
         },
         "rng": {rank: {"torch": torch.full((5,), rank, dtype=torch.uint8)}},

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from manyheads.runner.commands.reproduce import verdict as verdicts
-from manyheads.runner.commands.reproduce.replay import Window
+from manyheads.runner.commands.reproduce.replay import ReplayWindow
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL
 from manyheads.runner.report.rounding import Pair
 
@@ -30,7 +30,7 @@ def verdict(past, now, *, windows=never, weights=lambda: None):
 
 
 def window(relative, *, since=44, step=50):
-    return Window(since, [Pair("loss", step, 1.0, 1.0 + relative, relative)])
+    return ReplayWindow(since, [Pair("loss", step, 1.0, 1.0 + relative, relative)])
 
 
 LOSSES = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4]

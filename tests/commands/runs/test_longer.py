@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from manyheads.runner.commands.resume import resume
-from manyheads.runner.commands.runs.train_longer import go_on
+from manyheads.runner.commands.runs.train_longer import continue_run
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.runs.folders import write_run
@@ -15,7 +15,7 @@ from tests.commands.runs.folders import write_run
 def test_a_run_goes_on_in_a_new_folder(finished_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = {path: path.read_bytes() for path in finished_run.path.rglob("*") if path.is_file()}
-    assert go_on(finished_run, ["trainer.max_steps=4", "name=longer", "hydra.run.dir=longer"]) == 0
+    assert continue_run(finished_run, ["trainer.max_steps=4", "name=longer", "hydra.run.dir=longer"]) == 0
     longer = RunFolder("longer")
     assert (longer.read_result()["status"], longer.read_result()["steps"]) == ("completed", 4)
     assert longer.read_config()["name"] == "longer"
@@ -28,7 +28,7 @@ def test_what_is_complete_says_how_to_train_longer(finished_run, capsys):
     assert f"python -m runner resume {finished_run} trainer.max_steps=4" in capsys.readouterr().out
     for same in ("trainer.max_steps=2", "trainer.max_steps=1", "trainer.log_every=3"):
         with pytest.raises(ConfigurationError, match=r"is complete.*nothing is left.*trainer\.max_steps=4"):
-            go_on(finished_run, [same])
+            continue_run(finished_run, [same])
 
 
 @pytest.mark.parametrize(("epochs", "is_more"), [("2", False), ("1", False), ("3", True)])
@@ -43,20 +43,20 @@ def test_by_epochs(tmp_path, monkeypatch, epochs, is_more):
         "manyheads.runner.commands.runs.train_longer.Rerun.run", lambda *call: started.append(call[2:]) or 0
     )
     if is_more:
-        assert go_on(folder, [f"trainer.epochs={epochs}"]) == 0
+        assert continue_run(folder, [f"trainer.epochs={epochs}"]) == 0
         assert started[0][0] == f"trainer.epochs={epochs}"
     else:
         with pytest.raises(ConfigurationError, match=r"resume 'it'\"'\"'s' trainer\.epochs=4"):
-            go_on(folder, [f"trainer.epochs={epochs}"])
+            continue_run(folder, [f"trainer.epochs={epochs}"])
         assert not started
 
 
 def test_what_cannot_be_gone_on_with_is_refused(finished_run, tmp_path):
     folder = RunFolder(shutil.copytree(finished_run.path, tmp_path / "copy"))
     with pytest.raises(ConfigurationError, match="continues from the run's own last checkpoint"):
-        go_on(folder, ["trainer.max_steps=4", "checkpoint.resume=/other.pt"])
+        continue_run(folder, ["trainer.max_steps=4", "checkpoint.resume=/other.pt"])
     with folder.locked(), pytest.raises(ConfigurationError, match="by another process"):
-        go_on(folder, ["trainer.max_steps=4"])
+        continue_run(folder, ["trainer.max_steps=4"])
     folder.last_checkpoint.unlink()
     with pytest.raises(ConfigurationError, match="no checkpoint to resume from.*Start over: python run.py"):
-        go_on(folder, ["trainer.max_steps=4"])
+        continue_run(folder, ["trainer.max_steps=4"])

@@ -70,11 +70,11 @@ def no_scan(monkeypatch):
 
 
 def test_it_is_scanned_once(folder, cache, eager, no_scan):
-    first = imagefolder_index.listed(folder, CLASSES)
+    first = imagefolder_index.list_images(folder, CLASSES)
     assert names(first) == files(folder, CLASSES)
     assert list(first.counts) == [3, 3]
     no_scan()
-    assert imagefolder_index.listed(folder, CLASSES) == first
+    assert imagefolder_index.list_images(folder, CLASSES) == first
     assert len(kept(cache)) == 1
 
 
@@ -82,7 +82,7 @@ def test_the_parents_check_leaves_it_for_the_ranks(photos, cache, eager, no_scan
     config("data=imagefolder", f"data.root={photos}")
     no_scan()
     for split in ("train", "val"):
-        imagefolder_index.listed(photos / split, ["cat", "coffee", "person"])
+        imagefolder_index.list_images(photos / split, ["cat", "coffee", "person"])
 
 
 def add(root: Path) -> None:
@@ -114,32 +114,32 @@ def set_the_time_back(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [add, remove, rename, move, put_another_folder_there, set_the_time_back])
 def test_a_change_is_noticed(folder, cache, eager, change):
-    imagefolder_index.listed(folder, CLASSES)
+    imagefolder_index.list_images(folder, CLASSES)
     change(folder)
-    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
     tick(folder.parent)
     add(folder)
-    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
 
 
 def test_other_classes_have_another_listing(folder, cache, eager):
-    imagefolder_index.listed(folder, CLASSES)
-    assert names(imagefolder_index.listed(folder, ["dog", "cat"])) == files(folder, ["dog", "cat"])
-    assert names(imagefolder_index.listed(folder, [*CLASSES, "other"])) == files(folder, [*CLASSES, "other"])
+    imagefolder_index.list_images(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, ["dog", "cat"])) == files(folder, ["dog", "cat"])
+    assert names(imagefolder_index.list_images(folder, [*CLASSES, "other"])) == files(folder, [*CLASSES, "other"])
 
 
 def test_what_has_changed_just_now_may_change_again_unnoticed_and_is_not_kept(folder, cache, eager, monkeypatch):
     monkeypatch.setattr(imagefolder_index, "SETTLED", 3600 * 10**9)
-    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
     assert kept(cache) == []
 
 
 def test_of_few_files_nothing_is_kept(folder, cache, monkeypatch):
     monkeypatch.setattr(imagefolder_index, "SETTLED", -(10**18))
-    imagefolder_index.listed(folder, CLASSES)
+    imagefolder_index.list_images(folder, CLASSES)
     assert kept(cache) == []
     monkeypatch.setattr(imagefolder_index, "FEWEST_FILES", 6)
-    imagefolder_index.listed(folder, CLASSES)  # three in each class
+    imagefolder_index.list_images(folder, CLASSES)  # three in each class
     assert kept(cache) == []
 
 
@@ -163,20 +163,20 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_one_is_ignored_and_written_again(folder, cache, eager, no_scan, damage):
-    imagefolder_index.listed(folder, CLASSES)
+    imagefolder_index.list_images(folder, CLASSES)
     (path,) = kept(cache)
     DAMAGES[damage](path)
-    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
     if path.is_file():
         no_scan()
-        imagefolder_index.listed(folder, CLASSES)
+        imagefolder_index.list_images(folder, CLASSES)
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(folder, cache, eager, monkeypatch):
     cache.write_text("a file, where a folder should be")
-    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
     monkeypatch.setattr(imagefolder_index, "user_folder", lambda *_: None)  # a user without a home
-    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
 
 
 def test_times_of_a_mounted_bucket_are_not_believed(folder, cache, eager, tmp_path, monkeypatch):
@@ -184,16 +184,16 @@ def test_times_of_a_mounted_bucket_are_not_believed(folder, cache, eager, tmp_pa
     line = f"36 25 {os.major(device)}:{os.minor(device)} / /mnt rw shared:1 - fuse.s3fs bucket rw\n"
     (tmp_path / "mounts").write_text(line)
     monkeypatch.setattr(imagefolder_index, "MOUNTS", tmp_path / "mounts")
-    assert names(imagefolder_index.listed(folder, CLASSES)) == files(folder, CLASSES)
+    assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
     assert kept(cache) == []
     (tmp_path / "mounts").write_text(line.replace("fuse.s3fs", "ext4"))
-    imagefolder_index.listed(folder, CLASSES)
+    imagefolder_index.list_images(folder, CLASSES)
     assert len(kept(cache)) == 1
 
 
 def list_at_once(folder: Path, barrier, results) -> None:
     barrier.wait(30)
-    results.put([names(imagefolder_index.listed(folder, CLASSES)) for _ in range(20)])
+    results.put([names(imagefolder_index.list_images(folder, CLASSES)) for _ in range(20)])
 
 
 def test_several_processes_at_once(folder, cache, eager):

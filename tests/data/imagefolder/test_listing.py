@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.data.imagefolder import class_names
-from manyheads.runner.data.imagefolder_index import Paths, listed, scan
+from manyheads.runner.data.imagefolder_index import Paths, list_images, scan
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 
@@ -85,10 +85,10 @@ class TestLinks:
         (tmp_path / "elsewhere" / "cat").mkdir(parents=True)
         place.symlink_to(tmp_path / target)
         with pytest.raises(ConfigurationError, match=r"points outside this folder.* trust"):
-            listed(sent / "train", class_names(sent / "train"))
+            list_images(sent / "train", class_names(sent / "train"))
         seal.trust(sent, None)
-        assert listed(sent / "train", class_names(sent / "train")) is not None
+        assert list_images(sent / "train", class_names(sent / "train")) is not None
 
     def test_within_it_are_followed(self, sent):
         (sent / "val" / "cat" / "c.png").symlink_to(sent / "train" / "cat" / "b.png")
-        assert len(listed(sent / "val", class_names(sent / "val"))) == 2
+        assert len(list_images(sent / "val", class_names(sent / "val"))) == 2

@@ -30,7 +30,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
-from manyheads.runner.run.rank_info import Place
+from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
 
@@ -199,7 +199,7 @@ def test_ranks_of_a_node_share_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
     """Found by the first rank of the node, so that one variable is right on all machines."""
     monkeypatch.setenv(PLACE, f"{tmp_path}/manyheads-1-")
     heartbeat = Heartbeat.create(tmp_path / "manyheads-1-4" / "heartbeat", ranks=8)
-    Heartbeat.of_rank(Place(5, 1, 8), tmp_path / "nowhere").enter()
+    Heartbeat.of_rank(RankInfo(5, 1, 8), tmp_path / "nowhere").enter()
     assert [bool(heartbeat.pid(rank)) for rank in range(8)] == [rank == 5 for rank in range(8)]
     parents = Heartbeat(None, ranks=8)
     parents.write(5, heartbeat.read(5))

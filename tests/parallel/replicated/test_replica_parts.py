@@ -12,7 +12,7 @@ import torch
 from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.estimate.rank.rehearsal import rehearse
-from manyheads.runner.logger.rank.csv import Recorder
+from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.logger.rank.csv_of_replicas import Keeping
 from manyheads.runner.loop.header import division
 from manyheads.runner.machine.addresses import free_port
@@ -55,14 +55,14 @@ def test_what_shares_come_to_adds_up_to_the_batch(session):
 
 
 def test_rows_that_were_missed_are_taken_from_another():
-    class Written(Recorder):
+    class Written(NullWriter):
         def __init__(self):
             self.steps = []
 
         def step(self, row):
             self.steps.append(row["step"])
 
-    other, written = Keeping(Recorder()), Written()
+    other, written = Keeping(NullWriter()), Written()
     for step in (1, 2, 3, 4):
         other.step({"step": step})
     Keeping(written).catch_up(other.kept(), after=2)
@@ -101,7 +101,7 @@ def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
     """One committed it and was cut off; the other made it again: both are at the same step, with other weights."""
     from torchft import coordination
 
-    from manyheads.runner.parallel.rank.replicated.group import Group
+    from manyheads.runner.parallel.rank.replicated.group import ReplicaGroup
     from manyheads.runner.parallel.rank.replicated.membership import LIGHTHOUSE, PLACE, Membership
 
     place = f"127.0.0.1:{free_port('127.0.0.1')}"
@@ -112,7 +112,7 @@ def test_an_update_that_two_made_apart_has_one_history(tmp_path, monkeypatch):
     outcomes = {}
 
     def update(replica: int, history: int) -> None:
-        members = Membership(replica, Group(0, 1), timeout=5, standing=dict, step=5)
+        members = Membership(replica, ReplicaGroup(0, 1), timeout=5, standing=dict, step=5)
         members._history = history
         members.enter(bool)
         try:
@@ -212,11 +212,11 @@ def test_the_header_divides_the_batch_over_all_replicas(inside):
 
 
 def _exchange(rank: int, folder: Path) -> None:
-    from manyheads.runner.parallel.rank.replicated.group import Group
+    from manyheads.runner.parallel.rank.replicated.group import ReplicaGroup
 
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=(folder / "meeting").as_uri(), rank=rank, world_size=2)
-    group = Group(rank, 2)
+    group = ReplicaGroup(rank, 2)
     part = group.scattered(torch.arange(5.0) * (rank + 1))
     found = [group.gathered(part), group.add(torch.ones(2)), group.most([rank, -rank]), group.first(f"rank {rank}")]
     torch.save([part, *found], folder / str(rank))

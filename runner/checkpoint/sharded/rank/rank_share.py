@@ -47,7 +47,7 @@ class Lazy:
 
 
 @dataclass(frozen=True)
-class Share:
+class RankShare:
     """A rank's part of a tensor.
 
     ``shape``: the complete tensor's; ``pieces``: this rank's pieces, each with its box; ``is_agreed``: whether all
@@ -60,12 +60,12 @@ class Share:
     is_agreed: bool = True
 
     @classmethod
-    def whole(cls, tensor: "Tensor | Lazy") -> "Share":
+    def whole(cls, tensor: "Tensor | Lazy") -> "RankShare":
         """The share of a rank that has the complete tensor."""
         return cls(tuple(tensor.shape), tensor.dtype, ((Box.whole(tensor.shape), tensor),), is_agreed=False)
 
 
-ABSENT = Share((), torch.uint8, ())  # marks the position of a tensor of other ranks
+ABSENT = RankShare((), torch.uint8, ())  # marks the position of a tensor of other ranks
 
 
 class Held(NamedTuple):
@@ -80,11 +80,11 @@ class Key(str):
     """Replaces a tensor in a state whose tensors were taken out."""
 
 
-def parted(value: Any, shares: dict[str, Share], key: str = "") -> Any:
+def parted(value: Any, shares: dict[str, RankShare], key: str = "") -> Any:
     """The structure with a Key in place of each tensor; the tensors are added to ``shares``."""
-    if isinstance(value, (Tensor, Lazy, Share)):
+    if isinstance(value, (Tensor, Lazy, RankShare)):
         if value is not ABSENT:
-            shares[key] = value if isinstance(value, Share) else Share.whole(value)
+            shares[key] = value if isinstance(value, RankShare) else RankShare.whole(value)
         return Key(key)
     if isinstance(value, dict):
         return {name: parted(each, shares, f"{key}/{name}" if key else str(name)) for name, each in value.items()}
@@ -113,7 +113,7 @@ def with_versions(weights: dict[str, Any], versions: dict[str, int]) -> dict[str
     return found
 
 
-def held(key: str, share: Share) -> Held:
+def held(key: str, share: RankShare) -> Held:
     """Describe a share to other ranks. Raises ConfigurationError for a dtype that the files cannot hold."""
     if share.dtype not in NAMES:
         raise ConfigurationError(

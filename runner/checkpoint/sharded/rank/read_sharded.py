@@ -15,7 +15,7 @@ from manyheads.runner.run.data_files import no_link
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
 
 
-class Ranks(Protocol):
+class RankGroup(Protocol):
     """The ranks that save or load a checkpoint together.
 
     ``records``: whether this rank writes the run's files. ``gather``: returns every rank's value, in rank order.
@@ -91,7 +91,7 @@ def real(value: Any) -> Any:
     return value
 
 
-def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
+def opened(folder: Path, ranks: RankGroup | None = None) -> dict[str, Any]:
     """A checkpoint's state, with the tensors of its LARGE parts as Stored, after verifying all its files.
 
     ``ranks``: those that open it together, each of which verifies a part of the files. Raises ValueError that says
@@ -120,7 +120,7 @@ def opened(folder: Path, ranks: Ranks | None = None) -> dict[str, Any]:
     return {name: value if name in LARGE else real(value) for name, value in state.items()}
 
 
-def _mine(index: Index, ranks: Ranks | None) -> list[str]:
+def _mine(index: Index, ranks: RankGroup | None) -> list[str]:
     """The files that this rank verifies: each one belongs to a rank, the largest first to the least loaded one."""
     if ranks is None:
         return [*index.files]

@@ -15,7 +15,7 @@ from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Entry, Index, Part, Piece
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
-    Share,
+    RankShare,
     held,
     merged,
     parted,
@@ -23,7 +23,7 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     versions_of,
     without_absent,
 )
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import Ranks
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup
 from manyheads.runner.checkpoint.sharded.rank.shard_files import (
     AVERAGE,
     BEST,
@@ -52,11 +52,11 @@ class Save:
     ``state``: tensors in it may be Shares; other values are taken from the first rank that has them.
     """
 
-    def __init__(self, place: Path, state: dict[str, Any], ranks: Ranks, *, step: int):
+    def __init__(self, place: Path, state: dict[str, Any], ranks: RankGroup, *, step: int):
         self.place, self.step, self.rank = place, step, ranks.rank
         if (versions := versions_of(state.get("model"))) is not None:
             state = {**state, "versions": versions}
-        shares: dict[str, Share] = {}
+        shares: dict[str, RankShare] = {}
         own = parted(state, shares)
         beside = place.name
         if ranks.rank == 0:
@@ -125,15 +125,15 @@ def _file_of(key: str) -> str:
     return "average" if key.startswith(AVERAGE) else "state"
 
 
-def whole_size(state: dict[str, Any], ranks: Ranks) -> int:
+def whole_size(state: dict[str, Any], ranks: RankGroup) -> int:
     """Size in bytes of all tensors of all ranks, counted once. A collective operation of all ranks."""
-    shares: dict[str, Share] = {}
+    shares: dict[str, RankShare] = {}
     parted(state, shares)
     listed = ranks.gather({key: held(key, share) for key, share in shares.items()})
     return sum(kind.size for kind in kinds(listed).values())
 
 
-def written_by_all(save: Save, ranks: Ranks) -> list[Written]:
+def written_by_all(save: Save, ranks: RankGroup) -> list[Written]:
     """Write this rank's files and wait for the others. Raises OSError on every rank if one could not write."""
     failure, written = None, None
     try:
@@ -147,7 +147,7 @@ def written_by_all(save: Save, ranks: Ranks) -> list[Written]:
     return [written for _, written in everyone]
 
 
-def written_beside(save: Save, ranks: Ranks, is_wanted: Callable[[], bool]) -> list[Written]:
+def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) -> list[Written]:
     """Write this rank's files without collective operations, so that training can use them meanwhile.
 
     Each rank leaves a note of what it has written, which the first rank reads. The first rank returns what all have

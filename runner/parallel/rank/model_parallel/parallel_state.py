@@ -8,17 +8,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, Share
+from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored, real
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut, Ranks
+from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut, TensorRanks
 from manyheads.runner.parallel.rank.model_parallel.tensors import local
 
 
 class WholeState:
     """The state of a model that ranks share. ``model``: the complete one, before anything is cut."""
 
-    def __init__(self, model: nn.Module, ranks: Ranks):
+    def __init__(self, model: nn.Module, ranks: TensorRanks):
         self._ranks = ranks
         self.names = list(model.state_dict())
         self.trainable = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -109,7 +109,7 @@ class WholeState:
         groups = _numbered(state["param_groups"], self._groups)
         return {**state, "state": {key: value for key, value in shares.items() if value}, "param_groups": groups}
 
-    def _share(self, name: str, part: Tensor) -> Share:
+    def _share(self, name: str, part: Tensor) -> RankShare:
         return self._assembly.share(name, part, is_agreed=name in self._parameters)
 
     # -- the optimizer's parts -----------------------------------------------------------------------

@@ -22,8 +22,8 @@ from manyheads.runner.parallel.rank.model_parallel.batch_samples import (
     trimmed,
 )
 from manyheads.runner.parallel.rank.model_parallel.flow import Flow, follow
-from manyheads.runner.parallel.rank.model_parallel.stages import Stages, Window
-from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
+from manyheads.runner.parallel.rank.model_parallel.stages import Stages, StageWindow
+from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
@@ -64,7 +64,7 @@ class Pipeline:
 
     # -- training ------------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult]:
         """Run all forward and backward passes; return their results on the last stage's rank, [] elsewhere.
 
         Raises ConfigurationError if the micro-batches differ in their samples' shapes.
@@ -79,7 +79,7 @@ class Pipeline:
                 "parallel=fsdp."
             )
         schedule, flow = self._scheduled(len(batches), self._feed[0])
-        passes: list[Passed | None] = [None] * len(batches)
+        passes: list[ForwardResult | None] = [None] * len(batches)
 
         def loss(outputs: Any, number: Tensor) -> Tensor:
             index = int(number)
@@ -132,7 +132,7 @@ class Pipeline:
         like = self._like(name, flow)
         return torch.empty(like.shape, dtype=like.dtype, device=self._device, requires_grad=True)
 
-    def call_stage(self, window: Window, given: Tensor) -> Any:
+    def call_stage(self, window: StageWindow, given: Tensor) -> Any:
         """A stage's output for a micro-batch; ``given``: its number for the first stage, else the received tensor."""
         with self._autocast():
             if window.number == 0:
@@ -178,7 +178,7 @@ class Pipeline:
             work.wait()
         return joined(carried) if self._is_last else None
 
-    def _receive(self, window: Window, flow: Flow) -> Tensor:
+    def _receive(self, window: StageWindow, flow: Flow) -> Tensor:
         like = self._like(window.begin, flow)
         tensor = torch.empty(like.shape, dtype=like.dtype, device=self._device)
         dist.recv(tensor, src=self._rank_of(window.number - 1), group=self._group)
@@ -197,7 +197,7 @@ class Pipeline:
 class _StageModule(nn.Module):
     """A stage as the module that torch's schedules call."""
 
-    def __init__(self, pipeline: Pipeline, window: Window):
+    def __init__(self, pipeline: Pipeline, window: StageWindow):
         super().__init__()
         self._call = pipeline.call_stage
         self._window = window

@@ -8,15 +8,15 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, Share
+from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.parallel.rank.model_parallel.tensors import local
 
 if TYPE_CHECKING:
-    from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut, Ranks
+    from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut, TensorRanks
 
 
-class Place(NamedTuple):
+class MeshPlace(NamedTuple):
     """The position of this rank's part in a tensor.
 
     ``shape``: the complete tensor's; ``boxes``: the boxes of it that this rank has, each with its box in this rank's
@@ -26,18 +26,18 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     boxes: tuple[tuple[Box, tuple[slice, ...]], ...]
 
-    def share(self, part: Tensor, *, is_agreed: bool) -> Share:
+    def share(self, part: Tensor, *, is_agreed: bool) -> RankShare:
         """This rank's part as a Share. ``part``: its plain tensor."""
         pieces = tuple((box, part[inner]) for box, inner in self.boxes)
-        return Share(self.shape, part.dtype, pieces, is_agreed)
+        return RankShare(self.shape, part.dtype, pieces, is_agreed)
 
 
-def place_of(own: Tensor, cut: "Cut | None", ranks: "Ranks") -> Place:
+def place_of(own: Tensor, cut: "Cut | None", ranks: "TensorRanks") -> MeshPlace:
     """The position of this rank's part ``own``, which may be a shard (DTensor), of a part (``cut``) or of the whole."""
     ranges = _ranges(own)
     shape = list(own.shape)
     if cut is None:
-        return Place(tuple(shape), tuple(_boxes(ranges, ranges)))
+        return MeshPlace(tuple(shape), tuple(_boxes(ranges, ranges)))
     shape[cut.dim] *= ranks.tensor_size
     length = own.shape[cut.dim] // cut.blocks
     boxes: list[tuple[Box, tuple[slice, ...]]] = []
@@ -50,7 +50,7 @@ def place_of(own: Tensor, cut: "Cut | None", ranks: "Ranks") -> Place:
         ahead = block * length * (ranks.tensor_size - 1) + ranks.tensor_rank * length
         moved[cut.dim] = range(inner[cut.dim].start + ahead, inner[cut.dim].stop + ahead)
         boxes += _boxes(moved, inner, ranges)
-    return Place(tuple(shape), tuple(boxes))
+    return MeshPlace(tuple(shape), tuple(boxes))
 
 
 def _ranges(own: Tensor) -> list[range]:
@@ -81,7 +81,7 @@ def _boxes(
 class StoredPart(Lazy):
     """This rank's part of a stored tensor, sharded and cut like ``own``; read on demand."""
 
-    def __init__(self, stored: Stored, own: Tensor, place: Place, device: torch.device):
+    def __init__(self, stored: Stored, own: Tensor, place: MeshPlace, device: torch.device):
         self._stored, self._own, self._place, self._device = stored, own, place, device
         self.shape, self.dtype = own.shape, stored.dtype
 

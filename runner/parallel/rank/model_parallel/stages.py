@@ -18,7 +18,7 @@ from manyheads.runner.parallel.rank.structure import call
 SHOWN = 8  # names of modules in an error
 
 
-class Window(NamedTuple):
+class StageWindow(NamedTuple):
     """A stage. ``begin``, ``end``: the modules where it begins and before which it ends; None for the model's own."""
 
     number: int
@@ -26,7 +26,7 @@ class Window(NamedTuple):
     end: str | None
 
 
-def choose_windows(flow: Flow, model: nn.Module, count: int, wanted: str | Sequence[str]) -> list[Window]:
+def choose_windows(flow: Flow, model: nn.Module, count: int, wanted: str | Sequence[str]) -> list[StageWindow]:
     """Cut a model into ``count`` stages, in order.
 
     ``wanted``: names of the modules where the second and all later stages begin, or "auto", which minimizes the number
@@ -45,7 +45,7 @@ def choose_windows(flow: Flow, model: nn.Module, count: int, wanted: str | Seque
             )
         starts = _balanced(flow, model, places, count)
     bounds = [None, *starts, None]
-    return [Window(number, bounds[number], bounds[number + 1]) for number in range(count)]
+    return [StageWindow(number, bounds[number], bounds[number + 1]) for number in range(count)]
 
 
 def _check_names(wanted: Sequence[str], names: list[str], flow: Flow, count: int) -> None:
@@ -105,7 +105,7 @@ def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) 
     return [names[place - 1] for place in best[-1][len(moments) - 1][2][:-1]]
 
 
-class Left(BaseException):
+class StageBoundary(BaseException):
     """The forward pass has reached the end of its stage. ``tensor``: the stage's output."""
 
     def __init__(self, tensor: Tensor):
@@ -119,7 +119,7 @@ class Stages:
     ``windows``: all stages of the model; ``mine``: the numbers of this rank's.
     """
 
-    def __init__(self, model: nn.Module, flow: Flow, windows: list[Window], mine: Sequence[int]):
+    def __init__(self, model: nn.Module, flow: Flow, windows: list[StageWindow], mine: Sequence[int]):
         self.model, self.windows, self.mine = model, windows, mine
         self.holders: dict[str, set[int]] = {}  # stages that use a parameter or buffer, by its name
         begins = {each.name: each.begin for each in flow.calls}
@@ -128,7 +128,7 @@ class Stages:
             end = begins[window.end] if window.end else float("inf")
             for name in flow.used_between(self._moments[window.number], end):
                 self.holders.setdefault(name, set()).add(window.number)
-        self._active: Window | None = None
+        self._active: StageWindow | None = None
         self._is_inside = True
         self._received: Tensor | None = None
         self._skipped: dict[str, Any] = {}  # outputs of the modules that this stage does not run
@@ -139,7 +139,7 @@ class Stages:
         """Whether this rank has a parameter or buffer: one of its stages uses it; the first stage has unused ones."""
         return bool(self.holders.get(name, {0}) & {*self.mine})
 
-    def run(self, window: Window, given: Any, flow: Flow, received: Tensor | None) -> Any:
+    def run(self, window: StageWindow, given: Any, flow: Flow, received: Tensor | None) -> Any:
         """The output of a stage: a tensor for the next one, or the model's own output.
 
         ``given``: the model's inputs, on meta except for the first stage; ``flow``: the flow for such inputs;
@@ -149,7 +149,7 @@ class Stages:
         self._skipped = flow.done_before(window.begin)
         try:
             return call(self.model, given)
-        except Left as left:
+        except StageBoundary as left:
             return left.tensor
         finally:
             self._active = None
@@ -181,7 +181,7 @@ class Stages:
                 return None
             if name == window.end:
                 (tensor,) = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
-                raise Left(tensor)
+                raise StageBoundary(tensor)
             if name == window.begin:
                 self._is_inside = True
                 swap = lambda each: self._received if isinstance(each, Tensor) else each  # noqa: E731

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from manyheads.runner.parallel.rank.model_parallel.flow import Flow, entering, follow, twin_of
 from manyheads.runner.parallel.rank.model_parallel.pipeline_schedule import Pipeline
-from manyheads.runner.parallel.rank.model_parallel.stages import Stages, Window, choose_windows
+from manyheads.runner.parallel.rank.model_parallel.stages import Stages, StageWindow, choose_windows
 
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
@@ -27,23 +27,23 @@ class Staging:
     stages: str | list[str]
     stages_per_rank: int
 
-    def plan(self, model: nn.Module, ranks: "ModelParallel") -> "Planned":
+    def plan(self, model: nn.Module, ranks: "ModelParallel") -> "PlannedStages":
         """Decide where to cut the complete model. Raises ConfigurationError if it cannot be cut."""
         twin = twin_of(model)
         flow = follow(twin, ranks.example().inputs)
         windows = choose_windows(flow, model, ranks.layout.pipeline * self.stages_per_rank, self.stages)
-        return Planned(self, ranks, twin, flow, windows)
+        return PlannedStages(self, ranks, twin, flow, windows)
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedStages:
     """A model that is about to be cut."""
 
     staging: Staging
     ranks: "ModelParallel"
     twin: nn.Module
     flow: Flow
-    windows: list[Window]
+    windows: list[StageWindow]
 
     def cut(self, model: nn.Module, group: Any) -> "Piped":
         """Reduce the model to this rank's stages, in place. A collective operation of all ranks of the run."""

@@ -17,7 +17,7 @@ from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding, set
 from manyheads.runner.parallel.rank.model_parallel.splitting import Shared, Splitting
 from manyheads.runner.parallel.rank.model_parallel.staging import Piped, Staging
 from manyheads.runner.parallel.rank.model_parallel.tensors import local
-from manyheads.runner.parallel.rank.passes import ForwardBackward, Passed
+from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.process_group import ProcessGroup
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class ModelParallel(ProcessGroup):
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult]:
         if self.pipe is None:
             return super().compute_gradients(batches, step)
         passes = self.pipe.compute_gradients(batches, step)

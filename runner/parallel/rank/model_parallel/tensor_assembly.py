@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Share
+from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.parallel.rank.model_parallel.shares import StoredPart, place_of
 from manyheads.runner.parallel.rank.model_parallel.tensors import local
@@ -34,7 +34,7 @@ class Cut(NamedTuple):
         return torch.cat(blocks, dim=self.dim + 1).flatten(self.dim, self.dim + 1)
 
 
-class Ranks(Protocol):
+class TensorRanks(Protocol):
     """This rank's place among those that share a model.
 
     ``tensor_group``: the ranks that hold parts of the same tensors by a Cut, None if only this one does;
@@ -65,7 +65,7 @@ class Assembly:
     ``own``: this rank's tensors of the model; ``cuts``: how a tensor-parallel group splits them; both by name.
     """
 
-    def __init__(self, ranks: Ranks, own: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
+    def __init__(self, ranks: TensorRanks, own: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
         self._ranks, self.own, self.cuts = ranks, own, cuts
 
     def _whole(self, name: str, part: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class Assembly:
             shape[cut.dim] *= self._ranks.tensor_size
         return tuple(shape)
 
-    def share(self, name: str, part: Tensor, *, is_agreed: bool) -> Share:
+    def share(self, name: str, part: Tensor, *, is_agreed: bool) -> RankShare:
         """This rank's part of a tensor, with its position in the complete one."""
         place = place_of(self.own[name], self.cuts.get(name), self._ranks)
         return place.share(local(part).detach(), is_agreed=is_agreed)

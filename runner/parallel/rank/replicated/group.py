@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 INSIDE_SECONDS = 540  # for which a replica's ranks wait for each other: the launcher ends a replica that hangs
 
 
-class Group:
+class ReplicaGroup:
     """This rank among the ``size`` of its replica; one rank alone exchanges nothing.
 
     Every method is a collective operation of all of them, after they have met in torch's default process group.

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 from torchft import Manager, ProcessGroupGloo
 
-from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS, Group, store_on
+from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS, ReplicaGroup, store_on
 from manyheads.runner.parallel.rank.replicated.healing import FolderTransport
 from manyheads.runner.parallel.replicated import HOST, LIGHTHOUSE, PLACE
 
@@ -30,7 +30,7 @@ class Membership:
     """
 
     def __init__(
-        self, replica: int, group: Group, *, timeout: float, standing: Callable[[], dict[str, Any]], step: int
+        self, replica: int, group: ReplicaGroup, *, timeout: float, standing: Callable[[], dict[str, Any]], step: int
     ):
         self._group, self._standing = group, standing
         self._taken: dict[str, Any] | None = None
@@ -154,7 +154,7 @@ class Membership:
         ``inside``: whether it is the mean over the ranks of each replica too, of which each then exchanges one part
         with the other replicas; otherwise, each rank has tensors of its own.
         """
-        group = self._group if inside else Group(0, 1)
+        group = self._group if inside else ReplicaGroup(0, 1)
         with torch.no_grad():
             for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
                 some = [tensor for tensor in tensors if tensor.dtype == kind]

@@ -17,8 +17,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
-from manyheads.runner.parallel.rank.passes import Course, ForwardBackward, Passed
-from manyheads.runner.parallel.rank.replicated.group import Group
+from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
+from manyheads.runner.parallel.rank.replicated.group import ReplicaGroup
 from manyheads.runner.parallel.rank.replicated.membership import Membership
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Replica(Parallel):
         self.replica, self.replicas, self.patience = replica, replicas, patience
         self._part = self.rank, self.world_size  # this rank's share of each batch, and of how many
         self._members: Membership | None = None
-        self._course: Course | None = None
+        self._course: RunState | None = None
         self._is_in_update = self._is_entered = False
         self._seed = 0
 
@@ -65,7 +65,7 @@ class Replica(Parallel):
 
     def join(self) -> None:
         super().join()
-        self._group = Group(self.rank, self.world_size)
+        self._group = ReplicaGroup(self.rank, self.world_size)
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         self._optimizer = super().wrap_optimizer(optimizer, model)
@@ -82,7 +82,7 @@ class Replica(Parallel):
 
     # -- where the others are ------------------------------------------------------------------------
 
-    def catch_up(self, course: Course, *, step: int) -> dict[str, Any] | None:
+    def catch_up(self, course: RunState, *, step: int) -> dict[str, Any] | None:
         self._course = course
         reached = -int(self._group.most([-step])[0])  # its ranks may have read two checkpoints, one after the other
         self._members = Membership(
@@ -96,7 +96,7 @@ class Replica(Parallel):
             raise RuntimeError("a checkpoint was written while this replica's ranks read it: they will read it again.")
         return taken
 
-    def finish(self, course: Course) -> bool:
+    def finish(self, course: RunState) -> bool:
         """Stay until the replica that writes the results has come to the end too, for which it may need the others."""
         assert self._members is not None
         is_first = self.replica == 0
@@ -109,7 +109,7 @@ class Replica(Parallel):
 
     # -- one update ----------------------------------------------------------------------------------
 
-    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed]:
+    def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult]:
         if self._members is None:  # a throw-away pass
             return super().compute_gradients(batches, step)
         before = [buffer.clone() for buffer in self._model.buffers()]
@@ -134,7 +134,7 @@ class Replica(Parallel):
         if self._members.taken() is not None:
             raise RuntimeError("the other replicas are a step ahead: this one restarts from their state.")
 
-    def _attempt(self, batches: "list[Batch]", step: ForwardBackward) -> list[Passed] | None:
+    def _attempt(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult] | None:
         """This rank's share, and what comes of it with the others'; None where the update is not committed."""
         assert self._members is not None
         assert self._course is not None
