@@ -15,7 +15,7 @@ from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_byte
 from manyheads.runner.run.files import exclusive, remove, remove_leftovers, write_whole
 
 CHECKED = "MANYHEADS_CHECKED"
-FORMAT = 1  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
+FORMAT = 2  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
 _FORMAT = re.compile(rb"^format: *(\d{1,9}) *$", re.MULTILINE)
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
 

@@ -36,7 +36,7 @@ def test_a_moved_one_too(run):
     [
         (lambda run: shutil.rmtree(run.path), "is not a folder"),
         (lambda run: run.config.unlink(), "holds no run"),
-        (lambda run: run.config.write_text("format: 1\nseed: 1"), "is not a run config: it lacks model, data"),
+        (lambda run: run.config.write_text("format: 2\nseed: 1"), "is not a run config: it lacks model, data"),
         (lambda run: (run.path / "ledger.jsonl").write_text("{}\n"), "is a sweep. Name one of its runs"),
         (lambda run: run.provenance.unlink(), "was never started"),
         (lambda run: run.provenance.write_text("{"), "cannot be read"),
