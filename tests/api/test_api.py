@@ -26,7 +26,7 @@ def test_importing_it_imports_no_more_than_the_finder():
         "import sys, typing; import manyheads; print([n for n in sys.modules if n[:9] in ('manyheads', 'omegaconf')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / ".names")
-    rooms = ("manyheads.runner", "manyheads.runner.run", "manyheads.runner.machine.import_apart", "manyheads")
+    rooms = ("manyheads.runner", "manyheads.runner.machine", "manyheads.runner.machine.import_apart", "manyheads")
     assert done.stdout.strip() == str([*rooms])
 
 

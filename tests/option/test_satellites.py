@@ -75,7 +75,7 @@ def test_a_tree_without_it_composes_trains_sweeps_and_reports(names, tmp_path):
         return Done(done.returncode, done.stdout, done.stderr)
 
     composed = run("run.py", "--cfg", "job").out
-    assert "parallel:\n  _target_: manyheads.runner.parallel.single" in composed
+    assert "parallel:\n  _target_: manyheads.runner.parallel.rank.single" in composed
     doctor = run("-m", "runner", "doctor").out
     assert "What it can run" in doctor
     sweep = Path("outputs/sweep")

@@ -18,7 +18,7 @@ class TestOwnCode:
     def package(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "my_package" / "nets").mkdir(parents=True)
-        (tmp_path / "my_package" / "nets" / "net.py").write_text("raise RuntimeError('imported')")
+        (tmp_path / "my_package" / "nets" / "net.py").write_text("class Net: ...\nraise RuntimeError('imported')")
         return tmp_path / "my_package"
 
     @staticmethod
@@ -31,11 +31,11 @@ class TestOwnCode:
             (package / "__init__.py").write_text("raise RuntimeError('imported')")
         before = self.digests()
         assert "my_package" in before
-        (package / "nets" / "net.py").write_text("1")
+        (package / "nets" / "net.py").write_text("class Net: ...  # changed")
         assert self.digests() != before
 
     def test_may_be_a_module(self, package):
-        (package.parent / "mine.py").write_text("1")
+        (package.parent / "mine.py").write_text("class Net: ...")
         found = own_code(config("model=custom", "model._target_=mine.Net"))
         assert list(found) == [f"{package.parent}/mine.py", "mine"]
 

@@ -14,7 +14,7 @@ from manyheads.runner.logger.mlflow_store import Store, absolute
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run import seal
 from manyheads.runner.trust.trust_store import own_project
-from tests.publish.wandb_server import Service
+from tests.launchers.publishing.wandb_server import Service
 
 WANDB = {
     "_target_": "manyheads.runner.logger.wandb.WandB",

@@ -15,7 +15,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import curve, only, runs, wait_for
 from tests.in_process import rows
-from tests.publish.conftest import planned, resume_to_the_end
+from tests.launchers.publishing.conftest import planned, resume_to_the_end
 from tests.tail import tail
 
 QUICK = ("trainer.max_steps=20", "trainer.epochs=1", "trainer.log_every=4", "data.val_samples=11")

@@ -22,7 +22,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import wait_for
 from tests.in_process import rows, small
-from tests.publish.conftest import resume_to_the_end
+from tests.launchers.publishing.conftest import resume_to_the_end
 
 # The mechanism is tested without it, in test_publisher.py and test_process.py.
 pytestmark = [pytest.mark.tail, pytest.mark.needs("mlflow", "flask", "sqlalchemy")]
