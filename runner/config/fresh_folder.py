@@ -19,7 +19,7 @@ from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-LAUNCHER = "hydra_plugins.manyheads.launcher.Manyheads"
+LAUNCHER = "hydra_plugins.manyheads.job_launcher.Manyheads"
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
 
 
