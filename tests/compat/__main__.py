@@ -1,24 +1,32 @@
 """Make an environment for each torch and Python that is claimed, and run the suite's core in it. ``make compat``.
 
-Environments stay below the folder that is given, so that a second run takes minutes only. Pythons are found by uv.
+Prints the table of docs/gpus.md. uv finds the Pythons on PATH, or fetches them. Environments are kept, so that a second
+run takes minutes only.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.conftest import ROOT
 
-NEWEST = ("2.15.0", "0.29.2")
-# Of Python, torch, torchvision.
-CLAIMED = [("3.11", "2.6.0", "0.21.0"), *((python, *NEWEST) for python in ("3.11", "3.12", "3.13"))]
+PYTHONS = ("3.11", "3.12", "3.13")
+OLDEST = ("torch==2.6.0", "torchvision==0.21.0")
+NEWEST: tuple[str, ...] = ()  # those of .ci/versions.txt
+CLAIMED = {"oldest-3.11": ("3.11", OLDEST)} | {f"newest-{python}": (python, NEWEST) for python in PYTHONS}
 CORE = (
     *("tests/model", "tests/optimizer", "tests/precision", "tests/checkpoint", "tests/loop"),
     *("tests/data/test_loader.py", "tests/data/test_batches.py", "tests/parallel/test_strategies.py"),
     "tests/launchers/test_equal_results.py",
 )
+INSTALLED = """
+import sys, torch, torchvision
+print(torch.__version__, torchvision.__version__, *sys.version.split()[:1])
+"""
+SUMMARY = re.compile(r"^(?:=+ )?(\d+ [a-z].*) in [\d.]+s", re.MULTILINE)
 
 
 def main() -> None:
@@ -26,46 +34,54 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("/tmp/manyheads-compat"), help="where environments are kept"
     )
-    parser.add_argument("--only", help="those whose name has this, such as 3.13 or torch-2.6")
+    parser.add_argument("--only", default="", help="those whose name has this, such as oldest or 3.13")
     given = parser.parse_args()
-    codes = {}
-    for python, torch, vision in CLAIMED:
-        name = f"python-{python}-torch-{torch}"
-        if given.only is None or given.only in name:
-            codes[name] = tested(prepared(given.folder / name, python, torch, vision))
-    for name, code in codes.items():
-        print(f"{name}: {'passed' if code == 0 else f'failed ({code})'}")
-    sys.exit(any(codes.values()))
+    results = {
+        name: result(given.folder / name, python, versions)
+        for name, (python, versions) in CLAIMED.items()
+        if given.only in name
+    }
+    print("| torch | Python | the core of the suite |", "|---|---|---|", sep="\n")
+    print(*(row for row, _ in results.values()), sep="\n")
+    sys.exit(not all(passed for _, passed in results.values()))
 
 
-def prepared(folder: Path, python: str, torch: str, vision: str) -> Path:
-    """An environment with this torch and what `make test` needs, in the newest versions that go with it."""
-    uv = Path(sys.executable).with_name("uv")
-    if not folder.exists():
-        subprocess.run([uv, "venv", "--quiet", "--python", python, folder], check=True)
-    versions = (f"torch=={torch}", f"torchvision=={vision}")
-    command = [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", "--editable", "."]
-    subprocess.run([*command, "--group", "dev", *versions], cwd=ROOT, check=True)
-    return folder
+def result(folder: Path, python: str, versions: tuple[str, ...]) -> tuple[str, bool]:
+    """The row of the table, and whether all tests passed."""
+    if not installed(folder, python, versions):
+        return f"| {' '.join(versions) or 'newest'} | {python} | could not be installed |", False
+    found = subprocess.run([folder / "bin" / "python", "-c", INSTALLED], capture_output=True, text=True, check=True)
+    torch, vision, python = found.stdout.split()
+    output, code = tested(folder)
+    counts = SUMMARY.findall(output)
+    return f"| {torch}, torchvision {vision} | {python} | {counts[-1] if counts else f'exit code {code}'} |", code == 0
 
 
-def tested(folder: Path) -> int:
-    """The exit code of the suite's core."""
+def installed(folder: Path, python: str, versions: tuple[str, ...]) -> bool:
+    """Whether there is now an environment with what `make test` needs."""
+    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": search}
+    commands = [["uv", "venv", "--quiet", "--python", python, folder]] if not folder.exists() else []
+    if versions:  # with them, others than those of .ci/versions.txt
+        install = ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", folder / "bin" / "python"]
+        commands.append([*install, "--editable", ".", "--group", "dev", *versions])
+    else:
+        commands.append([".ci/install", folder, "--group", "dev"])
+    return all(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode == 0 for command in commands)
+
+
+def tested(folder: Path) -> tuple[str, int]:
+    """What the suite's core printed, which is shown meanwhile, and its exit code."""
+    options = ("-q", "-n", "2", "--dist", "loadfile", "-m", "not tail")
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    command = [
-        folder / "bin" / "python",
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        "-m",
-        "not tail",
-        *CORE,
-    ]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    command = [folder / "bin" / "python", "-m", "pytest", *options, *CORE]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        lines.append(line)
+    return "".join(lines), process.wait()
 
 
 if __name__ == "__main__":
