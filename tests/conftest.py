@@ -17,6 +17,8 @@ from typing import Protocol
 
 # Tests share the cores with each other, so idle threads must not spin. OpenMP reads this when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# scikit-learn sets them when it is imported, and a process that ranks are forked from is restarted for new values.
+os.environ |= {"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}
 
 import pytest
 import torch

@@ -29,9 +29,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from setproctitle import getproctitle
+
 from manyheads.runner.machine.process import die_with_parent
 
 SHARED = "TESTS_ZYGOTE"  # the socket of the one that xdist's workers share
+# An argument without meaning: titles overwrite the command line, and psutil splits one that is longer at its spaces.
+ROOM = " " * 400
 IMPORTED = (
     *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "matplotlib"),
     *("manyheads.launchers.launch", "manyheads.launchers.sweep.run_jobs", "manyheads.runner.loop.session"),
@@ -45,9 +49,8 @@ IMPORTED = (
     *("torch._inductor.config", "torch.utils.serialization"),
 )
 ROOT = Path(__file__).resolve().parent.parent
-# What Python and libraries read as they start: with other values a command gets a process of its own. Not KMP_*, which
-# scikit-learn sets in each process that imports it: torch's wheels have GNU's OpenMP.
-READ_AT_START = re.compile(r"(OMP|GOMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)_\w+|PYTHON(?!PATH)\w+")
+# What Python and libraries read as they start: with other values a command gets a process of its own.
+READ_AT_START = re.compile(r"(OMP|GOMP|KMP|MKL|OPENBLAS|TORCH|PYTORCH|MALLOC|LD)_\w+|PYTHON(?!PATH)\w+")
 
 
 def runs(command: tuple[str, ...]) -> bool:
@@ -66,22 +69,26 @@ def run(command: tuple[str, ...], *, cwd: Path, timeout: float, checkout: Path =
     """
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
-        request = {"command": command[1:], "cwd": str(cwd), "environment": dict(os.environ), "out": str(out)}
-        code = _Zygote.of(checkout).ask(request | {"err": str(err)}, timeout=timeout)
-        if code is None:
-            raise subprocess.TimeoutExpired(command, timeout)
+        forked = Forked(command, cwd=cwd, out=out, err=err, zygote=_Zygote.of(checkout))
+        try:
+            code = forked.wait(timeout)
+        except subprocess.TimeoutExpired:
+            forked.kill()
+            forked.wait()
+            raise
         return code, out.read_text(), err.read_text()
 
 
-def share() -> None:
-    """Start a zygote for all processes that this one starts, such as xdist's workers."""
+def share() -> str:
+    """Start a zygote for this process and all that it starts, such as xdist's workers. Returns where it listens."""
     folder = tempfile.mkdtemp()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path := f"{folder}/zygote")
         listening.listen()
-        _start(ROOT, listening, "listening")
+        _start(ROOT, listening, "listening", ROOM)
     atexit.register(shutil.rmtree, folder)
     os.environ[SHARED] = path
+    return path
 
 
 def _start(checkout: Path, connection: socket.socket, *more: str) -> None:
@@ -93,43 +100,86 @@ def _start(checkout: Path, connection: socket.socket, *more: str) -> None:
 
 
 class _Zygote:
-    """This process's connection to a zygote. ``read``: what that one read of the environment as it started."""
+    """A connection to a zygote, for one command at a time. ``read``: what that one read of the environment at start."""
 
     def __init__(self, checkout: Path) -> None:
-        shared = os.environ.get(SHARED) if checkout == ROOT else None
-        if shared is None:
+        if checkout == ROOT:
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.connect(os.environ.get(SHARED) or share())
+        else:
             self._socket, there = socket.socketpair()
             with there:
                 _start(checkout, there)
-        else:
-            self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.connect(shared)
-        self._file = self._socket.makefile("rw")
-        self.read = _read_at_start(dict(os.environ)) if shared is None else self._hear()
+        self._answers = self._socket.makefile("rb", buffering=0)  # so that select sees what was not yet read
+        self.read = self.hear() if checkout == ROOT else _read_at_start(dict(os.environ))
 
     @staticmethod
     @cache
     def of(checkout: Path) -> "_Zygote":
         return _Zygote(checkout)
 
-    def ask(self, request: dict[str, Any], *, timeout: float) -> int | None:
-        """The exit code of a command; None where it took too long."""
-        self._say(request)
-        pid = self._hear()
-        in_time = bool(select.select([self._socket], [], [], timeout)[0])
-        if not in_time:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(pid, signal.SIGKILL)
-        code = self._hear()
-        return code if in_time else None
+    def ask(self, request: dict[str, Any]) -> int:
+        """The process id of a command, whose exit code is the next thing to hear."""
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        return self.hear()
 
-    def _say(self, value: Any) -> None:
-        print(json.dumps(value), file=self._file, flush=True)
-
-    def _hear(self) -> Any:
-        line = self._file.readline()
+    def hear(self) -> Any:
+        line = self._answers.readline()
         assert line, "the process that commands are forked from has died"
         return json.loads(line)
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+
+    def speaks(self, within: float | None) -> bool:
+        """Whether there is something to hear in that many seconds; None for no limit."""
+        return bool(select.select([self._socket], [], [], within)[0])
+
+
+class Forked:
+    """A command of the project's in a fork of a zygote, with what subprocess.Popen has of methods."""
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        *,
+        cwd: Path,
+        out: Path,
+        err: Path,
+        start_new_session: bool = False,
+        zygote: _Zygote | None = None,
+    ):
+        """``out``, ``err``: files, maybe the same one, to which it appends what it writes to stdout and stderr."""
+        self.args = command
+        self.returncode: int | None = None
+        self._zygote, self._own = zygote or _Zygote(ROOT), zygote is None
+        request = {"command": command[1:], "cwd": str(cwd), "environment": dict(os.environ)}
+        self.pid = self._zygote.ask(request | {"out": str(out), "err": str(err), "session": start_new_session})
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Raises subprocess.TimeoutExpired if the command still runs after so many seconds."""
+        if self.returncode is None:
+            if not self._zygote.speaks(within=timeout):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = self._zygote.hear()
+            if self._own:
+                self._zygote.close()
+        return self.returncode
+
+    def send_signal(self, signum: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, signum)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
@@ -150,6 +200,16 @@ def accept(listening: socket.socket) -> NoReturn:
             serve(connection)
             os._exit(0)
         connection.close()
+        while _reaped():
+            pass
+
+
+def _reaped() -> bool:
+    """Whether there was a child that has ended."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
 
 
 def serve(connection: socket.socket) -> None:
@@ -174,6 +234,8 @@ def _become(request: dict[str, Any], installed: list[str]) -> NoReturn:
         descriptor = os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, number)
         os.close(descriptor)
+    if request.get("session"):
+        os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -247,6 +309,7 @@ if __name__ == "__main__":
     from tests import composing
 
     die_with_parent()
+    getproctitle()  # so that it knows where a title stands, before a command changes what it is found by: environ
     gc.disable()
     for module in IMPORTED:
         importlib.import_module(module)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,7 +16,8 @@ import pytest
 from manyheads.runner.config.lookup import CONF, options, read_option, unavailable
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.run_folder import RunFolder
-from tests import in_process
+from tests import in_process, zygote
+from tests.conftest import RUN
 from tests.in_process import config
 from tests.needs import require
 
@@ -96,15 +98,33 @@ class Parent:
     """A real `python run.py` in the background, whose ranks can be found and signalled."""
 
     def __init__(
-        self, folder: Path, *overrides: str, command: tuple[str, ...] = ("run.py",), under: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        *overrides: str,
+        output: Path,
+        command: tuple[str, ...] = (str(RUN),),
+        under: tuple[str, ...] = (),
+        cold: bool = False,
     ):
-        """``under``: a program that starts it, such as nice, with its arguments."""
-        self.folder = RunFolder(folder)
-        arguments = [*under, sys.executable, *command, *overrides]
+        """``output``: a new file for what it prints. ``under``: a program that starts it, with its arguments.
+
+        ``cold``: in a new Python, as in tests.conftest.execute.
+        """
+        self.folder, self._output = RunFolder(folder), output
+        arguments = (*under, sys.executable, *command, *overrides)
         # In a session of its own, as a terminal would have it: signals go where they are sent.
-        self.process = subprocess.Popen(
-            arguments, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
+        self.process: zygote.Forked | subprocess.Popen[bytes]
+        if not cold and zygote.runs(arguments):
+            self.process = zygote.Forked(arguments, cwd=PROJECT, out=output, err=output, start_new_session=True)
+        else:
+            with open(output, "wb") as file:
+                self.process = subprocess.Popen(
+                    arguments, cwd=PROJECT, stdout=file, stderr=file, start_new_session=True
+                )
+
+    def text(self) -> str:
+        """What it has printed so far."""
+        return self._output.read_text(errors="replace")
 
     def wait_for_step(self, step: int) -> None:
         """Return when the run has written a row for this step."""
@@ -115,7 +135,7 @@ class Parent:
     def wait_until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
-            assert self.process.poll() is None, self.process.stdout and self.process.stdout.read()
+            assert self.process.poll() is None, self.text()
             assert time.monotonic() < deadline, "the run did not get there"
             time.sleep(0.05)
 
@@ -124,8 +144,7 @@ class Parent:
 
     def end(self, seconds: float = 30) -> tuple[int, str]:
         """The exit code and all output."""
-        output, _ = self.process.communicate(timeout=seconds)
-        return self.process.returncode, output
+        return self.process.wait(seconds), self.text()
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -148,12 +167,13 @@ def survivors(folder: RunFolder) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def parent() -> Iterator[Callable[..., Parent]]:
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Parent]]:
     """Starts parents, and ends what a failed test leaves."""
     started: list[Parent] = []
+    outputs = tmp_path_factory.mktemp("outputs")
 
-    def start(folder: Path, *overrides: str, **options: tuple[str, ...]) -> Parent:
-        started.append(Parent(folder, *overrides, **options))
+    def start(folder: Path, *overrides: str, **options: Any) -> Parent:
+        started.append(Parent(folder, *overrides, output=outputs / f"{len(started)}.txt", **options))
         return started[-1]
 
     yield start
@@ -164,4 +184,4 @@ def parent() -> Iterator[Callable[..., Parent]]:
         for process in left:
             if process.is_running():
                 process.send_signal(signal.SIGKILL)
-        one.process.communicate(timeout=10)
+        one.process.wait(timeout=10)

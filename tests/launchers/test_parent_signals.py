@@ -123,7 +123,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, parent) -> None:
 @pytest.mark.parametrize("way", [way if way in STARTING else tail(way) for way in WAYS], ids=" ".join)
 def test_ctrl_c_while_starting(tmp_path: Path, parent, way: tuple[str, ...]) -> None:
     """It reaches the whole process group of the terminal, and ends ranks that are still importing."""
-    running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}")
+    running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}", cold=True)
     running.wait_until(running.folder.heartbeat.exists)
     os.killpg(running.process.pid, signal.SIGINT)
     code, output = running.end(seconds=60)

@@ -12,7 +12,7 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from tests.launchers.conftest import PROJECT, Parent, freeze, rows
+from tests.launchers.conftest import PROJECT, freeze, rows
 from tests.launchers.ray_cluster.conftest import LONG, RUN, free, on, ours, rank_of, when_at
 from tests.tail import tail
 
@@ -98,11 +98,10 @@ def test_without_a_cluster_the_error_says_how_to_get_one(tmp_path):
 
 @pytest.mark.tail
 @pytest.mark.parametrize("jobs", ["4", "auto"])
-def test_a_sweep_uses_what_is_free_in_the_cluster(machines, tmp_path, jobs):
+def test_a_sweep_uses_what_is_free_in_the_cluster(machines, parent, tmp_path, jobs):
     options = ("launcher.nodes=1", "launcher.threads_per_rank=1", "trainer.max_steps=200")
     sweep = ("seed=1,2,3,4", f"hydra.launcher.jobs={jobs}", f"hydra.sweep.dir={tmp_path / 'sweep'}")
-    command = ("run.py", "-m", *RUN, *on(machines, *options), *sweep)
-    run = Parent(tmp_path / "sweep", command=command)
+    run = parent(tmp_path / "sweep", "-m", *RUN, *on(machines, *options), *sweep)
     begun, training = set[int](), set[int]()
     while run.process.poll() is None:
         entries = Ledger(tmp_path / "sweep").entries() if (tmp_path / "sweep" / "ledger.jsonl").exists() else []

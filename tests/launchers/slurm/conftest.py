@@ -1,7 +1,5 @@
 """A cluster for all tests of a process, empty before each; runs that are submitted from here."""
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -43,27 +41,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return launch(prepare(folder))["weights_sha256"]
 
 
-class Submitted(Parent):
-    """A real command that submits a run, and follows it."""
-
-    def __init__(self, folder: Path, *overrides: str):
-        super().__init__(folder, *COMMON, f"hydra.run.dir={folder}", *overrides)
-
-
 @pytest.fixture
-def submit(cluster: Slurm, tmp_path: Path) -> Iterator[Callable[..., Submitted]]:
-    """Starts such commands, and ends what a failed test leaves."""
-    begun: list[Submitted] = []
-
-    def start(name: str, *overrides: str) -> Submitted:
-        begun.append(Submitted(tmp_path / name, *overrides))
-        return begun[-1]
-
-    yield start
-    for one in begun:
-        if one.process.poll() is None:
-            os.killpg(one.process.pid, signal.SIGKILL)
-            one.process.wait()
+def submit(cluster: Slurm, parent: Callable[..., Parent], tmp_path: Path) -> Callable[..., Parent]:
+    """Starts real commands that submit a run, and follow it."""
+    return lambda name, *overrides: parent(tmp_path / name, *COMMON, f"hydra.run.dir={tmp_path / name}", *overrides)
 
 
 def resumed(folder: Path) -> subprocess.CompletedProcess[str]:

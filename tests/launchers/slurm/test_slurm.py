@@ -20,7 +20,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from tests.launchers.conftest import PROJECT, Parent, freeze, rows, survivors
+from tests.launchers.conftest import PROJECT, freeze, rows, survivors
 from tests.launchers.slurm.conftest import COMMON, HELD
 from tests.tail import tail
 
@@ -180,19 +180,15 @@ def test_a_folder_whose_name_has_spaces_and_more(cluster, tmp_path):
     assert (folder.logs / "slurm.log").read_text().split(" resume ")[1] == f"{folder.path}\n"
 
 
-def test_jobs_of_a_sweep_wait_beside_each_other(cluster, tmp_path):
+def test_jobs_of_a_sweep_wait_beside_each_other(cluster, parent, tmp_path):
     sweep = tmp_path / "sweep"
-    command = ("run.py", "-m", *COMMON, HELD, "seed=1,2", f"hydra.sweep.dir={sweep}", "hydra.launcher.jobs=2")
-    run = Parent(sweep, command=command)
-    try:
-        run.wait_until(lambda: len(cluster.jobs()) == 2)
-        run.wait_until(lambda: noted_job(RunFolder(sweep / "0")))
-        cluster.client("scancel", noted_job(RunFolder(sweep / "0")))
-        run.wait_until(lambda: states(sweep)[0] == "failed")
-        run.process.send_signal(signal.SIGINT)
-        code, text = run.end()
-    finally:
-        run.process.kill()
+    run = parent(sweep, "-m", *COMMON, HELD, "seed=1,2", f"hydra.sweep.dir={sweep}", "hydra.launcher.jobs=2")
+    run.wait_until(lambda: len(cluster.jobs()) == 2)
+    run.wait_until(lambda: noted_job(RunFolder(sweep / "0")))
+    cluster.client("scancel", noted_job(RunFolder(sweep / "0")))
+    run.wait_until(lambda: states(sweep)[0] == "failed")
+    run.process.send_signal(signal.SIGINT)
+    code, text = run.end()
     assert code == 130, text
     assert cluster.jobs() == []
     first, second = Ledger(sweep).entries()
