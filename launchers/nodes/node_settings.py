@@ -53,5 +53,5 @@ class Settings:
             interface=section.get("network_interface"),
             silence=section["node_timeout"],
             start_timeout=section["start_timeout"],
-            max_restarts=section.get("max_restarts", 0),
+            max_restarts=section["max_restarts"],
         )

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from manyheads.runner.checkpoint.sharded.index import is_checkpoint
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.runs.show_run import show_run
+from manyheads.runner.run.checkpoint_places import is_checkpoint
 
 HELP = "show all about one run: where it came from, how it ended, what to do next"
 

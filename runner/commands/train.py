@@ -9,7 +9,6 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.launch import launch, prepare, refuse_early
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
@@ -36,6 +35,8 @@ def take(arguments: Sequence[str]) -> None:
 
 def start(config: DictConfig, *, origin: Origin) -> float | None:
     """One run, or one job of a sweep; returns the objective, for sweepers that search."""
+    from manyheads.launchers.launch import launch, prepare, refuse_early  # not to print a config or the help
+
     with job() as folder:
         hydras = HydraConfig.get()
         if is_met_elsewhere(config.get("launcher", {})):

@@ -3,11 +3,11 @@
 import math
 from pathlib import Path
 
-from manyheads.runner.checkpoint.sharded.index import is_checkpoint
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.software import too_old
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.run.checkpoint_places import is_checkpoint
 
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record them
 

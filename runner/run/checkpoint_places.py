@@ -7,7 +7,13 @@ step_00000020.2 where the same step was saved once more.
 import re
 from pathlib import Path
 
+INDEX = "index.json"  # of a sharded one
 _NAME = re.compile(r"(step|best)_(\d{8,18})(?:\.(\d{1,9}))?(\.pt)?")
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether ``path`` looks like a checkpoint: a file, or a folder with an index."""
+    return path.is_file() or (path / INDEX).is_file()
 
 
 def last(checkpoints: Path) -> Path:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import ITEM_BYTES, Kind
+from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link, read_bytes
 
-NAME = "index.json"
 VERSION = 1
 MOST_BYTES = 2**29  # of an index: some hundred bytes for each piece
 CHUNK = 2**22
@@ -78,23 +78,18 @@ class Index:
 def read(folder: Path) -> Index:
     """Read the index in a folder. Raises ValueError if it is damaged or from a newer version; OSError."""
     try:
-        most = min(MOST_BYTES, (folder / NAME).stat().st_size)  # this much memory is allocated for it
-        content = json.loads(read_bytes(folder / NAME, most=most))
+        most = min(MOST_BYTES, (folder / INDEX).stat().st_size)  # this much memory is allocated for it
+        content = json.loads(read_bytes(folder / INDEX, most=most))
         version, digest = content["version"], content.pop("sha256")
         if isinstance(version, int) and version > VERSION:
             raise ValueError("it was written by a newer version of manyheads. Update it")
         if hashlib.sha256(_text(content)).hexdigest() != digest:
-            raise ValueError(f"the sha256 of {NAME} is wrong")
+            raise ValueError(f"the sha256 of {INDEX} is wrong")
         index = _parsed(content)
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError):
-        raise ValueError(f"{NAME} is not the index of a checkpoint") from None
+        raise ValueError(f"{INDEX} is not the index of a checkpoint") from None
     _check(index)
     return index
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Whether ``path`` looks like a checkpoint: a file, or a folder with an index."""
-    return path.is_file() or (path / NAME).is_file()
 
 
 def wrong_with(folder: Path, index: Index, names: list[str]) -> str | None:
@@ -151,7 +146,7 @@ def _check(index: Index) -> None:
     """Raises ValueError for pieces that do not make up their tensors, or are outside their files."""
     for name in index.files:
         if Path(name).name != name or not name.endswith(safetensors_file.SUFFIX):
-            raise ValueError(f"{NAME} names a file {name!r}, which is not allowed")
+            raise ValueError(f"{INDEX} names a file {name!r}, which is not allowed")
     for key, (kind, pieces) in index.tensors.items():
         if kind.dtype not in ITEM_BYTES:
             raise ValueError(f"{key} has the unknown type {kind.dtype!r}")

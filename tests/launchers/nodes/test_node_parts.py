@@ -46,7 +46,7 @@ class Machine:
 
 
 def settings(**keys: object) -> Settings | None:
-    return Settings.of({"nproc_per_node": 2, "node_timeout": 10, "start_timeout": 120, **keys})
+    return Settings.of({"nproc_per_node": 2, "node_timeout": 10, "start_timeout": 120, "max_restarts": 0, **keys})
 
 
 def test_this_machine_alone_has_no_settings():

@@ -10,6 +10,7 @@ from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
 from manyheads.runner.checkpoint.sharded.rank.rank_share import DTYPES, Lazy, each_of, from_json, with_versions
+from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
 
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
@@ -102,7 +103,7 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> dict[str, Any]:
         index = index_file.read(folder)
         wrong = index_file.wrong_with(folder, index, _mine(index, ranks))
     except FileNotFoundError:
-        wrong = f"{index_file.NAME} is missing"
+        wrong = f"{INDEX} is missing"
     except ValueError as error:
         wrong = str(error)
     found = [wrong] if ranks is None else ranks.gather(wrong)
@@ -112,9 +113,9 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> dict[str, Any]:
     try:
         state = from_json(index.state, tensors)
     except (KeyError, TypeError, RecursionError):
-        raise ValueError(f"{index_file.NAME} is not the index of a checkpoint") from None
+        raise ValueError(f"{INDEX} is not the index of a checkpoint") from None
     if not isinstance(state, dict):
-        raise ValueError(f"{index_file.NAME} is not the index of a checkpoint")
+        raise ValueError(f"{INDEX} is not the index of a checkpoint")
     if isinstance(versions := state.pop("versions", None), dict):
         state["model"] = with_versions(state["model"], versions)
     return {name: value if name in LARGE else real(value) for name, value in state.items()}

@@ -12,6 +12,7 @@ from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of, real
 from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import sync_folder, take_name
 from manyheads.runner.run.folder import aside
@@ -68,7 +69,7 @@ def whole_write(file: Any, content: Any) -> None:
 
 def write_index(folder: Path, index: Index) -> None:
     """Write the index, which comes last because it makes a folder a checkpoint."""
-    with open(folder / index_file.NAME, "xb", opener=no_link, buffering=0) as file:
+    with open(folder / INDEX, "xb", opener=no_link, buffering=0) as file:
         whole_write(file, index.content())
         os.fsync(file.fileno())
     sync_folder(folder)
@@ -96,7 +97,7 @@ def copy_folder(path: Path, place: Path) -> None:
         return
     beside = place.with_name(aside(place.name))
     beside.mkdir()
-    for name in [*index_file.read(path).files, index_file.NAME]:
+    for name in [*index_file.read(path).files, INDEX]:
         with open(path / name, "rb", opener=no_link) as file, open(beside / name, "xb", opener=no_link) as copy:
             shutil.copyfileobj(file, copy, 2**24)
             copy.flush()
