@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyheads.launchers import scratch
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.processes import Ranks, supervise
+from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.program import Process, Program, ended_within

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from manyheads.launchers import scratch
 from manyheads.launchers.launcher import Launcher
 from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.run import scratch
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
 NAMES = Path(__file__).resolve().parent.parent / ".names"

@@ -11,7 +11,6 @@ import re
 import sys
 from typing import Any
 
-from manyheads.launchers import scratch
 from manyheads.launchers.agent_program import as_module, run_agent
 from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.launcher import Job, Launcher
@@ -19,6 +18,7 @@ from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.nodes.node_settings import KEYS, Settings
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
+from manyheads.runner.run import scratch
 from manyheads.runner.run.hosts import read_hosts
 
 NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # the agent's for the ranks, on all interfaces

@@ -19,10 +19,10 @@ from multiprocessing.util import Finalize
 from types import ModuleType
 from typing import Any
 
-from manyheads.launchers import scratch
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.parent_signals import blocked_signals
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.run import scratch
 
 PRELOAD = "manyheads.launchers.warm_preload"
 # What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from manyheads.launchers import scratch
 from manyheads.launchers.agent_program import relay_stdout, run_agent
 from manyheads.launchers.end_processes import dump_stacks
 from manyheads.launchers.launcher import Job
@@ -23,6 +22,7 @@ from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.locate import load
+from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat, Report
 from manyheads.runner.run.rank_info import without_place
 from manyheads.runner.run.run_folder import RunFolder

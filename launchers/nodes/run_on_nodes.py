@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.launchers import scratch
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
@@ -21,6 +20,7 @@ from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.provenance.node_records import note_nodes
+from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_info import EXPORTED
 from manyheads.runner.run.run_folder import RunFolder

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from manyheads.launchers import scratch
 from manyheads.launchers.publishing.empty_folder import tell_unread
 from manyheads.launchers.publishing.publish_state import State, state_file
 from manyheads.launchers.publishing.publisher_main import MAIN
 from manyheads.runner.machine import invocation
+from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.program import PIPE, Process, Program
 from manyheads.runner.run.run_folder import RunFolder

@@ -22,26 +22,24 @@ from manyheads.launchers.sweep.plan import (
     PlannedJob,
     compose,
     decided,
-    frozen,
     refuse_wrong_values,
-    save_composed,
-    task_config,
+    saved,
 )
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume_sweep import resume_job
 from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.config.composing import RememberingLoader
-from manyheads.runner.config.fresh_folder import BASIC_SWEEPER
 from manyheads.runner.config.origin import Origin
-from manyheads.runner.config.schema import is_run_config
+from manyheads.runner.config.schema import is_run_config, without_hydra
 from manyheads.runner.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import without_collector
-from manyheads.runner.run.files import remove
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
+
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 NOTHING_MEASURED = (
     "job {} measured nothing that a search could optimize. Set trainer.evaluate_every=1, so that there is an "
@@ -101,8 +99,7 @@ class Batch:
         with self._ledger.locked(), handled_by(interrupt):
             try:
                 planned = self._decided(self._compose(overrides, first))
-                planned = [each for each in planned if not each.excluded]
-                self._note(planned)
+                return self._note([each for each in planned if not each.excluded])
             except OSError:  # such as of a full disk, after which the sweep can be resumed
                 raise
             except Exception:
@@ -111,7 +108,6 @@ class Batch:
             except BaseException:
                 console.still_planned(self._ledger)
                 raise
-        return planned
 
     def _slots(self, planned: list[PlannedJob]) -> int:
         return jobs_at_once(self._options.jobs, [each.config for each in planned if not each.excluded])
@@ -144,14 +140,16 @@ class Batch:
             refuse_wrong_values(planned)
         return planned
 
-    def _note(self, planned: list[PlannedJob]) -> None:
-        """From now on the jobs can be resumed from their folders."""
-        for each in planned:  # left by planning that was killed
-            if not each.folder.config.exists():
-                remove(each.folder.composed.parent)
-        for each in console.progress(planned, "writing", of=len(planned)):
-            save_composed(each.folder, each.config, own=self._trust is None)  # others' are not checked as a whole yet
+    def _note(self, planned: list[PlannedJob]) -> list[PlannedJob]:
+        """Freeze the jobs and add them to the ledger: from now on they can be resumed from their folders."""
+        known = {entry.folder for entry in self._ledger.entries()}
+        for each in planned:
+            if each.entry.folder not in known and not each.entry.folder.startswith(".."):
+                each.folder.remove_plan()  # of an earlier process that was killed
+        noted = console.progress(planned, "writing", of=len(planned))
+        planned = [saved(each, own=self._trust is None) for each in noted]  # others' are not checked as a whole yet
         self._ledger.add(*(each.entry for each in planned))
+        return planned
 
     def _leave_nothing(self) -> None:
         """Remove what was written for a sweep that has no jobs."""
@@ -163,10 +161,7 @@ class Batch:
             self._ledger.sweep.rmdir()
 
     def _run(self, planned: list[PlannedJob]) -> list[Entry]:
-        slots, known = self._slots(planned), [each.entry for each in planned]
-        planned = [frozen(each) for each in planned]
         self._jobs = {(each.entry.job, each.entry.repeat): each for each in planned}
-        self._ledger.write(*(each.entry for each in planned if each.entry not in known))
         for each in planned:
             if each.error is not None and not isinstance(each.error, Unavailable):
                 report(each.error)
@@ -174,7 +169,7 @@ class Batch:
         waiting = [each.entry for each in planned if each.error is None]
         try:
             return refused + run_jobs(
-                waiting, self._ledger, self._options, self._start, slots=slots, pruning=self._pruning
+                waiting, self._ledger, self._options, self._start, slots=self._slots(planned), pruning=self._pruning
             )
         except BaseException:
             conclude(self._ledger, every_job=False)
@@ -240,7 +235,7 @@ def _unfinished(planned: PlannedJob) -> JobReturn:
         chdir = not version.base_at_least("1.2")
     return JobReturn(
         overrides=list(composed.hydra.overrides.task),
-        cfg=task_config(composed),
+        cfg=without_hydra(composed),
         hydra_cfg=OmegaConf.masked_copy(composed, "hydra"),
         working_dir=str(planned.folder.path) if chdir else os.getcwd(),
         task_name=composed.hydra.job.name,

@@ -1,10 +1,10 @@
 """All jobs of a sweep, composed and frozen before the first one starts, so that no later edit reaches them."""
 
 import os
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -105,7 +105,7 @@ def decided(planned: PlannedJob, options: Options, trust: Trust | None) -> Plann
     try:
         folders = searched(planned.config.hydra.runtime.config_sources)
         check_experiment(planned.config.hydra.overrides.task, folders)
-        run = checked(task_config(planned.config), trust=trust, timeout=options.timeout, folders=folders)
+        run = checked(planned.config, trust=trust, timeout=options.timeout, folders=folders)
     except Unavailable as reason:
         return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:
@@ -125,43 +125,44 @@ def refuse_wrong_values(planned: Sequence[PlannedJob]) -> None:
         raise ConfigurationError(f"{wrong[-1]} No job was started.")
 
 
-def frozen(planned: PlannedJob) -> PlannedJob:
-    """The job with its run.yaml written, if it can run."""
-    if planned.run is None:
+def saved(planned: PlannedJob, *, own: bool) -> PlannedJob:
+    """The job with its files: those that Hydra writes when a job starts, and run.yaml if it can run.
+
+    own: the composed config is the user's own, as a whole, and is sealed.
+    """
+    if not is_run_config(planned.config):
         return planned
-    try:
-        planned.folder.refuse_second_run()
-    except ConfigurationError as error:  # such as of another job with this folder
-        return replace(planned, entry=planned.entry.now("failed", reason=str(error)), error=error, run=None)
-    planned.folder.write_config(planned.run.written)
+    folder, run = planned.folder, planned.run
+    if run is not None:
+        try:
+            folder.refuse_second_run()
+        except ConfigurationError as error:  # such as of another job with this folder
+            return replace(planned, entry=planned.entry.now("failed", reason=str(error)), error=error, run=None)
+    composed = _save_composed(folder, planned.config)
+    parts = {folder.COMPOSED: composed} if own and composed is not None else {}
+    if run is not None:
+        folder.write_config(run.written, sealed=parts)
+    elif parts:
+        seal.record(folder.path, parts)
     return replace(planned, run=None)
 
 
-def task_config(composed: DictConfig) -> DictConfig:
-    """The config that Hydra passes to the task function."""
-    task: DictConfig = pickle.loads(pickle.dumps(composed))  # OmegaConf's own copy takes several times as long
-    with read_write(task), open_dict(task):
-        del task["hydra"]
-    return task
-
-
-def save_composed(folder: RunFolder, composed: DictConfig, *, own: bool) -> None:
-    """Write the files that Hydra writes when a job starts, for one that may have to start without Hydra.
-
-    own: the config is the user's own, as a whole, and is sealed.
-    """
-    if composed.hydra.output_subdir is None or not is_run_config(composed):
-        return
+def _save_composed(folder: RunFolder, composed: DictConfig) -> str | None:
+    """Write Hydra's files; returns config.yaml, or None if it is written elsewhere, or there are such files already."""
+    if composed.hydra.output_subdir is None:
+        return None
     path = folder.path / composed.hydra.output_subdir
-    if path.exists():  # another job has the same folder; this one will be refused
-        return
-    path.mkdir(parents=True, exist_ok=True)
+    if path.exists():  # another job has the same folder
+        return None
+    path.mkdir(parents=True)
     content: Any = OmegaConf.to_container(composed, enum_to_str=True)
     hydra = content.pop("hydra")
-    files = {"config": content, "hydra": {"hydra": hydra}, "overrides": hydra["overrides"]["task"]}
-    texts = {name: yaml_text.dump(each) for name, each in files.items()}
-    if own and path == folder.composed.parent:
-        seal.record(folder.path, {folder.COMPOSED: texts["config"]})
+    texts = {
+        "config": yaml_text.dump(content),
+        "hydra": "hydra:\n" + indent(yaml_text.dump(hydra), "  "),
+        "overrides": yaml_text.dump(hydra["overrides"]["task"]),
+    }
     for name, text in texts.items():
         with open(path / f"{name}.yaml", "w", encoding="utf-8", opener=no_link) as file:
             file.write(text)
+    return texts["config"] if path == folder.composed.parent else None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from typing import Any
 
+from manyheads.launchers import warm_server
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.parent_signals import interrupt, received_signals
 from manyheads.launchers.processes import POLL_SECONDS
@@ -122,6 +123,7 @@ class Slots:
 
     def run(self, progress: Progress) -> None:
         """Run all jobs, as slots and devices become free; signals are forwarded to running jobs."""
+        warm_server.stop()  # an earlier job's in this process, whose child it is; a slot starts its own
         try:
             with received_signals() as signals:
                 passed_on = 0

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from manyheads.launchers import scratch
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.nodes.node_settings import KEYS, Settings
@@ -15,6 +14,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import number
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.replicated import missing
+from manyheads.runner.run import scratch
 from manyheads.runner.run.hosts import read_hosts
 
 

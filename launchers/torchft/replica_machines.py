@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.launchers import scratch
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
@@ -29,6 +28,7 @@ from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.launchers.torchft.replica_part import RESTARTED, note_restart
 from manyheads.launchers.torchft.replica_processes import LAST_SECONDS
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING
 
 HEALING = ".replicas"  # the folder, in the run's, of states for replicas that have come back

@@ -18,8 +18,6 @@ from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
-BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-LAUNCHER = "hydra_plugins.manyheads.job_launcher.Manyheads"
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
 
 
@@ -93,8 +91,9 @@ class FreshFolder(Callback):
 def _plan_at_once(config: DictConfig) -> None:
     """Give all jobs of a sweep to our launcher together: what is not planned yet is lost if the sweep is killed."""
     hydras = config.hydra
-    ours = [hydras.get(part, {}).get("_target_") for part in ("sweeper", "launcher")] == [BASIC_SWEEPER, LAUNCHER]
-    if ours and hydras.sweeper.get("max_batch_size") is not None:
+    choices = hydras.get("runtime", {}).get("choices", {})
+    ours = [choices.get(f"hydra/{part}") for part in ("sweeper", "launcher")] == ["basic", "manyheads"]
+    if ours and hydras.sweeper.max_batch_size is not None:
         warn(
             "hydra.sweeper.max_batch_size has no effect, since all jobs are planned before the first one starts. "
             "hydra.launcher.jobs sets how many run at the same time."

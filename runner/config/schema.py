@@ -1,10 +1,11 @@
 """Turns what Hydra composed into a plain run config: looks up its options, and checks its keys and values."""
 
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.code_files import KIND, absolute, check_files, project_of
@@ -38,13 +39,10 @@ _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
     """The run config as plain values. Raises ConfigurationError for unknown keys, wrong types and ranges.
 
-    folders: where options are looked up. Imports what the options' ``_option_`` name.
+    composed: with or without Hydra's own part; folders: where options are looked up. Imports what the options'
+    ``_option_`` name.
     """
-    _refuse_volatile(OmegaConf.to_container(composed, resolve=False))
-    try:
-        config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)  # type: ignore
-    except OmegaConfBaseException as error:
-        raise ConfigurationError(_missing_or(error)) from None
+    config = _resolved(composed)
     config = absolute(config, [project_of(folder) for folder in folders if folder != CONF])
     check_files(config)
     base = read(CONF / "config.yaml")
@@ -90,21 +88,43 @@ def is_run_config(composed: DictConfig) -> bool:
     return all(group in composed for group in GROUPS)
 
 
-def _refuse_volatile(value: Any, key: str = "") -> None:
-    for name, item in _items(value):
-        _refuse_volatile(item, f"{key}.{name}".lstrip("."))
-    if isinstance(value, str) and _VOLATILE.search(value):
-        raise ConfigurationError(
-            f"{key}={value}: a run config may not depend on ${{now:}} or ${{hydra:}}, since it would be different "
-            f"when the run is repeated. Allowed: plain values and references to other keys. Set {key} to one."
-        )
+def without_hydra(composed: DictConfig) -> DictConfig:
+    """The config that Hydra passes to the task function, as a copy."""
+    task: DictConfig = pickle.loads(pickle.dumps(composed))  # OmegaConf's own copy takes several times as long
+    with read_write(task), open_dict(task):
+        task.pop("hydra", None)
+    return task
 
 
-def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list):
-        yield from enumerate(value)
+def _resolved(composed: DictConfig) -> Any:
+    """The content as plain values. Raises ConfigurationError for what is missing or cannot be resolved."""
+    config: dict[str, object] = {}
+    for key in composed:
+        node: Any = composed._get_node(key)
+        if key != "hydra":
+            config[str(key)] = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node._value()
+    texts = dict(_texts(config))
+    for key, text in texts.items():
+        if _VOLATILE.search(text):
+            raise ConfigurationError(
+                f"{key}={text}: a run config may not depend on ${{now:}} or ${{hydra:}}, since it would be different "
+                f"when the run is repeated. Allowed: plain values and references to other keys. Set {key} to one."
+            )
+    if not any("${" in text or text == "???" for text in texts.values()):
+        return config
+    try:
+        return OmegaConf.to_container(without_hydra(composed), resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigurationError(_missing_or(error)) from None
+
+
+def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a config with their dotted keys."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, (dict, list)):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(item, f"{key}.{name}".lstrip("."))
 
 
 def _missing_or(error: OmegaConfBaseException) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.invocation import IS_CHECKOUT, ROOT
+from manyheads.runner.run import scratch
 from manyheads.runner.run.program import Program
 
 CODE = ("*.py", "conf/")  # untracked files to record: others may be secret or large
@@ -29,8 +29,8 @@ def code_state() -> tuple[str | None, bytes]:
     index = _git("rev-parse", "--git-path", "index").decode().strip()
     if commit is None or not (ROOT / index).exists():
         return commit, b""
-    with tempfile.TemporaryDirectory() as scratch:  # a scratch index leaves the user's own unchanged
-        env = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, scratch)}  # its time tells git which files to read
+    with scratch.folder() as own:  # whose copy of the index leaves the user's unchanged
+        env = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, str(own))}  # its time tells git which files to read
         untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
         if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
             _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, env=env)
@@ -57,8 +57,8 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
     """A context with the project at ``commit`` plus ``diff``, in a separate folder. Raises ConfigurationError."""
     if not is_known(commit):
         raise ConfigurationError(f"the recorded commit {commit} is not in {ROOT}. Fetch it: git fetch --all.")
-    with tempfile.TemporaryDirectory(prefix="manyheads-") as scratch:
-        tree = Path(scratch) / "code"
+    with scratch.folder() as own:
+        tree = own / "code"
         try:
             _git("worktree", "add", "--detach", str(tree), commit)
             applied = Program([*GIT, "apply", "-"], folder=tree).ask(given=diff)

@@ -52,7 +52,7 @@ def finish(
         "weights_sha256": known.get("weights_sha256"),
         "files": folder.digests(),
     }
-    if isinstance(reason, Interrupted):
+    if isinstance(reason, Interrupted) and status == "interrupted":  # else it came after the last update
         result["signal"] = reason.signum
     extra = {key: value for key, value in known.items() if key not in result and key != "signal"}
     folder.write_json(folder.result, {**result, **extra, **(added or {})})

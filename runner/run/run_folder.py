@@ -134,6 +134,12 @@ class RunFolder:
         """Whether a run was frozen here that has never been started, as a sweep does with all its jobs."""
         return self.config.exists() and not self.provenance.exists()
 
+    def remove_plan(self) -> None:
+        """Remove what planning left of a run that has never been started; does nothing for any other."""
+        if not self.provenance.exists():
+            remove(self.config)
+            remove(self.composed.parent)
+
     def refuse_second_run(self) -> None:
         """Raises ConfigurationError when a run was frozen here already, as when a sweep's jobs share a folder."""
         if self.config.exists():
@@ -144,11 +150,11 @@ class RunFolder:
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank_{rank}.log"
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
-        """Write and seal run.yaml."""
+    def write_config(self, config: Mapping[str, Any], *, sealed: Mapping[str, str] | None = None) -> None:
+        """Write and seal run.yaml. sealed: other parts of the folder that are the user's own too."""
         self.path.mkdir(parents=True, exist_ok=True)
         content = yaml_text.dump({"format": FORMAT, **config}).encode()
-        seal.record(self.path, {self.config.name: content}, anew=True)
+        seal.record(self.path, {self.config.name: content, **(sealed or {})}, anew=True)
         write_whole(self.config, content)
 
     def config_content(self) -> bytes:

@@ -1,7 +1,9 @@
 """YAML as text: the same values are read and written as by Hydra, but much faster, and within limits."""
 
 import math
+import pickle
 import re
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -64,7 +66,15 @@ def dump(content: Any, *, expanded: bool = False) -> str:
     """The content as text, keys in their order. ``expanded``: in long lines, without references, for people."""
     if expanded:
         return yaml.dump(content, Dumper=_Expanded, sort_keys=False, allow_unicode=True, width=1000)
-    return yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    if not isinstance(content, dict) or not content:
+        return _dump(pickle.dumps(content))
+    return "".join(_dump(pickle.dumps({key: value})) for key, value in content.items())
+
+
+@lru_cache(maxsize=1024)
+def _dump(pickled: bytes) -> str:
+    """A section as text: the jobs of a sweep share most of them."""
+    return yaml.dump(pickle.loads(pickled), Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:

@@ -1,6 +1,9 @@
 import os
 import shutil
+import signal
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -87,3 +90,23 @@ def test_binary_files_survive(repository):
     git(repository, "reset", "-q", "--hard")
     subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True)
     assert (repository / "table.bin").read_bytes() == b"\0\1"
+
+
+KILLED = """
+import os, signal, tempfile
+from pathlib import Path
+from manyheads.runner.provenance import code_state as module
+git, module.ROOT, tempfile.tempdir = module._git, Path({root!r}), {scratch!r}
+module._git = lambda *args, **env: os.kill(os.getpid(), signal.SIGKILL) if "diff" in args else git(*args, **env)
+module.code_state()
+"""
+
+
+def test_a_process_that_is_killed_meanwhile_leaves_nothing_to_the_next(repository, tmp_path_factory, monkeypatch):
+    scratch = tmp_path_factory.mktemp("scratch")
+    code = KILLED.format(root=str(repository), scratch=str(scratch))
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert [*scratch.rglob("index")]
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    code_state()
+    assert not [*scratch.iterdir()]

@@ -41,7 +41,7 @@ def test_for_people_nothing_is_by_reference() -> None:
     shared = {"script": "first line\nsecond line\n"}
     text = yaml_text.dump({"a": shared, "b": shared}, expanded=True)
     assert text == "".join(f"{name}:\n  script: |\n    first line\n    second line\n" for name in "ab")
-    assert "&" in yaml_text.dump({"a": shared, "b": shared})
+    assert "&" in yaml_text.dump({"both": {"a": shared, "b": shared}})
 
 
 def test_aliases_that_expand_without_end_are_refused() -> None:

@@ -4,8 +4,6 @@ Source: https://docs.pytorch.org/docs/stable/profiler.html.
 """
 
 import gzip
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import scratch
 from manyheads.runner.run.files import write_whole
 
 FOLDER = "profile"
@@ -87,8 +86,8 @@ class Profile(Callback):
         self.close()
         folder.mkdir(exist_ok=True)
         name = f"rank{self.run.rank}"
-        with tempfile.TemporaryDirectory() as aside:
-            plain = Path(aside) / "trace.json"
+        with scratch.folder() as aside:
+            plain = aside / "trace.json"
             seen.export_chrome_trace(str(plain))
             write_whole(folder / f"{name}.pt.trace.json.gz", gzip.compress(plain.read_bytes(), 5))
         by = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"

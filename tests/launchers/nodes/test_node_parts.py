@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from manyheads.launchers import scratch
 from manyheads.launchers.causes import first_failure
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.joining import other_config, signature
@@ -29,6 +28,7 @@ from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
 from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
@@ -145,7 +145,7 @@ def test_a_rendezvous_elsewhere_is_another_machines_run():
 def test_the_folder_of_a_node_that_was_killed_is_swept(tmp_path: Path) -> None:
     """And one whose agent lives is not."""
     code = (
-        "import os, sys; from pathlib import Path; from manyheads.launchers.scratch import own_folder\n"
+        "import os, sys; from pathlib import Path; from manyheads.runner.run.scratch import own_folder\n"
         "with own_folder(Path(sys.argv[1])): print(flush=True); sys.stdin.read()\n"
     )
     dead, alive = (tmp_path / f"manyheads-{digit * 16}-0" for digit in "ab")
@@ -168,7 +168,7 @@ def test_a_folder_is_kept_as_long_as_a_process_has_it(tmp_path: Path, monkeypatc
     """A publisher has, which may outlive a parent that was killed."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     code = (
-        "import os, signal, subprocess; from manyheads.launchers import scratch\n"
+        "import os, signal, subprocess; from manyheads.runner.run import scratch\n"
         "with scratch.folder() as own:\n"
         "    lock = scratch.kept(own)\n"
         "    print(subprocess.Popen(['sleep', '60'], pass_fds=[lock], stdout=subprocess.DEVNULL).pid, flush=True)\n"

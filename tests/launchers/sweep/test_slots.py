@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,14 @@ def test_with_auto_one_job_at_a_time_waits_for_an_engine(tmp_path, monkeypatch, 
     assert [entry.state for entry in done] == ["completed"] * 3
     lines = seen.read_text().split()
     assert max(lines[:n].count("waits") - lines[:n].count("runs") for n in range(len(lines) + 1)) == waiting
+
+
+def test_after_jobs_in_this_process_each_slot_starts_its_own_server(tmp_path):
+    entries = [Entry(number, str(number), []) for number in range(2)]
+    Ledger(tmp_path).create({}, *entries)
+    forkserver.ensure_running()
+    done = run_jobs(entries, Ledger(tmp_path), Options(jobs=2), lambda entry: forkserver.ensure_running(), slots=2)
+    assert [(entry.state, entry.reason) for entry in done] == [("completed", None)] * 2
 
 
 def until(condition: Callable[[], bool]) -> None:
