@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.runner.errors import Failure, Kind, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
@@ -74,7 +74,7 @@ class Launcher:
         self.stall_timeout = stall_timeout
         self.timeout, self.wait_policy = timeout, wait_policy
         self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
-        self.settings: Settings | None = None  # of a run on several machines
+        self.settings: NodeSettings | None = None  # of a run on several machines
 
     def prepare(self, environment: Mapping[str, str]) -> None:
         """Start slow preparations in the background. ``environment``: that of the job to come."""

@@ -14,7 +14,7 @@ from manyheads.launchers.agent_program import VARIABLE, relay_stdout, run_agent
 from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.machine.hardware import cpu_cores
@@ -48,7 +48,7 @@ class Mpirun(Launcher):
     def __init__(self, *, arguments: str | None, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}}
         super().__init__(**options)
-        self.settings = Settings.of(section)
+        self.settings = NodeSettings.of(section)
         self.machines = read_hosts(section["hosts"], section["hostfile"])
         self.ranks *= max(1, len(self.machines))
         self.arguments = shlex.split(arguments or "")

@@ -15,7 +15,7 @@ from manyheads.launchers.agent_program import as_module, run_agent
 from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.run import scratch
@@ -36,7 +36,7 @@ class Torchrun(Launcher):
     def __init__(self, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}}
         super().__init__(**options)
-        self.settings = Settings.of(section)
+        self.settings = NodeSettings.of(section)
         hosts = read_hosts(section["hosts"], section["hostfile"])
         self.machines = hosts if self.settings else {}
         self.ranks *= self.settings.most if self.settings else max(1, len(hosts))

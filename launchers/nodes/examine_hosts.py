@@ -17,7 +17,7 @@ from manyheads import __version__
 from manyheads.launchers.environment import environment
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, Settings
+from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import called_machines
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, attempt
@@ -51,7 +51,7 @@ def examine(hosts: list[str], *, shell: str | None, interface: str | None, say: 
         folder = RunFolder(place)
         folder.write_config({})
         folder.logs.mkdir()
-        settings = Settings(
+        settings = NodeSettings(
             hosts=hosts,
             rendezvous=None,
             fewest=len(hosts),

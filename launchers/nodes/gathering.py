@@ -7,7 +7,7 @@ from pathlib import Path
 
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.joining import other_config, refused, signature
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Meeting, Node
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
 from manyheads.launchers.nodes.wire import Message
@@ -22,7 +22,7 @@ SETTLE_SECONDS = 3.0  # wait for further machines once the minimum has connected
 class Gathering:
     """The connected machines in rank order: as listed; else the parent's own first, the others by name."""
 
-    def __init__(self, settings: Settings, folder: RunFolder, meeting: Meeting, key: Path | None, here: set[str]):
+    def __init__(self, settings: NodeSettings, folder: RunFolder, meeting: Meeting, key: Path | None, here: set[str]):
         """``here``: those listed hosts that name the parent's own machine.
 
         ``key``: the file with the run's key; None for the user's own.

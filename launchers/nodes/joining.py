@@ -12,7 +12,7 @@ from typing import Any
 from manyheads import __version__
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.node_agent import connect, serve
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.wire import own_key
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
@@ -32,7 +32,7 @@ def join(run: RunConfig) -> None:
     if run.launcher.finds_machines:
         print(f"task {os.environ['SLURM_PROCID']} of this step exits: the first task runs everything", flush=True)
         return
-    settings = Settings.of(run.launcher.section)
+    settings = NodeSettings.of(run.launcher.section)
     assert settings is not None
     assert settings.rendezvous is not None
     host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
@@ -46,7 +46,7 @@ def join(run: RunConfig) -> None:
     _conclude(link.outcome)
 
 
-def _connected(host: str, port: int, settings: Settings) -> Link:
+def _connected(host: str, port: int, settings: NodeSettings) -> Link:
     """Connect as soon as the run's parent listens. Raises RunFailed after ``launcher.start_timeout`` seconds.
 
     The name is looked up for each attempt: a machine that has been replaced has another address.

@@ -13,7 +13,7 @@ KEYS = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class NodeSettings:
     """A run on several machines.
 
     ``hosts``: where to start agents; [] if each is started by hand and all meet at ``rendezvous``. ``fewest``,
@@ -35,7 +35,7 @@ class Settings:
     addresses: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, section: Section) -> "Settings | None":
+    def of(cls, section: Section) -> "NodeSettings | None":
         """Read the launcher's section of the run config; None for a run on this machine alone.
 
         Raises ConfigurationError.

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Meeting
 from manyheads.launchers.nodes.wire import new_key, own_key
 from manyheads.runner.machine import addresses
@@ -14,7 +14,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 @contextmanager
-def gathering(settings: Settings, folder: RunFolder) -> Iterator[Gathering]:
+def gathering(settings: NodeSettings, folder: RunFolder) -> Iterator[Gathering]:
     """The machines of a run, released when it ends."""
     if settings.rendezvous is not None:
         host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
@@ -47,7 +47,7 @@ def meet(own: str, folder: RunFolder) -> tuple[Meeting, Path]:
     return Meeting(own, 0, new_key(key)), key
 
 
-def called_machines(settings: Settings, folder: RunFolder) -> Gathering:
+def called_machines(settings: NodeSettings, folder: RunFolder) -> Gathering:
     """Gather the machines that the settings list, by starting an agent on each."""
     places = settings.addresses or {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
     here = set() if settings.addresses else {name for name, address in places.items() if addresses.is_own(address)}

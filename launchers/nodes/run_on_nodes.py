@@ -12,7 +12,7 @@ from typing import Any
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.storage import clear_attempt, storage_token
@@ -45,7 +45,7 @@ class NodeShare:
 
 
 Order = Callable[[Job, list[NodeShare], int], Message]
-Gather = Callable[[Settings, RunFolder], AbstractContextManager[Gathering]]
+Gather = Callable[[NodeSettings, RunFolder], AbstractContextManager[Gathering]]
 
 
 class ScaleUp(Exception):
@@ -53,7 +53,7 @@ class ScaleUp(Exception):
 
 
 def run_on_nodes(
-    settings: Settings, job: Job, order: Order, *, stall_timeout: float, gather: Gather = gathering
+    settings: NodeSettings, job: Job, order: Order, *, stall_timeout: float, gather: Gather = gathering
 ) -> None:
     """Run the job on the machines that the settings name. Raises as ``launchers.processes.supervise`` does.
 
@@ -139,7 +139,7 @@ class Attempt(NodeRanks):
             self._job.heartbeat.stop_signal = signal.SIGTERM
 
 
-def share_out(nodes: list[Node], settings: Settings, job: Job) -> list[NodeShare]:
+def share_out(nodes: list[Node], settings: NodeSettings, job: Job) -> list[NodeShare]:
     """Assign ranks to machines, as many as the batch can be divided among. Raises ConfigurationError if none can."""
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from manyheads.launchers.end_processes import end
 from manyheads.launchers.environment import PROJECT
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.program import Program, ended_within
 
@@ -37,7 +37,7 @@ class Started:
         self.process.poll()
 
 
-def agent_arguments(settings: Settings, *, address: str, port: int, key: Path | None, name: str) -> list[str]:
+def agent_arguments(settings: NodeSettings, *, address: str, port: int, key: Path | None, name: str) -> list[str]:
     """The agent's arguments after ``python -m``, the same on every machine."""
     options = ["--address", address, "--port", str(port), "--name", name]
     options += ["--silence", f"{settings.silence:g}", *([] if key is None else ["--key", str(key)])]

@@ -17,7 +17,7 @@ FOLDER = "trackers"
 
 
 @dataclass
-class State:
+class PublishState:
     """``run``: what the tracker calls it; ``steps``, ``epochs``: the last step of which it has a row of that table.
 
     ``status``: the last one told, None while there is more to tell; ``files``: digests of what was uploaded;
@@ -37,7 +37,7 @@ class State:
         write_whole(path, json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
-    def read(cls, path: Path) -> "State":
+    def read(cls, path: Path) -> "PublishState":
         """What is there, or the state of a run that nothing has been published of."""
         try:
             content = read_json(path)
@@ -51,7 +51,7 @@ class State:
 
 def note_failure(folder: RunFolder, name: str, error: BaseException) -> None:
     """Record why nothing could be published, keeping the progress made before."""
-    state = State.read(state_file(folder, name))
+    state = PublishState.read(state_file(folder, name))
     state.status, state.error = None, masked(error)
     state.write(state_file(folder, name))
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from manyheads.launchers.publishing.points import EPOCHS, STEPS, TableRow, Tables
-from manyheads.launchers.publishing.publish_state import State, masked, state_file
+from manyheads.launchers.publishing.publish_state import PublishState, masked, state_file
 from manyheads.launchers.publishing.tracked_run import files, outcome, tracked_run
 from manyheads.runner.logger.tracker import Tracker
 from manyheads.runner.run.data_files import no_link
@@ -21,7 +21,7 @@ class Publisher:
     def __init__(self, folder: RunFolder, name: str, tracker: Tracker):
         self.folder, self.tracker = folder, tracker
         self._path = state_file(folder, name)
-        self.state = State.read(self._path)
+        self.state = PublishState.read(self._path)
         self._tables, self._waiting = Tables(folder), list[TableRow]()
         self._is_open = False
 

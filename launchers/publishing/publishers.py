@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from manyheads.launchers.publishing.empty_folder import tell_unread
-from manyheads.launchers.publishing.publish_state import State, state_file
+from manyheads.launchers.publishing.publish_state import PublishState, state_file
 from manyheads.launchers.publishing.publisher_main import MAIN
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import scratch
@@ -71,7 +71,7 @@ def _say(folder: RunFolder, name: str, process: Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    state = State.read(state_file(folder, name))
+    state = PublishState.read(state_file(folder, name))
     if code == 0 and state.error is None:
         print(f"published to {name}{f': {state.url}' if state.url else ''}")
         return

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
 from manyheads.launchers.ray.ray_gathering import placed
 from manyheads.launchers.torchrun import order
@@ -28,7 +28,7 @@ class Ray(Launcher):
     ):
         section = {**options, **{key: options.pop(key) for key in KEYS if key in options}}
         super().__init__(**options)
-        settings = Settings.of(section)
+        settings = NodeSettings.of(section)
         assert settings is not None
         names = [f"bundle-{number}" for number in range(settings.most)]
         self.settings = replace(settings, hosts=names)

@@ -85,7 +85,7 @@ class RayClient:
 LOOK_SECONDS = 0.2
 
 
-class Output:
+class RayOutput:
     """A file that grows."""
 
     def __init__(self, path: Path):

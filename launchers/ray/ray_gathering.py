@@ -9,12 +9,12 @@ from typing import Any
 
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import let_go, meet
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.starting import agent_arguments, command_there
 from manyheads.launchers.parent_signals import in_background
-from manyheads.launchers.ray.ray_client import Output, RayClient
+from manyheads.launchers.ray.ray_client import RayClient, RayOutput
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.run_folder import RunFolder
@@ -68,7 +68,7 @@ class Placed(Gathering):
             raise RunFailed(Failure(Kind.UNREACHABLE, message=self._gang.failure))
 
 
-def _command(settings: Settings, name: str, place: dict[str, Any], output: Path) -> str:
+def _command(settings: NodeSettings, name: str, place: dict[str, Any], output: Path) -> str:
     arguments = [*agent_arguments(settings, name=name, **place), "--beside-parent"]
     out, log = (shlex.quote(str(path)) for path in (output, output.with_suffix(".log")))
     return f'echo "$(date) {name} on $(hostname)" >>{log}; {command_there(arguments)} >>{out} 2>>{log}'
@@ -76,7 +76,7 @@ def _command(settings: Settings, name: str, place: dict[str, Any], output: Path)
 
 @contextmanager
 def placed(
-    settings: Settings, folder: RunFolder, *, asked: dict[str, Any], patience: float | None
+    settings: NodeSettings, folder: RunFolder, *, asked: dict[str, Any], patience: float | None
 ) -> Iterator[Gathering]:
     """The machines of a run on Ray, until it ends."""
     with RayClient(asked, log=folder.logs / "ray.log") as gang:
@@ -89,5 +89,5 @@ def placed(
             gang.start(
                 [_command(settings, name, place, out) for name, out in zip(settings.hosts, outputs, strict=True)]
             )
-            with in_background(Output(outputs[0]).show, name="output"):
+            with in_background(RayOutput(outputs[0]).show, name="output"):
                 yield machines

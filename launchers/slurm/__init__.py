@@ -13,12 +13,12 @@ from typing import Any
 
 from manyheads.launchers.causes import error_of
 from manyheads.launchers.launcher import Job, Launcher
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation
 from manyheads.launchers.slurm.batch_script import output, write_script
-from manyheads.launchers.slurm.following import Following, Output, ended_badly, last_line
+from manyheads.launchers.slurm.following import Following, JobOutput, ended_badly, last_line
 from manyheads.launchers.slurm.queued import note_job, refuse_queued
 from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
@@ -78,7 +78,7 @@ class Slurm(Launcher):
             folder.clear_attempt()
             try:
                 script = write_script(folder, run.launcher.section, name=run.name, pinned=pinned)
-                written = Output(output(folder))
+                written = JobOutput(output(folder))
                 job = slurm_commands.submit(script, signals)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 finish(folder, run, 0.0, reason)
@@ -150,9 +150,9 @@ class Slurm(Launcher):
         finally:
             signal.signal(signal.SIGUSR1, before)
 
-    def _settings(self, allocation: Allocation) -> Settings:
+    def _settings(self, allocation: Allocation) -> NodeSettings:
         places = dict(list(allocation.nodes().items())[: self._nodes])
-        settings = Settings.of({**self._section, "nproc_per_node": self.ranks, "nodes": len(places)})
+        settings = NodeSettings.of({**self._section, "nproc_per_node": self.ranks, "nodes": len(places)})
         assert settings is not None
         shell = f"{self._section['srun']} {STEP} sh -c"
         return replace(settings, hosts=list(places), shell=shell, addresses=places)

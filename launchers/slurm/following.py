@@ -19,7 +19,7 @@ ASK_SECONDS = 0.5, 10.0  # between two questions to the controller: at first, an
 END_SECONDS = 90.0  # for a job that was cancelled to be gone
 
 
-class Output:
+class JobOutput:
     """Yields what the job has written since ``start``. Reopens the file each time, since it may be on NFS."""
 
     def __init__(self, path: Path):
@@ -44,7 +44,7 @@ class Output:
 class Following:
     """``signals``: those that this process has received, in order; the first asks the job to stop, a second ends it."""
 
-    def __init__(self, folder: RunFolder, job: str, output: Output, signals: list[int]):
+    def __init__(self, folder: RunFolder, job: str, output: JobOutput, signals: list[int]):
         self._folder, self._job, self._output, self._signals = folder, job, output, signals
         self._passed_on = 0
         self._said = ""

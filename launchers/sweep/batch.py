@@ -47,7 +47,7 @@ NOTHING_MEASURED = (
 )
 
 
-class Batch:
+class JobBatch:
     """Jobs whose results a sweeper needs. The basic sweeper has one batch, a search has many."""
 
     def __init__(

@@ -10,7 +10,7 @@ from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.run.ledger import Entry, Ledger
 
 
-class Progress:
+class JobProgress:
     """Which jobs are waiting, and the states of the others. ``interrupted``: the signal that ended the sweep, or 0."""
 
     def __init__(

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from manyheads.launchers.parent_signals import in_background, interrupt
-from manyheads.launchers.sweep.job_progress import Progress
+from manyheads.launchers.sweep.job_progress import JobProgress
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.states import Start, settle
@@ -31,7 +31,7 @@ def run_jobs(
     ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of that many
     others.
     """
-    progress = Progress(entries, ledger, options, apart=slots > 1, pruning=pruning)
+    progress = JobProgress(entries, ledger, options, apart=slots > 1, pruning=pruning)
     if slots > 1:
         Slots(slots, start, options).run(progress)
     else:
@@ -41,7 +41,7 @@ def run_jobs(
     return progress.entries()
 
 
-def _run_here(progress: Progress, start: Start) -> None:
+def _run_here(progress: JobProgress, start: Start) -> None:
     with handled_by(interrupt):  # between two jobs, or at the work around one; a running job handles its own
         while entry := progress.next():
             progress.started(entry)

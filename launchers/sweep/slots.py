@@ -13,7 +13,7 @@ from manyheads.launchers.environment import variables_set
 from manyheads.launchers.parent_signals import interrupt, received_signals
 from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
-from manyheads.launchers.sweep.job_progress import Progress
+from manyheads.launchers.sweep.job_progress import JobProgress
 from manyheads.launchers.sweep.states import Start, settle
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.machine import hardware
@@ -121,7 +121,7 @@ class Slots:
         self._taken: dict[int, list[str]] = {}
         self._outputs: dict[int, FirstOutput] = {}
 
-    def run(self, progress: Progress) -> None:
+    def run(self, progress: JobProgress) -> None:
         """Run all jobs, as slots and devices become free; signals are forwarded to running jobs."""
         warm_server.stop()  # an earlier job's in this process, whose child it is; a slot starts its own
         try:
@@ -148,7 +148,7 @@ class Slots:
     def _busy(self) -> list[int]:
         return [number for number, slot in enumerate(self._slots) if slot is not None and slot.entry is not None]
 
-    def _fill(self, progress: Progress) -> None:
+    def _fill(self, progress: JobProgress) -> None:
         """Start every waiting job for which a slot and devices are free, in their order."""
         for entry in progress.waiting():
             idle = [number for number in range(len(self._slots)) if number not in self._busy()]
@@ -167,7 +167,7 @@ class Slots:
             environment = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if count else {}
             slot.give(entry, environment, str(folder.path / "console.log"))
 
-    def _wait(self, progress: Progress) -> None:
+    def _wait(self, progress: JobProgress) -> None:
         """Take in the ends of jobs that have ended, within a moment."""
         pipes = {slot.pipe: number for number in self._busy() if (slot := self._slots[number]) is not None}
         for pipe in connection.wait(list(pipes), timeout=POLL_SECONDS):

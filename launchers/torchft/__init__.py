@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, Settings
+from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
 from manyheads.launchers.spawn import Spawn
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.launchers.torchft.replica_machines import run_on_machines
@@ -48,7 +48,7 @@ class Torchft(Spawn):
         super().__init__(**options)
         self.max_restarts, self.hang_timeout = max_restarts, hang_timeout
         self.heartbeat_timeout = heartbeat_timeout
-        self.settings = Settings.of(section)
+        self.settings = NodeSettings.of(section)
         self.machines = read_hosts(section["hosts"], section["hostfile"]) if self.settings else {}
         self.ranks *= self.settings.most if self.settings else 1
 

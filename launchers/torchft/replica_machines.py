@@ -9,7 +9,7 @@ from pathlib import Path
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.node_settings import Settings
+from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import (
@@ -36,7 +36,7 @@ SETTLE_SECONDS = 5.0  # within which the agent of a lost machine has killed its 
 
 
 def run_on_machines(
-    settings: Settings, job: Job, order: Message, *, heartbeat_timeout: float, stall_timeout: float
+    settings: NodeSettings, job: Job, order: Message, *, heartbeat_timeout: float, stall_timeout: float
 ) -> None:
     """Run the replicas on the machines that the settings name. Raises as ``launchers.processes.supervise`` does.
 
@@ -57,7 +57,7 @@ def run_on_machines(
         def start(share: NodeShare) -> None:
             share.node.send({**starting(job, share, environment, common, number=0), **order})
 
-        machines = Machines(gathered, job, lighthouse, start, width=order["limits"]["width"])
+        machines = ReplicaMachines(gathered, job, lighthouse, start, width=order["limits"]["width"])
         try:
             for share in shares:
                 machines.begin(share.node, share.ranks)
@@ -71,7 +71,7 @@ def run_on_machines(
             shutil.rmtree(healing, ignore_errors=True)
 
 
-class Machines(NodeRanks):
+class ReplicaMachines(NodeRanks):
     """The replicas on all machines, of which each may be lost and return.
 
     ``start``: tells a machine to start its replicas; ``width``: the number of ranks of each.

@@ -13,7 +13,7 @@ from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.spawn import start_rank
-from manyheads.launchers.torchft.replica_processes import Replicas
+from manyheads.launchers.torchft.replica_processes import ReplicaProcesses
 from manyheads.runner.parallel.replicated import HOST
 
 RESTARTED = "it is restarted, the others continue"
@@ -24,13 +24,13 @@ def run_replicas(
 ) -> None:
     """Start this machine's replicas, and those that die again, until all have ended.
 
-    ``options``: of ``Replicas``. Raises as ``launchers.processes.supervise`` does.
+    ``options``: of ``ReplicaProcesses``. Raises as ``launchers.processes.supervise`` does.
     """
 
     def start(rank: int, meeting: Mapping[str, str]) -> BaseProcess:
         return start_rank(job, rank, {**environment, **meeting}, is_warm=is_warm)
 
-    replicas = Replicas(start, job, **options)
+    replicas = ReplicaProcesses(start, job, **options)
     shown = replace(job, heartbeat=replicas.shown, reports=job.reports or job.heartbeat.reports)
     supervise(replicas, shown, stall_timeout=stall_timeout)
 

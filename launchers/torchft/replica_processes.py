@@ -20,7 +20,7 @@ FINAL = (Kind.MISTAKE, Kind.DIVERGED)  # which would happen again
 LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
 
 
-class Replicas(Ranks):
+class ReplicaProcesses(Ranks):
     """This machine's replicas.
 
     ``start``: starts a rank, with variables by which it meets the others of its replica; ``width``: their number;

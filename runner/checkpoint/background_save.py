@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Saved(NamedTuple):
+class FinishedSave(NamedTuple):
     """A save that is over. ``waited``: seconds that training stood still for it at last."""
 
     step: int
@@ -28,13 +28,13 @@ class BackgroundSave:
         self._thread = threading.Thread(target=self._run, name=f"checkpoint of step {step}", daemon=True)
         self._thread.start()
 
-    def wait(self) -> Saved:
+    def wait(self) -> FinishedSave:
         """Wait for the end. Raises what the work raised."""
         started = time.perf_counter()
         self._thread.join()
         if self._error is not None:
             raise self._error
-        return Saved(self.step, time.perf_counter() - started)
+        return FinishedSave(self.step, time.perf_counter() - started)
 
     def give_up(self) -> None:
         """Wait for the end of what the work is at; it need not come to its own."""

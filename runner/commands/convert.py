@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from manyheads.runner.commands.runs.folder_sizes import disk_use, readable
+from manyheads.runner.commands.runs.folder_sizes import disk_use, size_in_words
 from manyheads.runner.errors import ConfigurationError, printable
 
 HELP = "write a checkpoint in another format: one file, a folder of parts, or its weights alone"
@@ -30,4 +30,4 @@ def run(arguments: argparse.Namespace) -> None:
     if not source.exists():
         raise ConfigurationError(f"the checkpoint {printable(source)} does not exist.")
     path = convert(source, arguments.to, Path(arguments.out) if arguments.out else None)
-    print(f"{printable(path)}: {readable(disk_use(path))}")
+    print(f"{printable(path)}: {size_in_words(disk_use(path))}")

@@ -58,7 +58,7 @@ class Partition:
         return np.flatnonzero(validates != train)
 
 
-class Chosen(Sequence[Any]):
+class ChosenSamples(Sequence[Any]):
     """Some items of a sequence, each fetched on access."""
 
     def __init__(self, items: Sequence[Any], indices: "np.ndarray"):
@@ -70,8 +70,8 @@ class Chosen(Sequence[Any]):
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, index: slice) -> "Chosen": ...
+    def __getitem__(self, index: slice) -> "ChosenSamples": ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return Chosen(self.items, self.indices[index])
+            return ChosenSamples(self.items, self.indices[index])
         return self.items[int(self.indices[index])]

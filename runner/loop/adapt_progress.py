@@ -4,7 +4,7 @@ from typing import Any
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.train_settings import Settings
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 
 
@@ -35,7 +35,7 @@ def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, 
         progress.best = None
 
 
-def _limit(settings: Settings, updates: int) -> tuple[str, int]:
+def _limit(settings: TrainSettings, updates: int) -> tuple[str, int]:
     """The key that ends the run, and its value."""
     if settings.last_step < settings.total_steps:
         return "trainer.stop_after", settings.last_step

@@ -11,7 +11,7 @@ from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.loop.compile import compile_in_place, compile_units
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
-from manyheads.runner.loop.train_settings import Settings
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.rank.build_metrics import build_metrics
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
@@ -47,14 +47,14 @@ def assemble(
     *,
     task: Task,
     loaders: Loaders,
-) -> tuple[Update, Settings]:
+) -> tuple[Update, TrainSettings]:
     """Build the update of a model that is complete and on the CPU, and the loop's settings."""
     trainer = run.trainer
     parallel.example = loaders.train.example
     wrapped = wrap(run, parallel, precision, model)
     own = parallel.unwrap(wrapped.model)
     added = build_metrics(run.metrics, task, run.model.num_classes or data.num_classes)
-    settings = Settings.of(trainer, loaders.train.updates)
+    settings = TrainSettings.of(trainer, loaders.train.updates)
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
     update = Update(
         model=wrapped.model,

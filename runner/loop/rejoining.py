@@ -5,14 +5,14 @@ from typing import Any
 from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.loop.state import State
+from manyheads.runner.loop.state import TrainingState
 from manyheads.runner.parallel.rank.passes import RunState
 
 
 class Rejoining(RunState):
     """The state of a rank's run, as such a strategy asks for it; other strategies never do."""
 
-    def __init__(self, state: State):
+    def __init__(self, state: TrainingState):
         self._state, self._trainer, self._parallel = state, state.trainer, state.parallel
         self._best: dict[str, Any] | None = None  # the content of best.pt
 

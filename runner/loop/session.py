@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from manyheads.runner.callbacks.callback import RunContext
-from manyheads.runner.checkpoint.background_save import Saved
+from manyheads.runner.checkpoint.background_save import FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.adapt_progress import adapt_progress
@@ -17,7 +17,7 @@ from manyheads.runner.loop.final_test import tested
 from manyheads.runner.loop.rejoining import Rejoining
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.results import result_of, summary
-from manyheads.runner.loop.state import State
+from manyheads.runner.loop.state import TrainingState
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -34,7 +34,7 @@ class Session:
 
     def __init__(self, trainer: Trainer, run: RunConfig, *, checkpoints: Checkpoints, folder: RunFolder):
         self.trainer, self.run, self.checkpoints, self.folder = trainer, run, checkpoints, folder
-        self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, State(trainer)
+        self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, TrainingState(trainer)
         self.rejoining = Rejoining(self.state)
         self._is_described = False
         self._gradients = 0  # bytes
@@ -131,7 +131,7 @@ class Session:
         """Wait for a checkpoint that is still being written, and report it."""
         self._note(self.checkpoints.settle())
 
-    def _note(self, landed: Saved | None) -> None:
+    def _note(self, landed: FinishedSave | None) -> None:
         """Call the callbacks because a checkpoint is complete, if one is."""
         if landed is None:
             return

@@ -11,7 +11,7 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.trainer import Trainer
 
 
-class State:
+class TrainingState:
     """One rank's view of the state of ``trainer``: of the whole model, or this rank's part of it."""
 
     def __init__(self, trainer: Trainer):

@@ -11,7 +11,7 @@ from manyheads.runner.option.sections import TrainerSection
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainSettings:
     """The part of the run config's trainer section that the loop needs.
 
     total_steps: length of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up:
@@ -30,7 +30,7 @@ class Settings:
     ending: Ending = NEVER
 
     @classmethod
-    def of(cls, section: TrainerSection, updates: int) -> "Settings":
+    def of(cls, section: TrainerSection, updates: int) -> "TrainSettings":
         """From the config's trainer section. ``updates``: of a whole epoch, here and below."""
         total = section.epochs * updates
         total = min(total, section.max_steps or total)

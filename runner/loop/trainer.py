@@ -19,7 +19,7 @@ from manyheads.runner.loop.log_windows import LogRow, LogWindow, LogWindows
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.stopping import Stop
-from manyheads.runner.loop.train_settings import Settings
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.serve.description import Description
@@ -40,7 +40,7 @@ class Trainer:
         train: Loader,
         evaluation: Loader,
         test: Loader | None = None,
-        settings: Settings,
+        settings: TrainSettings,
         reporter: Reporter,
         heartbeat: Heartbeat,
         describe: Callable[[], Description],

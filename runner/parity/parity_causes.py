@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from manyheads.runner.parity.parity_plan import FAILED, Outcome, near
+from manyheads.runner.parity.parity_plan import FAILED, ParityOutcome, near
 
 NAMED = 3
 
 
-def causes(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
+def causes(outcome: ParityOutcome, baseline: dict[str, Any]) -> list[str]:
     """Sentences about an outcome that differs. ``baseline``: what ``sides.Baseline.findings`` says of it."""
     if not outcome.differs:
         return []
@@ -33,14 +33,14 @@ def unused_note(baseline: dict[str, Any]) -> str:
     return f"{_names(names)} {_get(names)} no gradient: unused. ddp fails on that without find_unused_parameters=true."
 
 
-def _of_failure(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+def _of_failure(outcome: ParityOutcome, baseline: dict[str, Any]) -> Iterator[str]:
     names = baseline["unused"]
     unused = f"{_names(names)} {_get(names)} no gradient" if names else ""
     if outcome.run and (text := outcome.run.parallel.cause_of(outcome.error, unused=unused)):
         yield text
 
 
-def _of_initial(outcome: Outcome) -> Iterator[str]:
+def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
     """Every rank must build the same model, even where the strategy then gives all of them rank 0's."""
     initial = outcome.findings["initial"]
     for kind, what in (("parameter", "initial weights"), ("buffer", "buffers")):
@@ -60,7 +60,7 @@ def _of_initial(outcome: Outcome) -> Iterator[str]:
             )
 
 
-def _of_first_step(outcome: Outcome, settings: list[str]) -> Iterator[str]:
+def _of_first_step(outcome: ParityOutcome, settings: list[str]) -> Iterator[str]:
     """``settings``: what is known to change gradients, should the difference begin there."""
     findings = outcome.findings
     if culprit := findings["culprit"]:
@@ -77,7 +77,7 @@ def _of_first_step(outcome: Outcome, settings: list[str]) -> Iterator[str]:
             yield f"Outputs and loss agree, but all gradients are {_times(ratio)} the baseline's."
 
 
-def _of_cut(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+def _of_cut(outcome: ParityOutcome, baseline: dict[str, Any]) -> Iterator[str]:
     """Where the outputs can't be compared, as of samples that are padded to the longest of their share."""
     whole, parts = baseline.get("cut") or (0.0, 0.0)
     if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
@@ -87,7 +87,7 @@ def _of_cut(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
+def _of_module(culprit: dict[str, Any], outcome: ParityOutcome) -> str:
     name = f"{culprit['module'] or 'The model itself'} ({culprit['kind']})"
     several = f"{name}, like {culprit['alike'] - 1} more," if culprit["alike"] > 1 else name
     if culprit["reason"] == "statistics":
@@ -108,7 +108,7 @@ def _of_module(culprit: dict[str, Any], outcome: Outcome) -> str:
     )
 
 
-def _of_loss(outcome: Outcome, baseline: float, own: float) -> str:
+def _of_loss(outcome: ParityOutcome, baseline: float, own: float) -> str:
     ratio, ranks = own / baseline if baseline else float("nan"), outcome.ranks or 1
     text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's:"
     if ranks > 1 and near(ratio, 1 / ranks):
@@ -119,7 +119,7 @@ def _of_loss(outcome: Outcome, baseline: float, own: float) -> str:
     return f"{text} {_of_parts(outcome)}"
 
 
-def _of_parts(outcome: Outcome) -> str:
+def _of_parts(outcome: ParityOutcome) -> str:
     assert outcome.run is not None
     task = outcome.run.task
     name = task.target.rpartition(".")[2] if task.name == "custom" else task.name
@@ -130,7 +130,7 @@ def _of_parts(outcome: Outcome) -> str:
     )
 
 
-def _of_settings(outcome: Outcome) -> Iterator[str]:
+def _of_settings(outcome: ParityOutcome) -> Iterator[str]:
     assert outcome.run is not None
     parallel = outcome.run.parallel
     for key, plain in parallel.changes_gradients.items():
@@ -141,7 +141,7 @@ def _of_settings(outcome: Outcome) -> Iterator[str]:
             )
 
 
-def _of_unused(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
+def _of_unused(outcome: ParityOutcome, baseline: dict[str, Any]) -> Iterator[str]:
     names = [entry["name"] for entry in outcome.beyond("weight") if entry["name"] in baseline["unused"]]
     if names:
         yield (
@@ -150,7 +150,7 @@ def _of_unused(outcome: Outcome, baseline: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _unknown(outcome: Outcome) -> str:
+def _unknown(outcome: ParityOutcome) -> str:
     if outcome.run and outcome.run.trainer.compile != "none":
         return "A compiled model can't be inspected. Set trainer.compile=none to find the cause."
     step = min((entry["first"] for entry in outcome.beyond()), default=0)

@@ -129,7 +129,7 @@ EQUAL, DIFFERENT, FAILED, NOT_HERE = "equal", "different", "failed", "not here"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ParityOutcome:
     """``findings``: what its ranks found, see ``sides.Compared.findings``; ``error``: why it failed or isn't here.
 
     ``run``: its config, if it was started.
@@ -160,11 +160,11 @@ class Outcome:
         return sorted(found, key=lambda entry: -entry["largest"])
 
 
-def judged(strategy: str, findings: dict[str, Any], *, tolerance: float, run: RunConfig) -> Outcome:
+def judged(strategy: str, findings: dict[str, Any], *, tolerance: float, run: RunConfig) -> ParityOutcome:
     """Equal where no difference exceeds the tolerance, and all ranks made the same model and kept it the same."""
     beyond = any(not entry["largest"] <= tolerance for entry in findings["differences"])
     state = DIFFERENT if beyond or findings["initial"] or findings["apart"] else EQUAL
-    return Outcome(strategy, state, tolerance, findings, run=run)
+    return ParityOutcome(strategy, state, tolerance, findings, run=run)
 
 
 def near(a: float, b: float) -> bool:

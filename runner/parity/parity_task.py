@@ -10,7 +10,7 @@ FILE = "task.json"
 
 
 @dataclass(frozen=True)
-class Task:
+class ParityTask:
     """``baseline``: the run folder whose steps are held against these; None for the baseline itself.
 
     ``tolerance``: relative; ``trace``: whether the first step follows every module.
@@ -22,15 +22,15 @@ class Task:
     trace: bool = True
 
 
-def write_task(folder: RunFolder, task: Task) -> None:
+def write_task(folder: RunFolder, task: ParityTask) -> None:
     """Must come after run.yaml and before the ranks."""
     folder.parity.mkdir()
     folder.write_json(folder.parity / FILE, asdict(task))
 
 
-def read_task(folder: RunFolder) -> Task:
+def read_task(folder: RunFolder) -> ParityTask:
     """The folder's task."""
-    return Task(**json.loads((folder.parity / FILE).read_text()))
+    return ParityTask(**json.loads((folder.parity / FILE).read_text()))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from rich.text import Text
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_causes import causes, unused_note
-from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, Outcome
-from manyheads.runner.parity.parity_task import Task
+from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, ParityOutcome
+from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.run.run_folder import RunFolder
 
 COLUMNS = {"loss": "loss", "gradient": "gradients", "weight": "weights", "buffer": "buffers"}
@@ -22,14 +22,14 @@ NARROWEST = 76  # columns; a narrower terminal wraps lines, which is better than
 MOST_CHARACTERS = 300
 
 
-def announce(strategies: list[str], run: RunConfig, task: Task) -> None:
+def announce(strategies: list[str], run: RunConfig, task: ParityTask) -> None:
     """What is going to be done; said first, since it may take a while."""
     steps = f"{task.steps} step{'s' if task.steps > 1 else ''}"
     text = f"{steps} of {run.model.name} on {run.data.name} by {', '.join(strategies)}, in {run.precision.name}"
     Console(highlight=False).print(Text(text))
 
 
-def show(outcomes: list[Outcome], baseline: dict[str, Any], task: Task, path: Path, name: str) -> None:
+def show(outcomes: list[ParityOutcome], baseline: dict[str, Any], task: ParityTask, path: Path, name: str) -> None:
     """Print it all. ``baseline``: what its own run found; ``path``: where everything is; ``name``: the baseline's."""
     console = Console(highlight=False)
     Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes, name))
@@ -42,7 +42,7 @@ def show(outcomes: list[Outcome], baseline: dict[str, Any], task: Task, path: Pa
     console.print(Text(_summary(outcomes, name, baseline["steps"], task)))
 
 
-def _table(outcomes: list[Outcome], baseline: str) -> Table:
+def _table(outcomes: list[ParityOutcome], baseline: str) -> Table:
     table = Table(title=f"Largest difference against {baseline}", title_justify="left", title_style="bold")
     table.add_column("parallel", no_wrap=True)
     table.add_column("ranks", justify="right")
@@ -57,7 +57,7 @@ def _table(outcomes: list[Outcome], baseline: str) -> Table:
     return table
 
 
-def _lines(outcome: Outcome, baseline: dict[str, Any]) -> list[str]:
+def _lines(outcome: ParityOutcome, baseline: dict[str, Any]) -> list[str]:
     """What there is to say of one strategy."""
     name = outcome.strategy
     if outcome.state == NOT_HERE:
@@ -88,7 +88,7 @@ def _width(entries: list[dict[str, Any]]) -> int:
     return max((len(entry["name"]) for entry in entries[:MOST_TOLD]), default=0)
 
 
-def _summary(outcomes: list[Outcome], baseline: str, steps: int, task: Task) -> str:
+def _summary(outcomes: list[ParityOutcome], baseline: str, steps: int, task: ParityTask) -> str:
     compared = [outcome for outcome in outcomes if outcome.state != NOT_HERE]
     failed = [outcome.strategy for outcome in compared if outcome.state == FAILED]
     different = [outcome.strategy for outcome in compared if outcome.differs and outcome.state != FAILED]

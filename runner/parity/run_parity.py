@@ -14,8 +14,8 @@ from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import DIFFERS, ConfigurationError, RunFailed
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, Outcome, PlannedSide, judged, plan
-from manyheads.runner.parity.parity_task import StepFiles, Task, write_task
+from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, ParityOutcome, PlannedSide, judged, plan
+from manyheads.runner.parity.parity_task import ParityTask, StepFiles, write_task
 from manyheads.runner.parity.print_parity import announce, show
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
@@ -30,7 +30,7 @@ def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -
     return DIFFERS if any(outcome.differs for outcome in compare(overrides, steps=steps, config_dir=config_dir)) else 0
 
 
-def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) -> list[Outcome]:
+def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) -> list[ParityOutcome]:
     """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed.
 
     config_dir: a folder of more options, which are the user's if he trusts what they name.
@@ -50,7 +50,7 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
         one.strategy: freeze(RunFolder(path / one.strategy), one.config, trust=origin.trust, folders=folders)
         for one in here
     }
-    task = Task(
+    task = ParityTask(
         steps=int(steps),
         tolerance=frozen[first].precision.tolerance,
         trace=all(run.trainer.compile == "none" for run in frozen.values()),
@@ -69,19 +69,19 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
     return outcomes
 
 
-def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: Task) -> Outcome:
+def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: ParityTask) -> ParityOutcome:
     if run is None:
-        return Outcome(planned.strategy, NOT_HERE, error=planned.reason)
+        return ParityOutcome(planned.strategy, NOT_HERE, error=planned.reason)
     folder = RunFolder(path / planned.strategy)
     try:
         findings = _run(folder, task)
     except RunFailed as error:
         known = {"ranks": run.launcher.ranks}
-        return Outcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), run=run)
+        return ParityOutcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), run=run)
     return judged(planned.strategy, findings, tolerance=task.tolerance, run=run)
 
 
-def _run_baseline(baseline: RunFolder, task: Task) -> dict:
+def _run_baseline(baseline: RunFolder, task: ParityTask) -> dict:
     try:
         return _run(baseline, task)
     except RunFailed:
@@ -89,7 +89,7 @@ def _run_baseline(baseline: RunFolder, task: Task) -> dict:
         raise
 
 
-def _run(folder: RunFolder, task: Task) -> dict:
+def _run(folder: RunFolder, task: ParityTask) -> dict:
     """Let the ranks of a frozen run do the task, and return what they found."""
     write_task(folder, task)
     launch(prepare(folder, apart=True), main=RANK)

@@ -26,7 +26,7 @@ MACHINE = ("host", "devices", "versions", "commit", "clean", "command")
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RecordedAttempt:
     """One run. ``value``: the target's metric after the last epoch; ``seconds``: by the record's clock."""
 
     seed: int
@@ -56,7 +56,7 @@ class Contender:
     signature: str
     config: dict[str, Any]
     machine: dict[str, Any]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RecordedAttempt, ...]
 
     @property
     def values(self) -> list[float]:
@@ -108,7 +108,7 @@ class Record:
             contenders = [
                 Contender(
                     **{key: each[key] for key in ("label", "signature", "config", "machine")},
-                    attempts=tuple(Attempt(**attempt) for attempt in each["attempts"]),
+                    attempts=tuple(RecordedAttempt(**attempt) for attempt in each["attempts"]),
                 )
                 for each in content["contenders"]
             ]
@@ -179,12 +179,12 @@ def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str,
     )
 
 
-def _attempts(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str) -> Iterator[Attempt]:
+def _attempts(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str) -> Iterator[RecordedAttempt]:
     for entry in entries:
         folder = RunFolder(sweep / entry.folder)
         result, config = folder.read_result() or {}, folder.read_config()
         try:
-            yield Attempt(
+            yield RecordedAttempt(
                 seed=config["seed"],
                 value=float(result["metrics"][metric]),
                 seconds=float(result[seconds]),

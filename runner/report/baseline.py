@@ -10,7 +10,7 @@ from manyheads.runner.report.rows import ReportRow, is_chosen
 
 
 @dataclass(frozen=True)
-class Rule:
+class BaselineRule:
     """How baselines are chosen. ``keys``: those in which a row must agree with its baseline.
 
     ``wanted``: the values that the user named; ``caption``: a sentence for below the table.
@@ -22,7 +22,7 @@ class Rule:
     caption: str
 
 
-def make_rule(rows: Sequence[ReportRow], swept: Sequence[str], named: str | None, *, strict: bool) -> Rule:
+def make_rule(rows: Sequence[ReportRow], swept: Sequence[str], named: str | None, *, strict: bool) -> BaselineRule:
     """The rule for choosing baselines. Raises ConfigurationError if no row is the ``named`` one.
 
     ``strict``: keys that were not swept must agree.
@@ -33,12 +33,12 @@ def make_rule(rows: Sequence[ReportRow], swept: Sequence[str], named: str | None
         number, wanted = _parse(named, rows)
         chosen = [key for key in keys if is_swept(key, swept) and (number is not None or is_swept(key, wanted))]
         keys = [key for key in keys if key not in chosen]
-        return Rule(keys, wanted, number, _caption(f"--baseline {named}", keys))
+        return BaselineRule(keys, wanted, number, _caption(f"--baseline {named}", keys))
     groups = set(divide(done, keys).values())
     if len(groups) == len(done) > 1:  # each alone in its group: the swept keys are being compared
         keys = [key for key in keys if strict and not is_swept(key, swept)]
     first = next((f"parallel={_backend(row)}" for row in done if _is_plain(row)), "the first completed job")
-    return Rule(keys, {}, None, _caption(first, keys))
+    return BaselineRule(keys, {}, None, _caption(first, keys))
 
 
 def _caption(what: str, keys: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def _parse(named: str, rows: Sequence[ReportRow]) -> tuple[str | None, dict[str,
     return number, wanted
 
 
-def compare_speed(rows: Sequence[ReportRow], rule: Rule) -> list[ReportRow]:
+def compare_speed(rows: Sequence[ReportRow], rule: BaselineRule) -> list[ReportRow]:
     """The rows, each with its group and, if it completed, its speed-up over a baseline of that group.
 
     Efficiency is samples/s per rank (per device of DataParallel), relative to the baseline's.
@@ -82,7 +82,7 @@ def compare_speed(rows: Sequence[ReportRow], rule: Rule) -> list[ReportRow]:
     return [_against(row, _nearest(row, baselines.get(row.group, []))) for row in rows]
 
 
-def _baselines(done: Sequence[ReportRow], rule: Rule) -> list[ReportRow]:
+def _baselines(done: Sequence[ReportRow], rule: BaselineRule) -> list[ReportRow]:
     """The rows of a group that may serve as baselines."""
     if rule.number is not None:
         return [row for row in done if row.number == rule.number]

@@ -13,7 +13,7 @@ from manyheads.runner.report.fairness import differences, differing, fair_values
 from manyheads.runner.report.keys import swept_keys
 from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank
 from manyheads.runner.report.rows import ReportRow, make_rows
-from manyheads.runner.report.run_set import Job, RunSet
+from manyheads.runner.report.run_set import RunSet, SweepJob
 from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.run.ledger import STATES
 
@@ -107,7 +107,7 @@ def headline(run_set: RunSet) -> str:
     return ", ".join([f"{counts['completed']} of {runs} {what} completed", *rest])
 
 
-def _reasons(jobs: Iterable[Job]) -> list[str]:
+def _reasons(jobs: Iterable[SweepJob]) -> list[str]:
     """Each reason once, with the jobs that did not complete because of it."""
     found: dict[tuple[str, str], list[str]] = {}
     for job in jobs:

@@ -8,7 +8,7 @@ from typing import Any
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
-from manyheads.runner.report.run_set import REPEATING, Job, RunSet
+from manyheads.runner.report.run_set import REPEATING, RunSet, SweepJob
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
@@ -25,9 +25,9 @@ def swept_keys(run_set: RunSet) -> list[str]:
     return [key for key in differing_keys(run_set.jobs) if key not in repeating]
 
 
-def repeating_keys(jobs: Sequence[Job]) -> list[str]:
+def repeating_keys(jobs: Sequence[SweepJob]) -> list[str]:
     """The seed or the fold, or both, if jobs of one row differ in them."""
-    found: dict[str, list[Job]] = {}
+    found: dict[str, list[SweepJob]] = {}
     for job in jobs:
         found.setdefault(job.row or job.number, []).append(job)
     return [key for key in REPEATING if any(len({value_of(job, key) for job in same}) > 1 for same in found.values())]
@@ -40,7 +40,7 @@ def parsed(overrides: Sequence[str]) -> dict[str, str]:
     return {key: value for key, value in found.items() if not key.startswith("hydra.") and key != "hydra"}
 
 
-def value_of(job: Job, key: str) -> str:
+def value_of(job: SweepJob, key: str) -> str:
     """A job's value for an override's key: as typed, else from the config, else empty."""
     typed = parsed(job.overrides)
     if key in typed:
@@ -64,7 +64,7 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def differing_keys(jobs: Sequence[Job]) -> list[str]:
+def differing_keys(jobs: Sequence[SweepJob]) -> list[str]:
     """Config keys that differ; a group represents the keys that follow from its option."""
     jobs = [job for job in jobs if job.run.config]
     configs = [job.run.config for job in jobs]
@@ -89,7 +89,7 @@ def differing_keys(jobs: Sequence[Job]) -> list[str]:
     return sorted(order, key=lambda key: key not in typed)  # sorted() is stable: typed ones first
 
 
-def _derived(jobs: Sequence[Job]) -> set[str]:
+def _derived(jobs: Sequence[SweepJob]) -> set[str]:
     """Keys that are derived from other keys unless set, as the jobs' options declare."""
     asked = {(group, job.run.options.get(group)): job.run for job in jobs for group in GROUPS}
     return {f"{group}.{key}" for (group, _), run in asked.items() for key in run.declared(group).every("derived")}

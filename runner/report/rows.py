@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from manyheads.runner.report.keys import parsed, repeating_keys, told, value_of
 from manyheads.runner.report.measures import Measures, average, measure
-from manyheads.runner.report.run_set import FOLD, SEED, Job, RunSet
+from manyheads.runner.report.run_set import FOLD, SEED, RunSet, SweepJob
 from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 
 # States of a job without a completed run, the first that applies counts.
@@ -17,7 +17,7 @@ class ReportRow:
     """A job with everything that is shown of it. ``values``: by swept key; ``baseline``: its baseline's number."""
 
     number: str
-    jobs: tuple[Job, ...]
+    jobs: tuple[SweepJob, ...]
     values: dict[str, str]
     state: str
     measures: Measures
@@ -30,12 +30,12 @@ class ReportRow:
     losses: str = ""  # how they agree with those of the group's other backends
 
     @property
-    def first(self) -> Job:
+    def first(self) -> SweepJob:
         """The repeat that represents the others: a completed one if it exists."""
         return self.completed[0] if self.completed else self.jobs[0]
 
     @property
-    def completed(self) -> tuple[Job, ...]:
+    def completed(self) -> tuple[SweepJob, ...]:
         return tuple(job for job in self.jobs if job.state == "completed")
 
     @property
@@ -67,7 +67,7 @@ class ReportRow:
 
 def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[ReportRow]:
     """The set's jobs as rows, in their order."""
-    found: dict[str, list[Job]] = {}
+    found: dict[str, list[SweepJob]] = {}
     for job in run_set.jobs:
         found.setdefault(job.row or job.number, []).append(job)
     runs = [job.run for job in run_set.jobs]
@@ -75,7 +75,9 @@ def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[ReportRow]:
     return [_row(number, jobs, keys, *shown) for number, jobs in found.items()]
 
 
-def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric, objective: ShownMetric) -> ReportRow:
+def _row(
+    number: str, jobs: list[SweepJob], keys: Sequence[str], metric: ShownMetric, objective: ShownMetric
+) -> ReportRow:
     states = {job.state for job in jobs}
     completed = [job for job in jobs if job.state == "completed"]
     measured = completed or [job for job in jobs if job.run.epochs] or jobs[:1]
@@ -89,7 +91,7 @@ def _row(number: str, jobs: list[Job], keys: Sequence[str], metric: ShownMetric,
     )
 
 
-def _digest(completed: list[Job]) -> str | None:
+def _digest(completed: list[SweepJob]) -> str | None:
     found: dict[tuple[object, object], set[str]] = {}
     for job in completed:
         if digest := job.run.result.get("weights_sha256"):

@@ -17,7 +17,7 @@ COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_frac
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """A run, or a job that never became one. ``number``: its name for the user, such as 3.
 
     ``row``: the number of the first of the jobs that it is averaged with, if it is.
@@ -44,7 +44,7 @@ class RunSet:
 
     title: str
     folder: Path | None
-    jobs: tuple[Job, ...]
+    jobs: tuple[SweepJob, ...]
     active: bool = False
     notes: tuple[str, ...] = ()
 
@@ -112,16 +112,18 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
     return (f"{ran} at the same time (hydra.launcher.jobs={jobs}), so their timings are unreliable.",)
 
 
-def _of_ledger(sweep: Path, entry: Entry, active: bool) -> Job:
+def _of_ledger(sweep: Path, entry: Entry, active: bool) -> SweepJob:
     folder = sweep / entry.folder
     is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another run's
     if not folder.resolve().is_relative_to(sweep):
-        return Job(str(entry.job), Run(folder), entry.state, tuple(entry.overrides), reason="it lies outside the sweep")
+        return SweepJob(
+            str(entry.job), Run(folder), entry.state, tuple(entry.overrides), reason="it lies outside the sweep"
+        )
     run = _compared(folder) if is_its_own else Run(folder)
     state, reason = entry.state, entry.reason
     if state == "running" and not active:
         state, reason = "interrupted", reason or "the sweep was killed"
-    return Job(
+    return SweepJob(
         number=str(entry.job),
         run=run,
         state=state,
@@ -141,10 +143,10 @@ def _compared(folder: Path) -> Run:
     return run
 
 
-def _of_folder(path: Path, number: str) -> Job:
+def _of_folder(path: Path, number: str) -> SweepJob:
     run = _compared(path)
     state, reason = _state(run)
-    return Job(
+    return SweepJob(
         number=number,
         run=run,
         state=state,

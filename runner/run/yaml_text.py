@@ -19,12 +19,12 @@ _NUMBER = re.compile(
 )
 
 
-class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Reads plain values alone; numbers as Hydra does, and dates as text."""
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes what ``Loader`` reads as the same values."""
+    """Writes what ``YamlLoader`` reads as the same values."""
 
 
 class _Expanded(Dumper):
@@ -34,18 +34,18 @@ class _Expanded(Dumper):
         return True
 
 
-Loader.yaml_implicit_resolvers = {
+YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in found if tag not in (_FLOAT, _TIMESTAMP)]
-    for first, found in Loader.yaml_implicit_resolvers.items()
+    for first, found in YamlLoader.yaml_implicit_resolvers.items()
 }
-for _class in (Loader, Dumper):  # which quotes a text that ``Loader`` would take for a number
+for _class in (YamlLoader, Dumper):  # which quotes a text that ``YamlLoader`` would take for a number
     _class.add_implicit_resolver(_FLOAT, _NUMBER, list("-+0123456789."))
 _Expanded.add_representer(
     str, lambda dumper, text: dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
 )
 
 
-def parse(text: str, *, loader_class: Any = Loader) -> Any:
+def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
     """The content of a text that anybody may have written.
 
     Raises ValueError for aliases that expand to more values than anybody writes, and otherwise what YAML raises.

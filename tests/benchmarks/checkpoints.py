@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone
+from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.run.run_folder import RunFolder
@@ -94,7 +94,7 @@ def measure(most: int = SIZES[-1]) -> Curve:
             for asynchronous in (False, True):
                 name = f"{form}{', asynchronous' * asynchronous}"
                 candidates[name] = lambda folder, value=value, form=form, asynchronous=asynchronous: by_us(
-                    folder, value, Alone(), form=form, asynchronous=asynchronous
+                    folder, value, OneRank(), form=form, asynchronous=asynchronous
                 )
         for asynchronous in (False, True):
             name = f"sharded, {RANKS} ranks{', asynchronous' * asynchronous}"

@@ -22,7 +22,7 @@ from manyheads.runner.logger.rank.terminal import Display
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.train_settings import Settings
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.machine import hardware
@@ -131,7 +131,7 @@ def ours(
         update=update,
         train=data,  # type: ignore[arg-type]
         evaluation=data,  # type: ignore[arg-type]
-        settings=Settings(1, data.updates, data.updates, 0, getattr(data, "accumulation", 1), 10),
+        settings=TrainSettings(1, data.updates, data.updates, 0, getattr(data, "accumulation", 1), 10),
         reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, scores=scores),
         heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
         describe=lambda: None,  # type: ignore[arg-type, return-value]  # no checkpoint is written

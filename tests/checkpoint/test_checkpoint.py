@@ -12,7 +12,7 @@ from torch import nn
 from manyheads.launchers.publishing.tracked_run import files
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone
+from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.rank.fit import load_model, load_optimizer
 from manyheads.runner.checkpoint.rank.load import PARTS, load, weights_sha256
 from manyheads.runner.checkpoint.retention import Retention
@@ -54,7 +54,7 @@ def test_last_best_and_keep(folder):
     checkpoints = Checkpoints(folder, every=1, keep=2)
     assert checkpoints.last() is None
     for step in range(1, 6):
-        checkpoints.save(Given({**WHOLE, "model": step}), Alone(), step=step, best=step == 3)
+        checkpoints.save(Given({**WHOLE, "model": step}), OneRank(), step=step, best=step == 3)
     assert checkpoints.last()["model"] == 5
     assert load(folder.best_checkpoint) == {"version": 1, "model": 3, "progress": WHOLE["progress"]}
     names = sorted(path.name for path in folder.checkpoints.iterdir())
@@ -84,7 +84,7 @@ def test_which_ones_stay(folder, monkeypatch, keep, stay):
 
     monkeypatch.setattr(checkpoint, "also_named", an_hour_later)
     for step in range(10, 100, 10):
-        checkpoints.save(Given({**WHOLE, "model": step}), Alone(), step=step, best=False)
+        checkpoints.save(Given({**WHOLE, "model": step}), OneRank(), step=step, best=False)
     assert [*by_step(folder.checkpoints)] == stay
     assert checkpoints.last()["model"] == 90
 
@@ -92,12 +92,12 @@ def test_which_ones_stay(folder, monkeypatch, keep, stay):
 def test_own_checkpoint_comes_before_another_run_s(folder, tmp_path):
     other = Checkpoints(RunFolder(tmp_path / "other"), every=1, keep=0)
     (tmp_path / "other").mkdir()
-    other.save(Given({**WHOLE, "mark": "other", "tables": {"steps": 100}}), Alone(), step=1, best=False)
+    other.save(Given({**WHOLE, "mark": "other", "tables": {"steps": 100}}), OneRank(), step=1, best=False)
     path = str(tmp_path / "other" / "checkpoints" / "last.pt")
     checkpoints = Checkpoints(folder, every=1, keep=0)
     state = checkpoints.last(otherwise=path)
     assert (state["mark"], state["source"], state["tables"]) == ("other", path, {})
-    checkpoints.save(Given({**WHOLE, "mark": "own"}), Alone(), step=2, best=False)
+    checkpoints.save(Given({**WHOLE, "mark": "own"}), OneRank(), step=2, best=False)
     assert checkpoints.last(otherwise=path)["mark"] == "own"
 
 
@@ -126,16 +126,16 @@ def test_goes_on_in_another_precision(tmp_path, precision):
 
 def test_what_lacks_a_part_is_not_gone_on_from(folder):
     checkpoints = Checkpoints(folder, every=1, keep=0)
-    checkpoints.save(Given({"model": {}}), Alone(), step=1, best=False)
+    checkpoints.save(Given({"model": {}}), OneRank(), step=1, best=False)
     with pytest.raises(ConfigurationError, match="lacks optimizer"):
         checkpoints.last()
 
 
 def test_a_checkpoint_that_fails_half_way_leaves_the_one_before(folder):
     checkpoints = Checkpoints(folder, every=1, keep=0)
-    checkpoints.save(Given({**WHOLE, "mark": 1}), Alone(), step=1, best=False)
+    checkpoints.save(Given({**WHOLE, "mark": 1}), OneRank(), step=1, best=False)
     with pytest.raises(Exception, match="pickle|local object"):
-        checkpoints.save(Given({"big": torch.zeros(1000), "mark": lambda: None}), Alone(), step=2, best=True)
+        checkpoints.save(Given({"big": torch.zeros(1000), "mark": lambda: None}), OneRank(), step=2, best=True)
     assert checkpoints.last()["mark"] == 1
     assert [path.name for path in folder.checkpoints.iterdir()] == ["last.pt"]
 
@@ -261,7 +261,7 @@ def test_checkpoint_every_0_writes_none(tmp_path):
 def saved(folder) -> RunFolder:
     torch.manual_seed(3)
     state = {"model": SmallCNN(num_classes=3, width=2).state_dict(), "progress": {"step": 3}}
-    Checkpoints(folder, every=1, keep=0).save(Given(state), Alone(), step=3, best=False)
+    Checkpoints(folder, every=1, keep=0).save(Given(state), OneRank(), step=3, best=False)
     return folder
 
 

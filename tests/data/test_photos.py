@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from manyheads.runner.data.rank.crops import View, crop_view, evaluation_view, training_view
+from manyheads.runner.data.rank.crops import CropView, crop_view, evaluation_view, training_view
 from manyheads.runner.data.rank.photos import Photos, Picture, shown
 from manyheads.runner.data.rank.rng import seed_sample
 
 
-def seen(path: Path, draw: Callable[[int, int, int], View], size: int) -> torch.Tensor:
+def seen(path: Path, draw: Callable[[int, int, int], CropView], size: int) -> torch.Tensor:
     picture = Picture(path)
     return shown(picture, draw(picture.height, picture.width, size), size)
 

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank import csv as recorder
-from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter, Table
+from manyheads.runner.logger.rank.csv import CSVTable, CSVWriter, NullWriter
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.loop import log_windows as intervals
 from manyheads.runner.run.run_folder import RunFolder
@@ -80,25 +80,25 @@ def test_after_a_resume_tensorboard_shows_each_step_once(tmp_path, monkeypatch):
 
 def test_a_table_goes_on_where_the_checkpoint_left_it(tmp_path):
     path = tmp_path / "table.csv"
-    first = Table(path, ("a", "b"), 0)
+    first = CSVTable(path, ("a", "b"), 0)
     first.append({"a": 1, "b": 0.1})
     size = first.size()
     first.append({"a": 2, "b": None})
     first.close()
     assert path.read_text() == "a,b\n1,0.1\n2,\n"
     path.write_text(path.read_text() + "3,0.")  # torn by a crash
-    second = Table(path, ("a", "b"), size)
+    second = CSVTable(path, ("a", "b"), size)
     second.append({"a": 2, "b": 1 / 3})
     second.close()
     assert path.read_text() == f"a,b\n1,0.1\n2,{1 / 3!r}\n"
-    Table(path, ("a", "b"), 0).close()
+    CSVTable(path, ("a", "b"), 0).close()
     assert path.read_text() == "a,b\n"
 
 
 def test_a_table_that_an_earlier_version_began_keeps_its_columns(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a\n1\n")
-    table = Table(path, ("a", "b"), path.stat().st_size)
+    table = CSVTable(path, ("a", "b"), path.stat().st_size)
     table.append({"a": 2, "b": 3})
     table.close()
     assert path.read_text() == "a\n1\n2\n"
@@ -121,7 +121,7 @@ def test_rows_are_in_the_file_soon(tmp_path, monkeypatch, pause):
 
 def test_numbers_come_back_exactly(tmp_path):
     values = [0.1, 1 / 3, 1e-300, float("nan"), 2.0**60]
-    table = Table(tmp_path / "table.csv", ("a",), 0)
+    table = CSVTable(tmp_path / "table.csv", ("a",), 0)
     for value in values:
         table.append({"a": value})
     table.close()

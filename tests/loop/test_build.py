@@ -5,7 +5,7 @@ import torch
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.build import set_process
-from manyheads.runner.loop.train_settings import Settings
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.locate import call, locate
 from tests.in_process import attempt, opened, small, train, typed, weights
@@ -41,7 +41,7 @@ def test_instantiate_leaves_out_the_section_s_own_keys():
 @pytest.mark.parametrize(("max_steps", "total"), [(None, 30), (7, 7), (31, 30)])
 def test_the_number_of_updates(max_steps, total):
     section = typed().changed(trainer={"epochs": 3, "max_steps": max_steps}).trainer
-    assert Settings.of(section, updates=10).total_steps == total
+    assert TrainSettings.of(section, updates=10).total_steps == total
 
 
 def test_process_settings_are_set_each_time():

@@ -5,7 +5,7 @@ import pytest
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_causes import causes, unused_note
-from manyheads.runner.parity.parity_plan import FAILED, Outcome, judged
+from manyheads.runner.parity.parity_plan import FAILED, ParityOutcome, judged
 from tests.in_process import config
 
 TOLERANCE = 1e-9
@@ -33,7 +33,7 @@ def run_of(sections: dict) -> RunConfig:
     return RunConfig.of({**config(), **sections})
 
 
-def outcome(*, config: dict | None = None, **findings) -> Outcome:
+def outcome(*, config: dict | None = None, **findings) -> ParityOutcome:
     return judged("ddp", {**NOTHING, **findings}, tolerance=TOLERANCE, run=run_of(config or {}))
 
 
@@ -109,14 +109,17 @@ def test_a_baseline_that_is_not_finite_proves_nothing():
 def test_the_failure_of_ddp_names_what_is_unused(unused, words):
     error = "rank 0 failed first: RuntimeError: Expected to have finished reduction in the prior iteration before"
     (sentence,) = causes(
-        Outcome("ddp", FAILED, TOLERANCE, error=error, run=run_of({"parallel": DDP})), {**USED, "unused": unused}
+        ParityOutcome("ddp", FAILED, TOLERANCE, error=error, run=run_of({"parallel": DDP})), {**USED, "unused": unused}
     )
     assert words in sentence
     assert "parallel.find_unused_parameters=true" in sentence
 
 
 def test_another_failure_speaks_for_itself():
-    assert causes(Outcome("ddp", FAILED, TOLERANCE, error="out of memory", run=run_of({"parallel": DDP})), USED) == []
+    assert (
+        causes(ParityOutcome("ddp", FAILED, TOLERANCE, error="out of memory", run=run_of({"parallel": DDP})), USED)
+        == []
+    )
 
 
 def test_unused_parameters_are_worth_a_note_where_nothing_differs():

@@ -46,7 +46,7 @@ class Manyheads(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """One result for each list of overrides, in order; see ``manyheads.launchers.sweep.batch``."""
-        from manyheads.launchers.sweep.batch import Batch
+        from manyheads.launchers.sweep.batch import JobBatch
 
-        batch = Batch(self._context, self._task, self._config, self._options, pruning=self.pruning)
+        batch = JobBatch(self._context, self._task, self._config, self._options, pruning=self.pruning)
         return batch.run(job_overrides, initial_job_idx)

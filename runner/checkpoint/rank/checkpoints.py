@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.checkpoint.background_save import BackgroundSave, Saved
+from manyheads.runner.checkpoint.background_save import BackgroundSave, FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
@@ -66,7 +66,7 @@ class Checkpoints:
 
     def save(
         self, view: View, ranks: RankGroup, *, step: int, best: bool, say: Callable[[str], None] = lambda message: None
-    ) -> Saved | None:
+    ) -> FinishedSave | None:
         """Write a checkpoint in the run's format; all ranks call it.
 
         Returns once the checkpoint is complete, or None if it is still being written, see ``settle``. ``best``: whether
@@ -81,7 +81,7 @@ class Checkpoints:
             self._flight = BackgroundSave(work, step=step)
             return None
         work(lambda: True)
-        return Saved(step, waited=0.0)
+        return FinishedSave(step, waited=0.0)
 
     def _fitting_format(self, state: dict[str, Any], ranks: RankGroup, say: Callable[[str], None]) -> str:
         """A file if ``state`` fits into half of the memory of the first rank's machine, else a folder."""
@@ -135,7 +135,7 @@ class Checkpoints:
 
         return write
 
-    def settle(self) -> Saved | None:
+    def settle(self) -> FinishedSave | None:
         """Wait for a save that is still being written; None if there was none. Raises what it raised."""
         flight, self._flight = self._flight, None
         return flight.wait() if flight is not None else None

@@ -15,7 +15,7 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, eac
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all
-from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import take_name, whole_file
 from manyheads.runner.run.folder import aside
@@ -24,7 +24,7 @@ SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors
 ALIGNED = 64  # bytes
 
 
-class Alone:
+class OneRank:
     """The only rank."""
 
     rank, world_size, records = 0, 1, True
@@ -72,8 +72,8 @@ def _write_folder(path: Path, state: dict[str, Any]) -> None:
         state = {"model": state}
     progress = state.get("progress")
     step = progress.get("step", 0) if isinstance(progress, dict) else 0
-    save = Save(path, state, Alone(), step=step)
-    save.finish(written_by_all(save, Alone()), best=None)
+    save = Save(path, state, OneRank(), step=step)
+    save.finish(written_by_all(save, OneRank()), best=None)
 
 
 def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
     for name, tensor in weights.items():
         if tensor.dtype not in NAMES:
             raise ConfigurationError(f"{name} is {tensor.dtype}, which safetensors does not support. Set --to torch.")
-        kind = Kind(NAMES[tensor.dtype], tuple(tensor.shape))
+        kind = TensorKind(NAMES[tensor.dtype], tuple(tensor.shape))
         chosen.append(Chosen(name, kind, Box.whole(kind.shape), tensor))
     beside = path.with_name(aside(path.name))
     try:

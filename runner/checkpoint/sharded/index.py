@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.safetensors_file import ITEM_BYTES, Kind
+from manyheads.runner.checkpoint.sharded.safetensors_file import ITEM_BYTES, TensorKind
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link, read_bytes
 
@@ -30,10 +30,10 @@ class Piece(NamedTuple):
     box: Box
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """A complete tensor: its type and shape, and its pieces."""
 
-    kind: Kind
+    kind: TensorKind
     pieces: tuple[Piece, ...]
 
 
@@ -55,7 +55,7 @@ class Index:
     step: int
     generation: str
     state: Any
-    tensors: dict[str, Entry]
+    tensors: dict[str, TensorEntry]
     files: dict[str, Part]
 
     def content(self) -> bytes:
@@ -132,7 +132,7 @@ def _parsed(content: dict[str, Any]) -> Index:
         pieces = tuple(
             Piece(file, int(begin), Box(_whole(offset), _whole(shape))) for file, begin, offset, shape in one["pieces"]
         )
-        tensors[key] = Entry(Kind(one["dtype"], _whole(one["shape"])), pieces)
+        tensors[key] = TensorEntry(TensorKind(one["dtype"], _whole(one["shape"])), pieces)
     return Index(int(content["step"]), str(content["generation"]), content["state"], tensors, files)
 
 

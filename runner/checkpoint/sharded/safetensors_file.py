@@ -31,7 +31,7 @@ ITEM_BYTES = {
 MOST_BYTES = 100_000_000  # of a header, as in the safetensors library
 
 
-class Kind(NamedTuple):
+class TensorKind(NamedTuple):
     """A tensor's type and shape. ``dtype``: its name in the format, such as ``F32``."""
 
     dtype: str
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
-def header(kinds: Mapping[str, Kind], about: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
+def header(kinds: Mapping[str, TensorKind], about: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
     """The header of a file with these tensors in this order, and the offset in the file at which each tensor begins.
 
     ``about``: free text, which readers may show.
@@ -72,6 +72,6 @@ def about(file: IO[bytes]) -> dict[str, str]:
     return {str(key): str(value) for key, value in text.items()}
 
 
-def by_size(kinds: Iterable[tuple[str, Kind]]) -> dict[str, Kind]:
+def by_size(kinds: Iterable[tuple[str, TensorKind]]) -> dict[str, TensorKind]:
     """The tensors in the order of the safetensors library: the widest types first, so that all are aligned."""
     return dict(sorted(kinds, key=lambda each: (-ITEM_BYTES[each[1].dtype], each[0])))

@@ -15,7 +15,7 @@ def disk_use(path: Path) -> int:
     return sum(seen.values())
 
 
-def readable(size: float) -> str:
+def size_in_words(size: float) -> str:
     """``3.2 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:

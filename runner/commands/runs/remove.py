@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from manyheads.runner.commands.runs.folder_sizes import readable
+from manyheads.runner.commands.runs.folder_sizes import size_in_words
 from manyheads.runner.commands.runs.list_runs import show
 from manyheads.runner.commands.runs.removable import Going, Rules, going
 from manyheads.runner.commands.runs.run_summary import summary
@@ -25,9 +25,9 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
     if not found:
         print("nothing to remove")
         return 0
-    show([("frees", "folder", "why"), *((readable(one.size), _name(one), printable(one.why)) for one in found)])
+    show([("frees", "folder", "why"), *((size_in_words(one.size), _name(one), printable(one.why)) for one in found)])
     what = "runs whose checkpoints are removed" if rules.checkpoints else "folders, with everything in them"
-    print(f"{readable(sum(one.size for one in found))} in total: {len(found)} {what}")
+    print(f"{size_in_words(sum(one.size for one in found))} in total: {len(found)} {what}")
     if not yes and not is_confirmed("Remove them?"):
         print("nothing was removed")
         return 1

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands.runs import train_longer
-from manyheads.runner.commands.runs.folder_sizes import disk_use, readable
+from manyheads.runner.commands.runs.folder_sizes import disk_use, size_in_words
 from manyheads.runner.commands.runs.list_runs import duration
 from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.config.lookup import ABOUT
@@ -120,5 +120,7 @@ def _metrics(result: dict[str, Any]) -> Rows:
 
 
 def _files(folder: RunFolder) -> Rows:
-    found = [f"{path.name} {readable(disk_use(path))}" for path in sorted(folder.path.iterdir()) if path.name[0] != "."]
+    found = [
+        f"{path.name} {size_in_words(disk_use(path))}" for path in sorted(folder.path.iterdir()) if path.name[0] != "."
+    ]
     yield "files", ", ".join(found)

@@ -14,7 +14,7 @@ TRIES = 10
 Box = tuple[int, int, int, int]  # top, left, height, width
 
 
-class View(NamedTuple):
+class CropView(NamedTuple):
     """A part of a photo, resized to ``scaled`` (height, width); the sample is its center crop, mirrored or not.
 
     ``at_least``: the smallest scale, as a fraction of the photo's height and width, at which it can be decoded for it.
@@ -26,7 +26,7 @@ class View(NamedTuple):
     is_mirrored: bool = False
 
 
-def training_view(height: int, width: int, size: int) -> View:
+def training_view(height: int, width: int, size: int) -> CropView:
     """The view of a training sample: RandomResizedCrop and RandomHorizontalFlip.
 
     Source: Szegedy et al. 2014 (https://arxiv.org/abs/1409.4842), as in torchvision.transforms.
@@ -35,12 +35,12 @@ def training_view(height: int, width: int, size: int) -> View:
     return crop_view(box, size)._replace(is_mirrored=random.random() < 0.5)
 
 
-def evaluation_view(height: int, width: int, size: int, *, short: int | None = None) -> View:
+def evaluation_view(height: int, width: int, size: int, *, short: int | None = None) -> CropView:
     """The view of an evaluation sample: Resize of the shorter side to ``short``, by default size x 256/224; CenterCrop.
 
     It needs the photo decoded at full size.
     """
-    return View((0, 0, height, width), scaled_to(height, width, short or shorter_side(size)), at_least=1.0)
+    return CropView((0, 0, height, width), scaled_to(height, width, short or shorter_side(size)), at_least=1.0)
 
 
 def shorter_side(size: int) -> int:
@@ -53,9 +53,9 @@ def scaled_to(height: int, width: int, short: int) -> tuple[int, int]:
     return (short, short * width // height) if height <= width else (short * height // width, short)
 
 
-def crop_view(box: Box, size: int) -> View:
+def crop_view(box: Box, size: int) -> CropView:
     """The view of a part of the photo, which may be decoded at no more than the resolution shown."""
-    return View(box, (size, size), at_least=size / min(box[2:]))
+    return CropView(box, (size, size), at_least=size / min(box[2:]))
 
 
 def random_crop(height: int, width: int) -> Box:

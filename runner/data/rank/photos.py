@@ -21,7 +21,7 @@ from torch.nn.functional import interpolate
 from torchvision.transforms.v2 import functional
 
 from manyheads.runner.data.data_option import CorruptSample
-from manyheads.runner.data.rank.crops import View, evaluation_view, scaled_to, shorter_side, training_view
+from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
 
 MOST_BYTES = 2**30  # of a file
 MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
@@ -69,7 +69,7 @@ class Photos:
         except Exception as error:  # each image format has errors of its own
             raise CorruptSample(f"sample {index}" if isinstance(path, bytes) else path, error) from None
 
-    def _view(self, height: int, width: int) -> View:
+    def _view(self, height: int, width: int) -> CropView:
         if self.train:
             return training_view(height, width, self.side)
         return evaluation_view(height, width, self.image_size, short=self.short)
@@ -128,7 +128,7 @@ def content_of(path: str | Path) -> bytes:
         return file.read()
 
 
-def shown(picture: Picture, view: View, size: int) -> Tensor:
+def shown(picture: Picture, view: CropView, size: int) -> Tensor:
     """The part of a picture that a view shows: (3, size, size) uint8."""
     top, left, height, width = view.box
     image = picture.decoded(at_least=view.at_least)

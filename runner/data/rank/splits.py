@@ -18,7 +18,7 @@ from manyheads.runner.data.data_option import (
     TokenBlocks,
     TorchvisionFiles,
 )
-from manyheads.runner.data.partition import Chosen, Partition
+from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.rank import torchvision as torchvision_files
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
 from manyheads.runner.data.rank.wrappers import DatasetWrapper
@@ -98,7 +98,7 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
         return replace(samples, images=samples.images[chosen], targets=samples.targets[chosen], augment=augment)
     if isinstance(samples, ImageFiles):
         chosen = partition.indices(len(samples.paths), train=train)
-        paths, targets = Chosen(samples.paths, chosen), Chosen(samples.targets, chosen)
+        paths, targets = ChosenSamples(samples.paths, chosen), ChosenSamples(samples.targets, chosen)
         return replace(samples, paths=paths, targets=targets, train=train)
     if isinstance(samples, Table):
         chosen = partition.indices(len(samples.features), train=train)

@@ -70,11 +70,11 @@ class CSVWriter(NullWriter):
         loggers: Sequence[Logger] = (),
     ):
         columns = (*STEP_COLUMNS, *([MFU] if has_mfu else []))
-        self._steps = Table(folder.steps, columns, position.get("steps", 0))
-        self._epochs = Table(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
-        self._evaluations: Table | None = None
+        self._steps = CSVTable(folder.steps, columns, position.get("steps", 0))
+        self._epochs = CSVTable(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
+        self._evaluations: CSVTable | None = None
         if within_epochs:
-            self._evaluations = Table(folder.evaluations, evaluation_columns(val), position.get("evaluations", 0))
+            self._evaluations = CSVTable(folder.evaluations, evaluation_columns(val), position.get("evaluations", 0))
         self._pictures, self._loggers = folder.pictures, loggers
         self._flushed = -FLUSH_SECONDS
 
@@ -120,7 +120,7 @@ class CSVWriter(NullWriter):
         for logger in self._loggers:
             logger.close()
 
-    def _tables(self) -> list["Table"]:
+    def _tables(self) -> list["CSVTable"]:
         return [table for table in (self._steps, self._epochs, self._evaluations) if table is not None]
 
     def _flush(self) -> None:
@@ -131,7 +131,7 @@ class CSVWriter(NullWriter):
         self._flushed = time.monotonic()
 
 
-class Table:
+class CSVTable:
     """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there, and with it its columns."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):

@@ -17,7 +17,7 @@ from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parity.parity_task import Task, read_task
+from manyheads.runner.parity.parity_task import ParityTask, read_task
 from manyheads.runner.parity.rank.difference import digests
 from manyheads.runner.parity.rank.sides import Baseline, Compared, Digests, Taken
 from manyheads.runner.parity.rank.trace import Trace
@@ -45,7 +45,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
         take_steps(session, read_task(folder), made[0], seed=run.seed)
 
 
-def take_steps(session: Session, task: Task, made: Digests, *, seed: int) -> None:
+def take_steps(session: Session, task: ParityTask, made: Digests, *, seed: int) -> None:
     """Take the task's steps, and write result.json with what was found under ``parity``.
 
     ``made``: digests of the model's initial weights on this rank.

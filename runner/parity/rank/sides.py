@@ -9,7 +9,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank.load import load, weights_sha256
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.session import Session
-from manyheads.runner.parity.parity_task import StepFiles, Task
+from manyheads.runner.parity.parity_task import ParityTask, StepFiles
 from manyheads.runner.parity.rank.difference import differences, factor, unlike, whole_and_parts
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronized
 from manyheads.runner.run.run_folder import RunFolder
@@ -40,7 +40,7 @@ class Taken:
 class Baseline:
     """Keeps everything in files."""
 
-    def __init__(self, session: Session, task: Task):
+    def __init__(self, session: Session, task: ParityTask):
         self._session, self._files = session, StepFiles.of(session.folder)
         self._gradients: dict[str, bool] = {}  # by name, whether any step has had one
         self._finite = True
@@ -76,7 +76,7 @@ class Baseline:
 class Compared:
     """Begins each step where the baseline began it, and compares what comes of it."""
 
-    def __init__(self, session: Session, task: Task):
+    def __init__(self, session: Session, task: ParityTask):
         assert task.baseline is not None
         self._session, self._task, self._parallel = session, task, session.parallel
         self._files = StepFiles.of(RunFolder(task.baseline))

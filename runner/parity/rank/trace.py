@@ -18,7 +18,7 @@ FLOOR = 1e-2  # a sample's numbers are measured by the largest of its tensor's, 
 
 
 @dataclass
-class Call:
+class TracedCall:
     """One call of a module: numbers of the tensors that it got, and of the first that it returned."""
 
     inputs: list[Rows] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Trace:
     def __init__(self, model: nn.Module, devices: list[torch.device]):
         self._model = model
         self._devices = [str(device) for device in devices]
-        self._calls: dict[tuple[int, str], Call] = {}  # by micro-batch and module's name, in order of completion
+        self._calls: dict[tuple[int, str], TracedCall] = {}  # by micro-batch and module's name, in order of completion
         self._counts: dict[Any, int] = {}
         self._own = threading.local()  # DataParallel calls its replicas from threads
         self.drew: list[str] = []  # modules in which random numbers were drawn, in order of completion
@@ -57,13 +57,13 @@ class Trace:
         counted = [number for number, indices in enumerate(micro_batches) if indices]
         calls: dict[str, Any] = {}
         for name in dict.fromkeys(name for micro, name in self._calls if micro in counted):
-            parts = [(self._calls.get((micro, name), Call()), len(micro_batches[micro])) for micro in counted]
+            parts = [(self._calls.get((micro, name), TracedCall()), len(micro_batches[micro])) for micro in counted]
             inputs = [self._joined(column) for column in self._columns(parts)]
             output = self._joined([(call.output, size) for call, size in parts])
             calls[name] = {"inputs": inputs, "output": output}
         return {"samples": [index for indices in micro_batches for index in indices], "calls": calls}
 
-    def _columns(self, parts: list[tuple[Call, int]]) -> list[list[tuple[Rows, int]]]:
+    def _columns(self, parts: list[tuple[TracedCall, int]]) -> list[list[tuple[Rows, int]]]:
         width = max(len(call.inputs) for call, _ in parts)
         return [[(call.inputs[i] if i < len(call.inputs) else {}, size) for call, size in parts] for i in range(width)]
 
@@ -96,7 +96,7 @@ class Trace:
         device = str(own.device)
         nth = self._count((own.micro, name, device))
         key = (own.micro, f"{name}#{nth}")
-        call = self._calls.setdefault(key, Call(inputs=[{} for _ in inputs]))
+        call = self._calls.setdefault(key, TracedCall(inputs=[{} for _ in inputs]))
         for rows, own_rows in zip(call.inputs, inputs, strict=False):
             rows[device] = own_rows
         if tensors := tensors_in([output]):

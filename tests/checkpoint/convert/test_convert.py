@@ -10,7 +10,7 @@ import torch
 
 from manyheads.runner.app import main
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone, convert, tensors
+from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank, convert, tensors
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.run.run_folder import RunFolder
@@ -88,7 +88,7 @@ def test_it_takes_the_memory_of_a_tensor(tmp_path, to):
     """Sixteen of 4 MB, in a process that may have some 24 MB more than it has."""
     state = {"model": {f"w{number}": torch.full((1000, 1000), float(number)) for number in range(16)}, "progress": {}}
     checkpoints = Checkpoints(RunFolder(tmp_path), every=1, keep=0, format="sharded")
-    checkpoints.save(Given(state), Alone(), step=1, best=False)
+    checkpoints.save(Given(state), OneRank(), step=1, best=False)
     source = RunFolder(tmp_path).last_checkpoint
     del state
 

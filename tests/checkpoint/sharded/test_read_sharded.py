@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Entry, Piece
+from manyheads.runner.checkpoint.sharded.index import Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
-from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 
 WHOLE = torch.arange(7.0 * 6).reshape(7, 6)
 # By rows, as shards; by columns, as split layers; by both.
@@ -23,7 +23,7 @@ def stored(request, tmp_path) -> Stored:
         content = WHOLE[slice(*rows), slice(*columns)].contiguous().numpy().tobytes()
         (tmp_path / f"{number}").write_bytes(b"header" + content)
         pieces.append(Piece(f"{number}", len(b"header"), box))
-    return Stored(tmp_path, Entry(Kind("F32", (7, 6)), tuple(pieces)))
+    return Stored(tmp_path, TensorEntry(TensorKind("F32", (7, 6)), tuple(pieces)))
 
 
 def neighbours(ends):

@@ -15,7 +15,7 @@ import torch
 
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.rank.convert_checkpoint import Alone
+from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.rank.load import complete, load
 from manyheads.runner.checkpoint.sharded.rank import shard_files, write_sharded
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
@@ -110,11 +110,11 @@ def test_one_step_is_saved_again_without_losing_the_first(tmp_path):
 
 def test_the_other_format_takes_over(tmp_path):
     single = Checkpoints(RunFolder(tmp_path), every=1, keep=0)
-    single.save(Given({"model": {"weight": whole(1)}, "progress": {}}), Alone(), step=1, best=True)
+    single.save(Given({"model": {"weight": whole(1)}, "progress": {}}), OneRank(), step=1, best=True)
     assert names(tmp_path) == ["best.pt", "last.pt"]
     assert save(tmp_path, 2, 2) == [0, 0]
     assert names(tmp_path) == ["best_00000002", "step_00000002"]
-    single.save(Given({"model": {"weight": whole(3)}, "progress": {}}), Alone(), step=3, best=True)
+    single.save(Given({"model": {"weight": whole(3)}, "progress": {}}), OneRank(), step=3, best=True)
     assert names(tmp_path) == ["best.pt", "last.pt"]
 
 

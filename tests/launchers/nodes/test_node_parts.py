@@ -18,7 +18,7 @@ from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.joining import other_config, signature
 from manyheads.launchers.nodes.node_part import shortened
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, Settings
+from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.remote_shell import parse
 from manyheads.launchers.nodes.run_on_nodes import share_out
 from manyheads.launchers.nodes.storage import clear_attempt, storage_token
@@ -45,8 +45,8 @@ class Machine:
         return self.name
 
 
-def settings(**keys: object) -> Settings | None:
-    return Settings.of({"nproc_per_node": 2, "node_timeout": 10, "start_timeout": 120, "max_restarts": 0, **keys})
+def settings(**keys: object) -> NodeSettings | None:
+    return NodeSettings.of({"nproc_per_node": 2, "node_timeout": 10, "start_timeout": 120, "max_restarts": 0, **keys})
 
 
 def test_this_machine_alone_has_no_settings():

@@ -9,7 +9,7 @@ import pytest
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.publishing import publishers as parents
-from manyheads.launchers.publishing.publish_state import State, state_file
+from manyheads.launchers.publishing.publish_state import PublishState, state_file
 from manyheads.launchers.publishing.publisher_main import MAIN
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
@@ -77,7 +77,7 @@ def test_it_comes_back_in_the_middle_of_a_run(tmp_path, place, capfd):
     (place / "away").touch()
     folder = planned(tmp_path / "run", place, *QUICK)
     with parents.publishers(folder, RunConfig.read(folder).logger, {}, []):
-        wait_for(lambda: State.read(state_file(folder, "kept")).error is not None, seconds=60)
+        wait_for(lambda: PublishState.read(state_file(folder, "kept")).error is not None, seconds=60)
         (place / "away").unlink()
         launch_alone(folder)
     assert [step for step, _ in curve(place, "train/loss")] == [4, 8, 12, 16, 20]

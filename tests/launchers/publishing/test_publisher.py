@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from manyheads.launchers.publishing.points import Tables
-from manyheads.launchers.publishing.publish_state import State, one_publisher, state_file
+from manyheads.launchers.publishing.publish_state import PublishState, one_publisher, state_file
 from manyheads.launchers.publishing.publisher import Publisher
 from manyheads.launchers.publishing.tracked_run import outcome, tracked_run
 from manyheads.runner.errors import ConfigurationError
@@ -121,7 +121,7 @@ def test_what_a_tracker_missed_it_gets_later(finished, place, monkeypatch):
     (place / "away").unlink()
     publish(finished, place)  # as another process would
     assert [step for step, _ in curve(place, "train/loss")] == [8, 16, 20, 24, 32, 40]
-    assert State.read(state_file(finished, "kept")).error is None
+    assert PublishState.read(state_file(finished, "kept")).error is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from manyheads.launchers.sweep.conclusion import end_as
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations, excluded_by
-from manyheads.launchers.sweep.run_jobs import Progress, run_jobs
+from manyheads.launchers.sweep.job_progress import JobProgress
+from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.states import settle, split
 from manyheads.launchers.sweep.sweep_options import RULES, Options
 from manyheads.runner.config.job_context import exit_code
@@ -242,7 +243,7 @@ class TestRunning:
 
     def test_progress_counts_jobs(self, ledger):
         ledger.write(*self.ENTRIES)
-        progress = Progress(self.ENTRIES, ledger, Options(), apart=False)
+        progress = JobProgress(self.ENTRIES, ledger, Options(), apart=False)
         progress.started(self.ENTRIES[0])
         progress.stop(signal.SIGINT)
         assert (progress.waiting(), progress.next(), progress.interrupted) == ([], None, signal.SIGINT)

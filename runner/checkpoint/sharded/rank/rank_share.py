@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
 
 DTYPES = {
@@ -71,7 +71,7 @@ ABSENT = RankShare((), torch.uint8, ())  # marks the position of a tensor of oth
 class Held(NamedTuple):
     """A share's description for other ranks, without its values."""
 
-    kind: Kind
+    kind: TensorKind
     boxes: tuple[Box, ...]
     is_agreed: bool
 
@@ -120,7 +120,7 @@ def held(key: str, share: RankShare) -> Held:
             f"checkpoint.format=sharded: {key} is {share.dtype}, which its files can't hold. Set it to single."
         )
     boxes = tuple(box for box, _ in share.pieces)
-    return Held(Kind(NAMES[share.dtype], tuple(map(int, share.shape))), boxes, share.is_agreed)
+    return Held(TensorKind(NAMES[share.dtype], tuple(map(int, share.shape))), boxes, share.is_agreed)
 
 
 def merged(states: list[Any]) -> Any:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Entry, Index, Piece
+from manyheads.runner.checkpoint.sharded.index import Index, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import DTYPES, Lazy, each_of, from_json, with_versions
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
@@ -34,7 +34,7 @@ class RankGroup(Protocol):
 class Stored(Lazy):
     """A complete tensor of a sharded checkpoint, still on disk."""
 
-    def __init__(self, folder: Path, entry: Entry):
+    def __init__(self, folder: Path, entry: TensorEntry):
         self._folder, self._entry = folder, entry
         self.shape, self.dtype = torch.Size(entry.kind.shape), DTYPES[entry.kind.dtype]
 

@@ -11,7 +11,7 @@ from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of, real
-from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import sync_folder, take_name
@@ -27,7 +27,7 @@ class Chosen(NamedTuple):
     """A piece of a tensor that this rank writes."""
 
     key: str
-    kind: Kind
+    kind: TensorKind
     box: Box
     tensor: Any  # may still be on the disk
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.background_save import GivenUp
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Entry, Index, Part, Piece
+from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
     RankShare,
@@ -32,7 +32,7 @@ from manyheads.runner.checkpoint.sharded.rank.shard_files import (
     write_file,
     write_index,
 )
-from manyheads.runner.checkpoint.sharded.safetensors_file import Kind
+from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.files import remove_leftovers, sync_folder, take_name, write_whole
 from manyheads.runner.run.folder import aside
 
@@ -111,7 +111,7 @@ class Save:
             files |= written.files
             for key, piece in written.pieces:
                 pieces[key].append(piece)
-        tensors = {key: Entry(kind, tuple(pieces[key])) for key, kind in self.kinds.items()}
+        tensors = {key: TensorEntry(kind, tuple(pieces[key])) for key, kind in self.kinds.items()}
         index = Index(self.step, self.generation, self.state, tensors, files)
         write_index(self.beside, index)
         if best is not None:
@@ -183,7 +183,7 @@ def _written(files: dict[str, Any], pieces: list[Any]) -> Written:
     return Written({name: Part(*part) for name, part in files.items()}, found)
 
 
-def kinds(listed: list[dict[str, Held]]) -> dict[str, Kind]:
+def kinds(listed: list[dict[str, Held]]) -> dict[str, TensorKind]:
     """The type and shape of each tensor that any rank has, by key."""
     return {key: one.kind for found in listed for key, one in found.items()}
 
