@@ -11,7 +11,7 @@ from pathlib import Path
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.processes import Ranks, supervise
 from manyheads.runner.run import scratch
-from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.program import Process, Program, ended_within
 
@@ -79,7 +79,7 @@ class AgentRanks(Ranks):
         if self._agent.poll() is None:
             return {}
         try:
-            return self._read(self._log.read_text(errors="replace"))
+            return self._read(read_text(self._log, most=MOST_TABLE_BYTES))
         except OSError:  # the disk may be what failed
             return {}
 

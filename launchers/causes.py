@@ -8,6 +8,7 @@ import psutil
 
 from manyheads.launchers.launcher import Job
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.run.files import matching
 from manyheads.runner.run.heartbeat import FINISHED
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
@@ -62,7 +63,7 @@ def recorded(folder: RunFolder) -> str:
     """A sentence that names the log of NCCL's last calls; empty unless one of its collectives has timed out."""
     files: list[str] = []
     with suppress(OSError):  # the disk may have failed
-        files = sorted(path.name for path in folder.logs.glob(f"{FLIGHT}*"))
+        files = [path.name for path in matching(folder.logs, f"{FLIGHT}*")]
     return f" NCCL's last calls: {folder.logs}/{files[0]}{' and others' * (len(files) > 1)}." if files else ""
 
 

@@ -19,7 +19,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Ru
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
-from manyheads.runner.run.files import disk_full
+from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
@@ -116,7 +116,7 @@ def _launch_here(plan: Plan, signals: list[int], *, main: str) -> dict[str, Any]
                 raise
             finally:
                 with suppress(OSError):  # of the disk, which may be what ended the run
-                    folder.heartbeat.unlink(missing_ok=True)
+                    remove(folder.heartbeat)
             return _finish(job, run)
 
 

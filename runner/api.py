@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, overload
 from manyheads.runner.config.command_line import CommandLine, quoted, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.program import Program
 from manyheads.runner.run.run_folder import RunFolder
@@ -53,8 +53,7 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
     try:
         ended = call("train", *line.arguments)
     finally:
-        with suppress(OSError):  # it holds a run, unless that was refused
-            folder.path.rmdir()
+        remove_if_empty(folder.path)  # it holds a run, unless that was refused
     if ended.code:
         ended.check(Failure.from_json((folder.read_result() or {}).get("error")))
     return Result.of(folder.path)
@@ -140,8 +139,7 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
     try:
         ended = call("train", "-m", *line.arguments)
     finally:
-        with suppress(OSError):  # it holds jobs, unless the sweep was refused
-            folder.rmdir()
+        remove_if_empty(folder.resolve())  # it holds jobs, unless the sweep was refused
     found = Sweep(folder)
     if not found:  # else a job's failure is in its row
         ended.check()

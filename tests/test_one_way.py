@@ -30,10 +30,9 @@ WAYS = {
             "concurrent.futures.ProcessPoolExecutor",
         ),
     ),
-    "files are locked": ({"runner/run/files.py"}, ("fcntl.",)),
+    "files are locked": ({"runner/run/files.py"}, ("fcntl.flock", "fcntl.lockf")),
     "files are replaced or renamed": (
-        # a tracker's runs, of many files, out of a temporary folder
-        {"runner/run/files.py", "runner/run/folder.py", "runner/logger/wandb.py"},
+        {"runner/run/files.py", "runner/run/folder.py"},
         ("os.replace", "os.rename", "os.renames", "shutil.move"),
     ),
     "YAML is read and written": ({"runner/run/yaml_text.py"}, ("yaml.",)),

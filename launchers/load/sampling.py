@@ -10,7 +10,7 @@ from threading import Event
 from typing import Any
 
 from manyheads.launchers.parent_signals import in_background
-from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 
 EVERY_SECONDS = 1.0
 MB = 1024 * 1024
@@ -36,7 +36,8 @@ def _record(path: Path, columns: Sequence[str], source: Source, done: Event) -> 
                 writer = csv.writer(file)
                 if not file.tell():
                     writer.writerow(columns)
-                width = len(path.read_text().partition("\n")[0].split(","))  # a run from before may have fewer columns
+                before = read_text(path, most=MOST_TABLE_BYTES).partition("\n")[0]
+                width = len(before.split(","))  # a run from before may have fewer columns
                 while not done.wait(EVERY_SECONDS):
                     for row in sample():
                         writer.writerow([time.time(), *row][:width])

@@ -13,6 +13,7 @@ from manyheads.launchers.nodes.starting import Started, agent_arguments, start_h
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
+from manyheads.runner.run.files import remove
 from manyheads.runner.run.run_folder import RunFolder
 
 RETRY_SECONDS = 5.0  # before an agent is restarted on a machine that was lost
@@ -104,7 +105,7 @@ class Gathering:
         for started in self._started.values():
             started.close(max(0.1, deadline - time.monotonic()))
         if self._key is not None:
-            self._key.unlink(missing_ok=True)
+            remove(self._key)
 
     def _call(self, *, is_first: bool) -> None:
         """Start an agent on each machine that has none; try again later after a failure."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from manyheads.launchers.end_processes import end
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.nodes.node_settings import NodeSettings
-from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 from manyheads.runner.run.program import Program, ended_within
 
 AGENT = "manyheads.launchers.nodes.node_agent"
@@ -68,5 +68,5 @@ def command_there(arguments: list[str]) -> str:
 
 def last_words(log: Path) -> str:
     """The last line of a log, without the prefix of errors; empty if the log is."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in read_text(log, most=MOST_TABLE_BYTES).splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ") if lines else ""

@@ -10,6 +10,8 @@ from pathlib import Path
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
+from manyheads.runner.run.data_files import no_link, read_text
+from manyheads.runner.run.files import matching, remove
 from manyheads.runner.run.run_folder import RunFolder
 
 TOKEN = ".nodes"
@@ -21,23 +23,23 @@ def storage_token(job: Job) -> Iterator[Message]:
     """A token in the run folder, by which each machine recognizes the folder. Raises RunFailed if it is unwritable."""
     token = secrets.token_hex(8)
     try:
-        (job.folder.logs / TOKEN).write_text(token)
+        _write(job.folder.logs / TOKEN, token)
     except OSError as error:
         raise RunFailed(_unwritable(job, error)) from error
     try:
         yield {"token": token}
     finally:
         with suppress(OSError):  # the disk may be what failed
-            for path in job.folder.logs.glob(".node*"):
-                path.unlink(missing_ok=True)
+            for path in matching(job.folder.logs, ".node*"):
+                remove(path)
 
 
 def check_storage(folder: RunFolder, order: Message) -> None:
     """Raises ConfigurationError if this node sees a different folder than the parent, or cannot write there."""
     token, name = order["token"], order["name"]
     try:
-        seen = (folder.logs / TOKEN).read_text()
-        (folder.logs / f".node-{order['first']}").write_text(token)
+        seen = read_text(folder.logs / TOKEN)
+        _write(folder.logs / f".node-{order['first']}", token)
     except OSError as error:
         seen = error.strerror or str(error)
     if seen != token:
@@ -52,11 +54,16 @@ def seen(path: Path) -> str:
     """A file's content, if this machine can also write next to it; else the reason why not."""
     try:
         beside = path.with_name(f".seen-{socket.gethostname()}")
-        beside.write_text("")
-        beside.unlink()
-        return path.read_text()[:100]
+        _write(beside, "")
+        remove(beside)
+        return read_text(path)[:100]
     except OSError as error:
         return error.strerror or str(error)
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w", opener=no_link) as file:
+        file.write(text)
 
 
 def clear_attempt(job: Job, seconds: float) -> None:

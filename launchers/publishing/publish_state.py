@@ -9,8 +9,8 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.provenance.provenance import SECRET, without_secrets
-from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.files import exclusive, write_whole
+from manyheads.runner.run.data_files import no_link, read_json
+from manyheads.runner.run.files import exclusive, make_folder, write_whole
 from manyheads.runner.run.run_folder import RunFolder
 
 FOLDER = "trackers"
@@ -33,7 +33,7 @@ class PublishState:
     error: str | None = None
 
     def write(self, path: Path) -> None:
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         write_whole(path, json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
@@ -66,8 +66,8 @@ def one_publisher(folder: RunFolder, name: str) -> Iterator[None]:
     """Two at once would begin a run twice. Raises ConfigurationError where another process publishes this one."""
     lock = state_file(folder, name).with_suffix(".lock")
     try:
-        lock.parent.mkdir(exist_ok=True)
-        lock.touch()
+        make_folder(lock.parent)
+        open(lock, "ab", opener=no_link).close()
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be published: {lock}: {error.strerror}.") from None
     with exclusive(lock, of=f"publishing {folder} to {name}"):

@@ -1,7 +1,8 @@
 """Synchronizes a tracker with a run folder; after any failure, the next attempt continues from there."""
 
 import hashlib
-from collections.abc import Iterator
+import tempfile
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -78,20 +79,18 @@ class Publisher:
             self._note()
 
     def _upload(self) -> None:
-        for path, name, digest in self._files():
-            if self.state.files.get(name) != digest:
-                self.tracker.upload(path, name)
+        for path in files(self.folder, checkpoint=self.tracker.checkpoint):
+            name = str(path.relative_to(self.folder.path))
+            with suppress(FileNotFoundError), open(path, "rb", opener=no_link) as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if self.state.files.get(name) == digest:
+                    continue
+                with tempfile.TemporaryDirectory(prefix="manyheads-") as place:  # clients open paths, and follow links
+                    same = Path(place, path.name)
+                    same.symlink_to(f"/dev/fd/{file.fileno()}")
+                    self.tracker.upload(same, name)
                 self.state.files[name] = digest
                 self._note()
-
-    def _files(self) -> Iterator[tuple[Path, str, str]]:
-        for path in files(self.folder, checkpoint=self.tracker.checkpoint):
-            try:
-                with open(path, "rb", opener=no_link) as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
-            except FileNotFoundError:
-                continue
-            yield path, str(path.relative_to(self.folder.path)), digest
 
     def _failed(self, error: Exception) -> None:
         self._is_open = False

@@ -15,6 +15,7 @@ from manyheads.launchers.publishing.publisher_main import MAIN
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.program import PIPE, Process, Program
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -59,7 +60,7 @@ def publishers(
 
 
 def _start(folder: RunFolder, name: str, environment: dict[str, str], lock: int) -> Process:
-    folder.logs.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.logs)
     with open(folder.logs / f"publish_{name}.log", "ab", opener=no_link) as output:
         program = Program([sys.executable, "-m", MAIN, str(folder.path), name], environment, outlives=True)
         return program.start(stdin=PIPE, stdout=output, stderr=output, keep=[lock])

@@ -11,7 +11,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.tracker import Outcome, TrackedRun, TrackedSweep
 from manyheads.runner.run import json_types
 from manyheads.runner.run.data_files import read_bytes, read_json
-from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.files import is_locked, matching
 from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.ledger import MOST_BYTES, Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -62,11 +62,11 @@ def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
     """The files of a run in addition to its numbers. ``checkpoint``: none, best or last."""
     yield from (folder.config, folder.provenance, folder.code_diff, folder.description, folder.result)
     yield from (folder.steps, folder.epochs, folder.gpu, folder.host, folder.log)
-    yield from sorted(folder.pictures.glob("*.png"))
+    yield from matching(folder.pictures, "*.png")
     if checkpoint != "none":
         path = {"best": folder.best_checkpoint, "last": folder.last_checkpoint}[checkpoint]
         with suppress(FileNotFoundError):  # the next one may have taken its place
-            yield from sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]
+            yield from matching(path, "*") or [path]
 
 
 def _group(folder: RunFolder) -> TrackedSweep | None:

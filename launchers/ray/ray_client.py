@@ -97,7 +97,7 @@ class RayOutput:
         while True:
             is_last = done.wait(LOOK_SECONDS)
             if self._path.exists():
-                with open(self._path, "rb") as file:
+                with open(self._path, "rb", opener=no_link) as file:
                     file.seek(self._read)
                     text = file.read()
                 self._read += len(text)

@@ -4,11 +4,14 @@ import json
 import logging
 import os
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from manyheads.runner.machine.process import die_with_parent
@@ -42,10 +45,11 @@ def main() -> int:
     late.daemon = True
     late.start()
     try:
-        _knock(asked["address"])
-        ray.init(address=asked["address"], log_to_driver=False, logging_level=logging.ERROR)
+        address = meant(asked["address"])
+        _knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of every kind
-        refuse("none runs here" if "Could not find any running" in str(error) else _first_line(error))
+        refuse(_first_line(error))
     late.cancel()
     try:
         say(address=ray.util.get_node_ip_address())
@@ -60,6 +64,28 @@ REMEDY = (
     "Start one with `ray start --head`, or set launcher.address; its versions of Ray and Python must match this "
     "environment's."
 )
+
+
+def meant(address: str) -> str:
+    """The address of a cluster; of ``auto`` RAY_ADDRESS, or that of the cluster that ``ray start`` began here.
+
+    Ray by itself would take the word of any user's file in /tmp, or process, and unpickle what comes from there. Raises
+    ConnectionError where there is none, or only another user's.
+    """
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if named not in ("", "auto"):
+        return named
+    path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+    try:
+        with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            status, found = os.fstat(file.fileno()), file.read(1000).strip()
+    except (OSError, ValueError):
+        found = ""
+    if not found:
+        raise ConnectionError("none was started here")
+    if status.st_uid not in (os.getuid(), 0) or status.st_mode & stat.S_IWOTH:
+        raise ConnectionError(f"another user may have written {path}, so it is not followed")
+    return found
 
 
 def _knock(address: str) -> None:

@@ -19,7 +19,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 OWN = Path(__file__).with_name("batch.sh.j2")
 # What the run must find there as it is here, wherever a site's batch jobs get their environment from.
-KEPT = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "MANYHEADS_TRUST")
+KEPT = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
 
 def script(folder: RunFolder) -> Path:

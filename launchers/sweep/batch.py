@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -36,6 +35,7 @@ from manyheads.runner.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import without_collector
+from manyheads.runner.run.files import remove, remove_if_empty
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
 
@@ -156,9 +156,8 @@ class JobBatch:
         if self._ledger.exists() and self._ledger.entries():
             return
         for name in ("multirun.yaml", LEDGER, seal.NAME):
-            (self._ledger.sweep / name).unlink(missing_ok=True)
-        with suppress(OSError):  # it holds something else
-            self._ledger.sweep.rmdir()
+            remove(self._ledger.sweep / name)
+        remove_if_empty(self._ledger.sweep)
 
     def _run(self, planned: list[PlannedJob]) -> list[Entry]:
         self._jobs = {(each.entry.job, each.entry.repeat): each for each in planned}

@@ -23,6 +23,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.run import seal, yaml_text
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted
@@ -154,7 +155,7 @@ def _save_composed(folder: RunFolder, composed: DictConfig) -> str | None:
     path = folder.path / composed.hydra.output_subdir
     if path.exists():  # another job has the same folder
         return None
-    path.mkdir(parents=True)
+    make_folder(path)
     content: Any = OmegaConf.to_container(composed, enum_to_str=True)
     hydra = content.pop("hydra")
     texts = {

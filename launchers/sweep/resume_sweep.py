@@ -37,14 +37,14 @@ def command_of(sweep: Path) -> list[str] | None:
     ConfigurationError for a ledger that cannot be read, or was recorded by an earlier version.
     """
     ledger = Ledger(sweep)
-    if not ledger.exists() or not seal.is_own(ledger.sweep, ledger.sealed_part()):
+    if not ledger.exists() or not seal.is_own(ledger.sweep, sealed := ledger.sealed_part()):
         return None
-    if "arguments" not in ledger.about():
+    if "arguments" not in ledger.about(sealed):
         raise ConfigurationError(
             f"{RunFolder(sweep)} was recorded by an earlier version, which alone can resume it. Resume its runs one by "
             "one."
         )
-    if (arguments := ledger.restarting()) is None:
+    if (arguments := ledger.restarting(sealed)) is None:
         return None
     return [*(each for each in arguments if not each.startswith(SWEEP_DIR)), f"{SWEEP_DIR}{quoted(ledger.sweep)}"]
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
 from manyheads.launchers import warm_server
@@ -20,6 +21,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.machine.process import die_with_parent, handled_by
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -74,7 +76,7 @@ def _serve(pipe: Any, cores: list[int], start: Start) -> None:
 @contextmanager
 def _output_to(path: str) -> Iterator[None]:
     """Standard output and error of this process and its children go to a file meanwhile."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_folder(Path(path).parent)
     sys.stdout.flush()
     before = [os.dup(1), os.dup(2)]
     with open(path, "ab", buffering=0, opener=no_link) as file:

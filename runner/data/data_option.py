@@ -71,7 +71,8 @@ class ImageFiles:
 
     ``paths``: of the files, or their contents; ``targets``: the class number of each. ``train``: crops are random, and
     flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
-    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square.
+    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square. ``within``:
+    the boundary that files must be in (``links.boundary``), None for any place.
     """
 
     paths: "Sequence[str | bytes]"
@@ -81,6 +82,7 @@ class ImageFiles:
     classes: Sequence[str] | None = None
     train_size: int | None = None
     resize: int | None = None
+    within: str | None = None
 
 
 @dataclass(frozen=True)

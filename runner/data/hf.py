@@ -17,7 +17,7 @@ from datasets.data_files import DataFilesDict, get_data_patterns
 from datasets.load import infer_module_for_data_files
 
 from manyheads.runner.data.data_option import Data, DataOption, Samples
-from manyheads.runner.data.links import refuse_leaving
+from manyheads.runner.data.links import boundary, refuse_leaving
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import TEXT
 from manyheads.runner.run.data_files import read_json
@@ -128,10 +128,11 @@ KINDS = ("arrow", "csv", "imagefolder", "json", "parquet", "text")
 
 def read_folder(root: Path) -> Any:
     """The data set in a folder, as save_to_disk or another program wrote it. Raises ConfigurationError, OSError."""
+    within = boundary(root)
     for parent, folders, files in os.walk(root):
         for path in (Path(parent, name) for name in (*folders, *files)):
             if path.is_symlink():
-                refuse_leaving(root, path)
+                refuse_leaving(path, within)
     with offline():
         if any((root / name).is_file() for name in SAVED):
             _check_saved(root)

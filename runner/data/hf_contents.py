@@ -11,7 +11,7 @@ import numpy as np
 
 from manyheads.runner.data.data_option import ImageFiles, Samples, TokenBlocks
 from manyheads.runner.data.hf import offline, read_folder
-from manyheads.runner.data.links import refuse_leaving
+from manyheads.runner.data.links import boundary
 from manyheads.runner.data.tokens import END, Bytes, cached, digest_of, encoded, known_by, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.wording import nearest
@@ -63,8 +63,16 @@ class Contents:
 
             return Texts(rows, self.input, targets, self.tokenizer, self.data.max_length, self.classes)
         images = rows.select_columns(self.input).cast_column(self.input, datasets.Image(decode=False))
-        files = DataFiles(images, self.input, self.data.place["root"])
-        return ImageFiles(files, targets, self.data.image_size, name == "train", self.classes, **self.data.sizes)
+        root = self.data.place["root"]
+        return ImageFiles(
+            DataFiles(images, self.input, root),
+            targets,
+            self.data.image_size,
+            name == "train",
+            self.classes,
+            **self.data.sizes,
+            within=root and boundary(root),
+        )
 
     def _split(self, name: str) -> Any:
         wanted = self.data.splits[name]
@@ -106,7 +114,7 @@ class Contents:
 
 
 class DataFiles(Sequence[Any]):
-    """For each row the path of its image file, or what is in it. Rows of a local folder name files in it only."""
+    """For each row the path of its image file, in a local folder relative to that, or what is in the file."""
 
     def __init__(self, rows: Any, column: str, root: str | None):
         self.rows, self.column = rows, column
@@ -119,11 +127,7 @@ class DataFiles(Sequence[Any]):
         image = self.rows[int(index)][self.column]
         if image["bytes"] is not None:
             return image["bytes"]
-        if self.root is None:
-            return image["path"]
-        path = self.root / image["path"]
-        refuse_leaving(self.root, path)
-        return str(path)
+        return image["path"] if self.root is None else str(self.root / image["path"])
 
 
 def read(*, root: str | None, hub: str | None, subset: str | None, revision: str | None, download: bool) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from manyheads.runner.data.data_option import Data, DataOption, ImageFiles
 from manyheads.runner.data.imagefolder_index import EXTENSIONS, Paths, list_images
-from manyheads.runner.data.links import refuse_leaving
+from manyheads.runner.data.links import boundary, opened
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 
@@ -80,8 +80,16 @@ class ImageFolder(Data):
         listing = list_images(folder, self.classes)
         targets = listing.targets()
         paths = Paths(folder, self.classes, listing, targets)
-        sizes = {"train_size": self.train_size, "resize": self.resize}
-        return ImageFiles(paths, targets, self.image_size, train, self.classes, **sizes)
+        return ImageFiles(
+            paths,
+            targets,
+            self.image_size,
+            train,
+            self.classes,
+            train_size=self.train_size,
+            resize=self.resize,
+            within=boundary(self.root),
+        )
 
 
 def class_names(folder: Path) -> list[str]:
@@ -91,10 +99,9 @@ def class_names(folder: Path) -> list[str]:
             f"data.root={folder.parent}: the folder {folder} does not exist. Expected: {folder.name}/<class>/<images>. "
             "Set data.root to the folder that holds train/ and val/."
         )
-    folders = [entry for entry in os.scandir(folder) if entry.is_dir()]
-    for path in (str(folder), *(entry.path for entry in folders if entry.is_symlink())):
-        refuse_leaving(folder.parent, path)
-    names = sorted(entry.name for entry in folders)
+    within = boundary(folder.parent)
+    with opened(folder, within) as handle, os.scandir(handle) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_dir())
     if not names:
         raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folders.")
     return names

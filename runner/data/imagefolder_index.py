@@ -18,7 +18,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import overload
 
-from manyheads.runner.data.links import refuse_leaving
+from manyheads.runner.data.links import boundary, opened, refuse_leaving
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run.files import whole_file
 
@@ -77,13 +77,13 @@ def scan(folders: Iterable[Path], *, root: Path) -> Listing:
 
     Raises ConfigurationError for a link that leads out of ``root``.
     """
-    names, ends, counts = bytearray(), array("Q"), array("Q")
+    names, ends, counts, within = bytearray(), array("Q"), array("Q"), boundary(root)
     for folder in folders:
-        with os.scandir(folder) as entries:
+        with opened(folder, within) as handle, os.scandir(handle) as entries:
             images = [entry for entry in entries if entry.name.lower().endswith(EXTENSIONS)]
         for entry in images:
             if entry.is_symlink():  # known from reading the folder
-                refuse_leaving(root, entry.path)
+                refuse_leaving(folder / entry.name, within)
         found = sorted(entry.name for entry in images)
         joined = os.fsencode("\0".join(found))  # name by name it takes longer than reading the folder
         lengths = map(len, joined.split(b"\0")) if found else ()

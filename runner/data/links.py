@@ -1,23 +1,72 @@
-"""Links in a folder of data, which may be one that somebody sent: they lead nowhere else, unless the user says so."""
+"""Files of a data folder that somebody may have sent, or that others write to: none outside it is read.
 
+What a path leads to is asked of the descriptor once it is open, so it does not matter what becomes of the path.
+"""
+
+import fcntl
 import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.seal import is_own_place
 
+MOST_BYTES = 2**30  # of an image file
 
-def refuse_leaving(root: Path, path: str | Path) -> None:
-    """Raises ConfigurationError for a file that is outside ``root`` once links are followed, or a link to nothing.
 
-    Of a folder that the user has marked as his own, nothing is refused.
+def boundary(root: str | Path) -> str | None:
+    """The folder or file, without links, that ``root`` stands for; None if links in it may lead anywhere.
+
+    That is so in folders that the user trusts.
     """
-    inside = root.resolve()
-    found = Path(os.path.realpath(path))
-    if found.is_relative_to(inside) or is_own_place(inside):
-        return
-    raise ConfigurationError(
-        f"data.root={printable(root)}: {printable(path)} points outside this folder, which may have been sent to you, "
-        f"so it is not read. If it is yours, run once: {invocation.command('trust', root)}"
-    )
+    inside = os.path.realpath(root)
+    return None if is_own_place(Path(inside)) else inside
+
+
+@contextmanager
+def opened(path: str | Path, within: str | None) -> Iterator[int]:
+    """The descriptor of a file or folder. ``within``: the boundary in which it has to be; None: no limit.
+
+    Raises ConfigurationError for what is elsewhere, and OSError.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe that nobody writes to would block
+    try:
+        if within is not None:
+            _refuse_outside(_place(handle), path, within)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def content_of(path: str | Path, *, within: str | None = None, most: int = MOST_BYTES) -> bytes:
+    """A file's content. Raises as ``opened``, and ValueError for what is not a plain file of at most ``most`` bytes."""
+    with opened(path, within) as handle, open(handle, "rb", closefd=False) as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            raise ValueError(f"it is not a plain file of at most {most} bytes")
+        return file.read()
+
+
+def refuse_leaving(path: str | Path, within: str | None) -> None:
+    """Raises ConfigurationError for a path that leads out of the boundary now: early, with nothing opened yet."""
+    if within is not None:
+        _refuse_outside(os.path.realpath(path), path, within)
+
+
+def _refuse_outside(place: str, path: str | Path, within: str) -> None:
+    if not f"{place}/".startswith(f"{within}/"):
+        raise ConfigurationError(
+            f"data.root={printable(within)}: {printable(path)} points outside this folder, which may have been sent to "
+            f"you, so it is not read. If it is yours, run once: {invocation.command('trust', within)}"
+        )
+
+
+def _place(handle: int) -> str:
+    """The path, without links, of what is open."""
+    if sys.platform == "darwin":
+        return os.fsdecode(fcntl.fcntl(handle, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{handle}")

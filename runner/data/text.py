@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.data.corpus import Files, below, split_of, standard_library
 from manyheads.runner.data.data_option import Data, DataOption, TokenBlocks
+from manyheads.runner.data.links import boundary
 from manyheads.runner.data.tokens import Bytes, tokens, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import number, whole
@@ -70,7 +71,7 @@ class Text(Data):
         test_fraction: float,
         max_tokens: int | None,
     ):
-        self.root, self.pattern = Path(root), pattern
+        self.root, self.pattern, self.within = Path(root), pattern, boundary(root) if root else None
         self.block_size, self.max_tokens = block_size, max_tokens
         self.fractions = {"val_fraction": val_fraction, "test_fraction": test_fraction}
         self.tokenizer = Bytes() if tokenizer is None else tokenizer
@@ -93,10 +94,10 @@ class Text(Data):
 
     def _blocks(self, split: str) -> TokenBlocks:
         if len(self.files) == 1:
-            row, digest = tokens(self.files, self.tokenizer)
+            row, digest = tokens(self.files, self.tokenizer, self.within)
             row = row[slice(*_bounds(len(row), split, **self.fractions))]
         else:
-            row, digest = tokens(split_of(self.files, split, **self.fractions), self.tokenizer)
+            row, digest = tokens(split_of(self.files, split, **self.fractions), self.tokenizer, self.within)
         row = row[: self.max_tokens]
         if len(row) <= self.block_size:
             raise ConfigurationError(

@@ -2,13 +2,16 @@
 
 import hashlib
 import inspect
+import io
 import json
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.corpus import Files
+from manyheads.runner.data.links import content_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run.files import in_turn, whole_file, write_whole
@@ -37,9 +40,12 @@ def vocabulary(tokenizer: Any) -> int:
     )
 
 
-def tokens(files: Files, tokenizer: Any) -> "tuple[np.ndarray, str]":
-    """The files' tokens in a row, and the sha256 of these. Raises ConfigurationError."""
-    return cached(_key(files, tokenizer), lambda: _made(files, tokenizer))
+def tokens(files: Files, tokenizer: Any, within: str | None = None) -> "tuple[np.ndarray, str]":
+    """The files' tokens in a row, and the sha256 of these. ``within``: the boundary that the files must be in.
+
+    Raises ConfigurationError.
+    """
+    return cached(_key(files, tokenizer), lambda: _made(files, tokenizer, within))
 
 
 def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.ndarray, str]":
@@ -84,24 +90,34 @@ def known_by(tokenizer: Any) -> list[Any]:
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 
 
-def _made(files: Files, tokenizer: Any) -> "tuple[np.ndarray, str]":
+def _made(files: Files, tokenizer: Any, within: str | None) -> "tuple[np.ndarray, str]":
     import numpy as np
 
     if isinstance(tokenizer, Bytes):
-        row = np.frombuffer(bytes([END]).join(path.read_bytes() for path in files.values()), np.uint8)
+        contents = (_content(path, within) for path in files.values())
+        row = np.frombuffer(bytes([END]).join(contents), np.uint8)
     else:
         size = vocabulary(tokenizer)
         kind: type = np.uint16 if size <= 2**16 else np.int32
         row = np.concatenate(
-            [np.asarray(_encoded(path, tokenizer, size), kind) for path in files.values()] or [np.zeros(0)]
+            [np.asarray(_encoded(path, tokenizer, size, within), kind) for path in files.values()] or [np.zeros(0)]
         )
     return row, hashlib.sha256(row.tobytes()).hexdigest()
 
 
-def _encoded(path: Path, tokenizer: Any, size: int) -> list[int]:
+def _content(path: Path, within: str | None) -> bytes:
+    try:
+        return content_of(path, within=within, most=sys.maxsize)
+    except ConfigurationError:  # which is a ValueError
+        raise
+    except ValueError:
+        raise ConfigurationError(f"{path} is not a plain file. Remove it.") from None
+
+
+def _encoded(path: Path, tokenizer: Any, size: int, within: str | None) -> list[int]:
     """One file's tokens, and the one that ends a text."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = io.TextIOWrapper(io.BytesIO(_content(path, within)), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             f"{path} is not UTF-8 ({error.reason} at byte {error.start}). Convert or remove it, or leave out "

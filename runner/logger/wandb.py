@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from manyheads.runner.logger.logger_option import ADDRESS, NAME, TrackerOption
 from manyheads.runner.logger.tracker import Outcome, Point, TrackedRun, Tracker
 from manyheads.runner.option.rules import choice
+from manyheads.runner.run.files import make_folder, matching, remove, whole_file
 
 
 class WandBOption(TrackerOption):
@@ -90,14 +91,17 @@ class WandB(Tracker):
 
     def _keep(self) -> None:
         """Put what was written offline into the run folder, in the place of what is not synced yet."""
-        for path in self._kept.glob(f"offline-run-*-{self._key}"):
-            if not path.is_symlink() and not _is_synced_one(path):
-                shutil.rmtree(path)
-        self._kept.mkdir(exist_ok=True)
-        for path in (self._scratch / FOLDER).glob(f"offline-run-*-{self._key}"):
-            shutil.rmtree(path / "logs", ignore_errors=True)  # of the client, with a link into the user's home
-            if not path.is_symlink():
-                shutil.move(path, self._kept / path.name)
+        for path in matching(self._kept, f"offline-run-*-{self._key}"):
+            if not _is_synced_one(path):
+                remove(path)
+        made = self._scratch / FOLDER
+        for path in made.glob(f"offline-run-*-{self._key}/**/*"):
+            place = self._kept / path.relative_to(made)
+            # The client's own logs have a link into the user's home.
+            if path.is_file() and not path.is_symlink() and "logs" not in place.relative_to(self._kept).parts:
+                make_folder(place.parent)
+                with open(path, "rb") as file, whole_file(place) as copy:
+                    shutil.copyfileobj(file, copy)
 
     def _begin(self, run: TrackedRun) -> Any:
         import wandb
@@ -129,8 +133,8 @@ class WandB(Tracker):
 
 def _is_synced(folder: Path, key: str) -> bool:
     """Whether `wandb sync` has sent what was written of the run offline."""
-    return any(map(_is_synced_one, folder.glob(f"offline-run-*-{key}")))
+    return any(map(_is_synced_one, matching(folder, f"offline-run-*-{key}")))
 
 
 def _is_synced_one(path: Path) -> bool:
-    return any(path.glob("*.synced"))
+    return bool(matching(path, "*.synced"))

@@ -30,6 +30,11 @@ def source_file(target: Any) -> SourceFile | None:
     return SourceFile(Path(found[1]), found[2]) if found and os.path.normpath(found[1]) == found[1] else None
 
 
+def is_copy(path: Path) -> bool:
+    """Whether the file is a copy in a run folder. Bytecode beside it is neither read nor written: no seal covers it."""
+    return any(each.name == "code" and (each.parent / "run.yaml").exists() for each in path.parents)
+
+
 def _module(path: Path) -> ModuleType:
     """The file as a module, by the name that other files beside it import it by, unless that is another module's.
 
@@ -37,6 +42,8 @@ def _module(path: Path) -> ModuleType:
     """
     if not path.is_file():
         raise FileNotFoundError(path)
+    if is_copy(path):
+        sys.pycache_prefix = os.devnull
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     if _is_found(path):

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from manyheads.runner.run.data_files import read_bytes
+from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.run_folder import RunFolder
 
 FILE = "task.json"
@@ -24,13 +26,13 @@ class ParityTask:
 
 def write_task(folder: RunFolder, task: ParityTask) -> None:
     """Must come after run.yaml and before the ranks."""
-    folder.parity.mkdir()
+    make_folder(folder.parity)
     folder.write_json(folder.parity / FILE, asdict(task))
 
 
 def read_task(folder: RunFolder) -> ParityTask:
     """The folder's task."""
-    return ParityTask(**json.loads((folder.parity / FILE).read_text()))
+    return ParityTask(**json.loads(read_bytes(folder.parity / FILE)))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import STARTED_IN, Section, files_named
 from manyheads.runner.option.source_file import SourceFile
 from manyheads.runner.provenance.own_code import own_files
-from manyheads.runner.run.data_files import read_bytes, read_json
-from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.files import make_folder, write_whole
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -28,7 +28,7 @@ def keep_files(folder: RunFolder, config: Section) -> dict[str, bytes]:
     found = {}
     for path in own_files(config):
         copy = kept(folder, path)
-        copy.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(copy.parent)
         found[name_of(path)] = path.read_bytes()
         write_whole(copy, found[name_of(path)])
     return found
@@ -46,14 +46,11 @@ def name_of(path: Path) -> str:
 
 def is_own_copy(folder: RunFolder, path: Path) -> bool:
     """Whether the user recorded the copy with this run, with all other copies that it may import, or trusts them."""
-    copies = [
-        kept(folder, path),
-        *(each for each in folder.code.rglob("*") if each.is_file() and each.suffix != ".pyc"),
-    ]
     try:
-        return folder.owns(**{str(copy.relative_to(folder.path)): read_bytes(copy) for copy in copies})
-    except OSError:
+        copies = folder.copied_code()
+    except (OSError, ConfigurationError):
         return False
+    return name_of(path) in copies and folder.owns(**copies)
 
 
 def changed_files(folder: RunFolder, config: Section) -> dict[str, SourceFile]:

@@ -8,6 +8,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import json_types
 from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -43,4 +44,6 @@ def _note(folder: RunFolder, nodes: list[dict[str, Any]]) -> None:
     now = {**before, **first, **sections, **kept, "nodes": nodes}
     if now != before:
         folder.write_json(folder.provenance, now)
-        os.utime(folder.provenance, ns=(written.st_atime_ns, written.st_mtime_ns))  # when the run was started
+        with Folder(folder.path) as held:  # the time at which the run was started
+            when = (written.st_atime_ns, written.st_mtime_ns)
+            os.utime(folder.provenance.name, ns=when, dir_fd=held.handle, follow_symlinks=False)

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.record.statistics import Spread, p_of_difference, p_of_target
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.check_trust import complaint, may_declare
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 FORMAT = 1
 CLOCKS = {
@@ -119,6 +123,20 @@ class Record:
         return found
 
 
+def checked_signature(config: Section, trust: Trust | None) -> str:
+    """The signature of a run config, which may be somebody else's; ``trust``: None if it is the user's own.
+
+    Raises ConfigurationError for declarations that are not trusted, since they would be imported.
+    """
+    sections = {group: section for group in GROUPS if isinstance(section := config.get(group), dict)}
+    named = [(f"{group}.{OPTION}", section.get(OPTION)) for group, section in sections.items()]
+    if found := [(key, name) for key, name in named if not may_declare(key.partition(".")[0], name, trust)]:
+        raise ConfigurationError(complaint(found, trust))
+    if missing := [group for group in GROUPS if group not in sections]:
+        raise ConfigurationError(f"it holds a config without {missing[0]}.")
+    return signature(config)
+
+
 def gather(sweep: Path, *, target: str, clock: str) -> Record:
     """The record of a sweep whose jobs all completed. Raises ConfigurationError.
 
@@ -170,9 +188,10 @@ def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str,
     first = RunFolder(sweep / ordered[0].folder)
     config = first.read_config()
     provenance = load_run(first.path).provenance
+    trust = None if first.is_own() else Trust(trusted_packages(), place=first.path)
     return Contender(
         label=" ".join(each for each in ordered[0].overrides if each not in common) or "as configured",
-        signature=signature(config),
+        signature=checked_signature(config, trust),
         config=config,
         machine={key: provenance[key] for key in MACHINE if key in provenance},
         attempts=tuple(_attempts(sweep, ordered, metric, seconds)),

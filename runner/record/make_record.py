@@ -15,13 +15,13 @@ from rich.text import Text
 from manyheads.runner.api import sweep
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.record import print_record
-from manyheads.runner.record.evidence import Record, gather
+from manyheads.runner.record.evidence import Record, checked_signature, gather
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 DIFFERS = 3
 CLOSE = 1e-9
@@ -81,12 +81,13 @@ def read(path: Path) -> tuple[Record, dict[str, Any]]:
 def check(path: Path) -> int:
     """Whether what a record claims follows from its runs; returns 0, or 3. Nothing that it names is run."""
     found, content = read(path)
+    trust = Trust(trusted_packages())
     show(found)
     wrong = [*_differences(found.to_json(), content)]
     wrong += [
         f"contenders.{number}.signature: it does not match the config"
         for number, each in enumerate(found.contenders)
-        if signature(each.config) != each.signature
+        if checked_signature(each.config, trust) != each.signature
     ]
     for line in wrong:
         print(f"does not follow from the runs: {line}")

@@ -20,7 +20,7 @@ from manyheads.runner.report.comparison_picture import draw
 from manyheads.runner.report.print_report import show
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.data_files import no_formula, without_collector
-from manyheads.runner.run.files import fresh_folder, whole_file, write_whole
+from manyheads.runner.run.files import fresh_folder, make_folder, remove, whole_file, write_whole
 
 log = logging.getLogger(__name__)
 COMPARISONS = Path("outputs") / "comparisons"
@@ -83,18 +83,18 @@ def is_current(ledger: Path) -> bool:
 def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Write comparison.csv, .md, .png and .html, each atomically. Raises ConfigurationError if it cannot."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.resolve()
+        make_folder(folder)
         drawn = charts(comparison)
         page = as_page(comparison, folder, drawn)
         contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": page}
         for suffix, text in contents.items():
-            write_whole(folder.resolve() / f"comparison.{suffix}", text)
-        picture = folder / "comparison.png"
+            write_whole(folder / f"comparison.{suffix}", text)
         if image := draw(comparison, drawn):
-            with whole_file(folder.resolve() / picture.name) as file:
+            with whole_file(folder / "comparison.png") as file:
                 file.write(image)
         else:
-            picture.unlink(missing_ok=True)
+            remove(folder / "comparison.png")
     except OSError as error:
         raise ConfigurationError(
             f"{folder}: the comparison can't be written: {error.strerror}. Name another folder with --to."

@@ -7,6 +7,8 @@ step_00000020.2 where the same step was saved once more.
 import re
 from pathlib import Path
 
+from manyheads.runner.run.files import matching
+
 INDEX = "index.json"  # of a sharded one
 _NAME = re.compile(r"(step|best)_(\d{8,18})(?:\.(\d{1,9}))?(\.pt)?")
 
@@ -28,14 +30,14 @@ def best(checkpoints: Path) -> Path:
 
 def by_step(checkpoints: Path) -> dict[int, Path]:
     """Those that are kept, and a sharded last one, in the order of their steps."""
-    files = [path for path in checkpoints.glob("step_*.pt") if path.is_file()]
+    files = [path for path in matching(checkpoints, "step_*.pt") if path.is_file()]
     found = sorted([*files, *folders(checkpoints, "step")], key=_key)
     return {_key(path)[0]: path for path in found if _key(path)[0] >= 0}
 
 
 def folders(checkpoints: Path, kind: str) -> list[Path]:
     """The sharded ones, in the order of their steps. ``kind``: "step" or "best"."""
-    found = [path for path in checkpoints.glob(f"{kind}_*") if path.is_dir() and not path.is_symlink()]
+    found = [path for path in matching(checkpoints, f"{kind}_*") if path.is_dir()]
     return sorted((path for path in found if _key(path)[0] >= 0 and path.suffix != ".pt"), key=_key)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.folder import MOST_BYTES, Folder
 
 MOST_TABLE_BYTES = 2**31  # of a table of numbers
@@ -91,7 +92,7 @@ LINE = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """All messages from INFO on go to this file meanwhile, and nowhere else."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with open(path, "a", opener=no_link) as file:
         handler = logging.StreamHandler(file)
         handler.setFormatter(logging.Formatter(LINE))

@@ -5,7 +5,9 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
+from stat import S_ISLNK
 from typing import IO
 
 from manyheads.runner.errors import ConfigurationError
@@ -76,6 +78,32 @@ def take_name(beside: Path, path: Path) -> None:
     with Folder(path.parent) as folder:
         os.rename(beside.name, path.name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
         folder.sync()
+
+
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Create a folder and those above it that are missing; does nothing if it is there. Raises as ``Folder``."""
+    try:
+        with Folder(path.parent) as folder:
+            folder.make(path.name, mode)
+    except FileNotFoundError:
+        make_folder(path.parent, mode=mode)
+        make_folder(path, mode=mode)
+
+
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """What is in a folder under such a name, sorted, without links; nothing if there is no such folder."""
+    try:
+        with Folder(folder) as held:
+            found = held.list()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [folder / name for name, each in found.items() if fnmatchcase(name, pattern) and not S_ISLNK(each.st_mode)]
+
+
+def remove_if_empty(path: Path) -> None:
+    """Remove a folder that holds nothing; any other one stays."""
+    with suppress(OSError), Folder(path.parent) as folder:
+        os.rmdir(path.name, dir_fd=folder.handle)
 
 
 def remove(path: Path) -> None:

@@ -117,6 +117,16 @@ class Folder:
             raise ConfigurationError(f"{printable(self.path / name)} has more than {most} bytes, and is not read.")
         return content
 
+    def make(self, name: str, mode: int = 0o777) -> None:
+        """Create a folder in this one; one that is there stays."""
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(name, mode, dir_fd=self.handle)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path / name)) from None
+        with self.child(name):  # neither a link nor a file
+            return
+
     def list(self) -> dict[str, os.stat_result]:
         """The names in the folder, sorted, each with what ``lstat`` returns."""
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.handle)

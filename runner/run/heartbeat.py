@@ -20,6 +20,7 @@ from typing import Any
 
 from manyheads.runner.errors import Failure
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder, remove
 from manyheads.runner.run.rank_info import RankInfo
 
 STARTING, RUNNING, FINISHED, FAILED = range(4)
@@ -57,8 +58,8 @@ class Heartbeat:
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
         """A new file. Raises an OSError that names it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
+        make_folder(path.parent)
+        remove(path)
         try:
             with open(path, "xb", opener=no_link) as file:
                 file.write(bytes(_size(ranks)))

@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
-from manyheads.runner.run.files import exclusive, is_locked, write_whole
+from manyheads.runner.run.files import exclusive, is_locked, make_folder, write_whole
 
 NAME = "ledger.jsonl"
 MOST_BYTES = 2**28  # some hundred thousand jobs
@@ -71,7 +71,7 @@ class Ledger:
         arguments: the command line, which plans the jobs again until they are in the ledger. is_search: it always
         resumes the sweep, since it has yet to propose trials.
         """
-        self.sweep.mkdir(parents=True, exist_ok=True)
+        make_folder(self.sweep)
         about = {"id": secrets.token_hex(8), "options": options, "arguments": [*arguments], "is_search": is_search}
         first = json.dumps(about)
         seal.record(self.sweep, {NAME: first})
@@ -102,22 +102,24 @@ class Ledger:
             except OSError as error:  # a full disk names no file
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
 
-    def about(self) -> dict[str, Any]:
-        """The first line."""
-        return self._lines()[0]
-
     def options(self) -> dict[str, Any]:
-        return self.about().get("options", {})
+        found = self._lines()[0].get("options", {})
+        return found if isinstance(found, dict) else {}
 
-    def restarting(self) -> list[str] | None:
-        """The arguments of the command that resumes the sweep; None if its jobs are resumed from their folders."""
-        about, *entries = self._lines()
-        arguments = about.get("arguments") if about.get("is_search") or not entries else None
-        if arguments is None:
-            return None
+    def about(self, sealed: Mapping[str, bytes]) -> Mapping[str, Any]:
+        """The first line, as ``sealed_part`` has read it. Raises ConfigurationError."""
+        return self._parsed(sealed[NAME].decode(errors="replace") + "\n")[0]
+
+    def arguments(self, sealed: Mapping[str, bytes]) -> list[str]:
+        """The command line in the first line, which plans the jobs again. Raises ConfigurationError."""
+        arguments = self.about(sealed).get("arguments", [])
         if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
             raise ConfigurationError(f"{self.path} cannot be read: its arguments are not a list of strings.")
         return arguments
+
+    def restarting(self, sealed: Mapping[str, bytes]) -> list[str] | None:
+        """The arguments of the command that resumes the sweep; None if its jobs are resumed from their folders."""
+        return self.arguments(sealed) if self.about(sealed).get("is_search") or not self.entries() else None
 
     def entries(self) -> list[Entry]:
         """Each job as it stands, in the order in which they were planned."""
@@ -147,6 +149,9 @@ class Ledger:
             text = read_text(self.path, most=MOST_BYTES)
         except FileNotFoundError:
             raise ConfigurationError(f"{self.sweep} holds no sweep: {NAME} does not exist.") from None
+        return self._parsed(text)
+
+    def _parsed(self, text: str) -> list[dict[str, Any]]:
         try:
             lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         except (ValueError, RecursionError) as error:

@@ -6,13 +6,25 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places, json_types, seal, yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_bytes, read_json
-from manyheads.runner.run.files import exclusive, remove, remove_leftovers, write_whole
+from manyheads.runner.run.files import (
+    exclusive,
+    make_folder,
+    matching,
+    remove,
+    remove_if_empty,
+    remove_leftovers,
+    write_whole,
+)
+from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.ledger import NAME as LEDGER
 
 CHECKED = "MANYHEADS_CHECKED"
 FORMAT = 2  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
@@ -72,7 +84,7 @@ class RunFolder:
     result = Inside("result.json")
 
     def __init__(self, path: str | Path):
-        self.path = Path(path).resolve()
+        self.path = _settled(Path(path))
         self._checked: str | None = None  # digest of the run.yaml that may be read
 
     def __str__(self) -> str:
@@ -105,15 +117,12 @@ class RunFolder:
         if self.config.exists():
             self._remove_frozen()
         remove(self.composed.parent)
-        for log in self.path.glob("*.log"):
+        for log in matching(self.path, "*.log"):
             if not log.stat().st_size:
-                log.unlink()
-        with suppress(OSError):  # one of them holds something else
-            self.path.rmdir()
-            for parent in self.path.parents:
-                if Path.cwd() not in parent.parents:
-                    break
-                parent.rmdir()
+                remove(log)
+        remove_if_empty(self.path)
+        for parent in takewhile(lambda each: Path.cwd() in each.parents, self.path.parents):
+            remove_if_empty(parent)
 
     def _was_refused_by_ranks(self) -> bool:
         result = self.read_result() or {}
@@ -125,7 +134,7 @@ class RunFolder:
         """Remove what freezing, recording and starting a run wrote, but no folder in which something was before."""
         frozen = self.config.stat().st_mtime_ns
         folders = (self.code, self.logs, self.tensorboard, self.pictures, self.checkpoints)
-        new = [f for f in folders if all(each.lstat().st_mtime_ns >= frozen for each in f.rglob("*") if each.is_file())]
+        new = [folder for folder in folders if _is_new(folder, since=frozen)]
         files = (self.provenance, self.code_diff, self.result, self.description, self.log, self.path / seal.NAME)
         for path in (*new, *files, self.steps, self.epochs, self.evaluations, self.gpu, self.host, self.config):
             remove(path)
@@ -152,7 +161,7 @@ class RunFolder:
 
     def write_config(self, config: Mapping[str, Any], *, sealed: Mapping[str, str] | None = None) -> None:
         """Write and seal run.yaml. sealed: other parts of the folder that are the user's own too."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         content = yaml_text.dump({"format": FORMAT, **config}).encode()
         seal.record(self.path, {self.config.name: content, **(sealed or {})}, anew=True)
         write_whole(self.config, content)
@@ -237,10 +246,22 @@ class RunFolder:
 
     def clear_attempt(self) -> None:
         """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
-        self.logs.mkdir(parents=True, exist_ok=True)
+        make_folder(self.logs)
         remove_leftovers(self.path)
-        for path in [self.result, *self.logs.glob(f"{FLIGHT}*")]:
-            path.unlink(missing_ok=True)
+        for path in [self.result, *matching(self.logs, f"{FLIGHT}*")]:
+            remove(path)
+
+    def copied_code(self) -> dict[str, bytes]:
+        """The files in code/, with their contents, by their paths in the run. Raises ConfigurationError for a link.
+
+        Without bytecode beside them, which is never read (``run/source_file``).
+        """
+        found = {}
+        with suppress(FileNotFoundError), Folder(self.code) as held:
+            for name, status in held.walk():
+                if not S_ISDIR(status.st_mode) and name.parent.name != "__pycache__":
+                    found[f"{self.code.name}/{name}"] = held.read(name)
+        return found
 
     def code_changes(self) -> bytes:
         """What differed from the recorded commit: code.diff, empty if there is none."""
@@ -253,6 +274,23 @@ class RunFolder:
         """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
         paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs, self.evaluations]
         return {p.name: hashlib.sha256(read_bytes(p, most=MOST_TABLE_BYTES)).hexdigest() for p in paths if p.exists()}
+
+
+def _settled(path: Path) -> Path:
+    """Without links, but for those inside a sweep, which nobody typed: the guard refuses what lies behind them."""
+    found, typed = path.resolve(), Path(os.path.abspath(path))
+    if found != typed:
+        for above in typed.parents:
+            if (above / LEDGER).is_file():
+                return above.resolve() / typed.relative_to(above)
+    return found
+
+
+def _is_new(folder: Path, *, since: int) -> bool:
+    """Whether all files in it were written since then, in nanoseconds since 1970."""
+    with suppress(FileNotFoundError), Folder(folder) as held:
+        return all(S_ISDIR(status.st_mode) or status.st_mtime_ns >= since for _, status in held.walk())
+    return True
 
 
 def without_format(config: dict) -> dict:

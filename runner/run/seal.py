@@ -22,7 +22,6 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.run.folder import Folder
 
 NAME = "seal.json"
 KEY_BYTES = 32
@@ -65,15 +64,6 @@ def trust(folder: Path, covers: Mapping[str, str] | None) -> None:
         raise OSError("there is no folder for the list of what you trust: set XDG_STATE_HOME")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, json.dumps({"folder": str(folder.resolve()), "covers": covers}, indent=2) + "\n")
-
-
-def was_sealed_earlier(folder: Path) -> bool:
-    """Whether a run has a seal as versions before 0.1.0 made it: in the first line of run.yaml."""
-    try:
-        with Folder(folder.resolve()) as held, held.open("run.yaml") as file:
-            return bool(file.read(9) == b"# sealed ")
-    except (OSError, ConfigurationError):
-        return False
 
 
 def keyed(purpose: str, content: Any) -> str | None:

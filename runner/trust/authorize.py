@@ -135,12 +135,13 @@ def _refuse_package(source: Source, trust: Trust) -> None:
 
 
 def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
-    """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: those typed."""
-    if not folder.config.exists():  # reported by the code that reads it
-        return
+    """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: those typed.
+
+    No other run.yaml than the one that was checked is read from then on, nor one where there was none.
+    """
+    folder.pin_config()
     with Folder(folder.path) as held:
         held.refuse_links()
-    folder.pin_config()
     folder.refuse_other_format()
     if not folder.is_own():
         _checked(folder.config_content(), folder.config, Trust(trusted_packages(packages), place=folder.path))

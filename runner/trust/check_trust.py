@@ -30,7 +30,7 @@ def refuse_untrusted(config: Section, trust: Trust | None) -> None:
     if "trust" in config:
         raise ConfigurationError(
             "trust: only the user can say what is trusted, not a config: use trust=[my_package] on the command "
-            f"line, {trust_store.VARIABLE}, or {_shown_file()}. Remove it from the config."
+            f"line, or {_shown_file()}. Remove it from the config."
         )
     if found := untrusted(config, trust):
         raise ConfigurationError(complaint(found, trust))
@@ -109,10 +109,7 @@ def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     files = [(key, value) for key, value in found if source_file(value)]
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found if (key, value) not in files)
     names = ",".join(name for name in needed if trust_store.NAME.fullmatch(name))
-    ways = (
-        f" If you trust it, set trust=[{names}] on the command line, {trust_store.VARIABLE}={names} in the "
-        f"environment, or trust: [{names}] in {_shown_file()}."
-    )
+    ways = f" If you trust it, set trust=[{names}] on the command line, or trust: [{names}] in {_shown_file()}."
     typed = " ".join(f"{key}={shown(value)}" for key, value in files)
     return (
         "this config was not created by you on this machine, and it names code outside the allowed classes, which "

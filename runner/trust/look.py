@@ -65,9 +65,9 @@ def _look_at_run(run: RunFolder, folder: Folder) -> Look:
             with suppress(FileNotFoundError):
                 content = parts[name] = folder.read(name)
                 found.append(f"{what}: {_listed(untrusted(_resolved(content, run.path / name), Trust()))}")
-        for copy in [path for path, _ in folder.walk() if path.parts[0] == "code" and path.suffix == ".py"]:
-            parts[str(copy)] = folder.read(copy)
-            found.append(f"  reproduce would run {run.path / copy}, which differs here from what it was copied from")
+        for name, content in run.copied_code().items():
+            parts[name] = content
+            found.append(f"  reproduce would use {run.path / name}, which may differ from what it was copied from")
         provenance = _provenance(folder)
         parts |= {name: str(provenance.get(name)) for name in ("id", "commit", "directory")}
         if (directory := provenance.get("directory")) is not None:
@@ -83,11 +83,11 @@ def _look_at_run(run: RunFolder, folder: Folder) -> Look:
 
 
 def _look_at_sweep(ledger: Ledger) -> Look:
-    """A sweep's own part: how it is restarted, if its jobs alone cannot resume it."""
-    found = []
-    if (arguments := ledger.restarting()) is not None:
-        found.append(printable(f"{ledger.sweep}: resume would run: train {' '.join(map(str, arguments))}"))
-    return Look(ledger.sweep, tuple(found), seal.digests(ledger.sealed_part()))
+    """A sweep's own part: how it is planned again, which a search always is, and others if their jobs are missing."""
+    sealed = ledger.sealed_part()
+    arguments = ledger.arguments(sealed)
+    found = [f"{ledger.sweep}: resume would run: train {' '.join(arguments)}"] if arguments else []
+    return Look(ledger.sweep, tuple(map(printable, found)), seal.digests(sealed))
 
 
 def _look_at_configs(path: Path) -> Look:

@@ -1,6 +1,5 @@
 """What the user trusts of somebody else's config: packages by name, and what was typed; and a project's configs."""
 
-import os
 import re
 import tomllib
 from collections.abc import Iterable
@@ -13,9 +12,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.folder import Folder
-from manyheads.runner.run.seal import was_sealed_earlier
 
-VARIABLE = "MANYHEADS_TRUST"
 FILE = "manyheads.yaml"
 _TYPED = re.compile(r"\+{0,2}trust=(.*)", re.DOTALL)
 NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -39,12 +36,7 @@ class Trust:
 
     def how_to_own(self) -> str:
         """The last sentence of an error: the command by which the user can take the config over."""
-        if self.place is None:
-            return ""
-        earlier = (
-            " It was sealed by an earlier version, whose seals do not count." if was_sealed_earlier(self.place) else ""
-        )
-        return f"{earlier} If it is your own, run once: {invocation.command('trust', self.place)}"
+        return "" if self.place is None else f" If it is your own, run once: {invocation.command('trust', self.place)}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own
@@ -62,9 +54,8 @@ def split_typed(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def trusted_packages(typed: Iterable[str] = ()) -> tuple[str, ...]:
-    """The trusted packages: of the user's file, of the environment, and ``typed``. Raises ConfigurationError."""
-    variable = os.environ.get(VARIABLE, "")
-    return (*of_file(), *names(variable, said=f"{VARIABLE}={variable}"), *typed)
+    """The trusted packages: of the user's file, and ``typed``. Raises ConfigurationError."""
+    return (*of_file(), *typed)
 
 
 def file() -> Path | None:

@@ -71,8 +71,9 @@ class TestWhoseItIs:
         seal.trust(Path(folder), None)
         assert settled(*typed) == (typed, Origin())
 
-    def test_trust_is_asked_for_only_then(self, theirs, monkeypatch):
-        monkeypatch.setenv("MANYHEADS_TRUST", "no package")
+    def test_trust_is_asked_for_only_then(self, theirs, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        (tmp_path / "manyheads.yaml").write_text("trust: [no package]")
         assert settled("seed=1") == (("seed=1",), Origin())
         with pytest.raises(ConfigurationError, match="is not the name of a package"):
             settled("--config-path", theirs(run=config()), "--config-name", "run")

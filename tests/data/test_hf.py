@@ -9,6 +9,9 @@ import PIL.Image
 import pytest
 import torch
 
+from manyheads.runner.data.data_option import CorruptSample, ImageFiles
+from manyheads.runner.data.links import boundary
+from manyheads.runner.data.rank.splits import as_dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from tests import in_process
@@ -215,12 +218,16 @@ class TestASentFolder:
         PIL.Image.new("RGB", (8, 8)).save(whole)
         features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a"])})
         rows = datasets.Dataset.from_dict({"image": [{"path": str(whole), "bytes": None}], "label": [0]}, features)
-        with pytest.raises(ConfigurationError, match=r"mine.png points outside"):
-            DataFiles(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
+        with pytest.raises(CorruptSample, match=r"mine.png points outside"):
+            self.photos(rows, sent)[0]
         whole.rename(sent / "mine.png")
         rows = datasets.Dataset.from_dict({"image": [{"path": "mine.png", "bytes": None}], "label": [0]}, features)
-        found = DataFiles(rows.cast_column("image", datasets.Image(decode=False)), "image", str(sent))[0]
-        assert found == str(sent / "mine.png")
+        assert self.photos(rows, sent)[0][0].shape == (3, 8, 8)
+
+    def photos(self, rows, folder):
+        rows = rows.cast_column("image", datasets.Image(decode=False))
+        files = DataFiles(rows, "image", str(folder))
+        return as_dataset(ImageFiles(files, [0], 8, train=False, within=boundary(folder)))
 
     def test_a_folder_here_is_not_taken_for_a_data_set_on_the_hub(self, sent, monkeypatch):
         monkeypatch.chdir(sent.parent)

@@ -1,6 +1,8 @@
 """torchvision's small data sets, from tiny files in their own formats."""
 
+import builtins
 import hashlib
+import os
 import pickle
 import struct
 from pathlib import Path
@@ -142,3 +144,30 @@ def test_damaged_files_are_refused(name_and_root):
         path.write_bytes(damage)
         with pytest.raises(ConfigurationError, match=rf"data={name}: {path} cannot be read \(.+\)\. .*data\.root"):
             build_dataset(build_data(section(name, root)), train=True)
+
+
+def test_what_is_unpickled_is_what_was_checked(tmp_path, monkeypatch):
+    """Somebody who may write to the folder replaces a file after each time that it is opened."""
+    write_cifar(tmp_path, monkeypatch, kind=datasets.CIFAR10)
+    path = tmp_path / KNOWN["cifar10"].evidence
+
+    class Evil:
+        def __reduce__(self):
+            return (tmp_path / "ran").touch, ()
+
+    def replacing(original):
+        def call(file, *arguments, **options):
+            found = original(file, *arguments, **options)
+            if str(file) == str(path):
+                path.unlink()
+                (tmp_path / "new").write_bytes(evil)
+                (tmp_path / "new").rename(path)
+            return found
+
+        return call
+
+    evil, data = pickle.dumps(Evil()), build_data(section("cifar10", tmp_path))
+    monkeypatch.setattr(builtins, "open", replacing(builtins.open))
+    monkeypatch.setattr(os, "open", replacing(os.open))
+    assert len(read(data.split(train=True)).targets) == COUNTS[True]
+    assert not (tmp_path / "ran").exists()

@@ -1,6 +1,7 @@
 """``record`` with real runs: made, read from a sweep, checked, repeated."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -111,6 +112,23 @@ def test_it_is_timed_on_another_machine(made, tmp_path, case):
     repeated = json.loads(path.read_text())["contenders"][0]
     weights = [[attempt["weights_sha256"] for attempt in each["attempts"]] for each in (claimed, repeated)]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("way", ["--check", "a sweep"])
+def test_somebody_else_s_declarations_are_not_imported(made, sweep, tmp_path, monkeypatch, way):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    (tmp_path / "canary.py").write_text("import pathlib\npathlib.Path('mark').touch()\nclass Net: pass\n")
+    record = json.loads((made[1] / "record.json").read_text())
+    record["contenders"][0]["config"]["model"]["_option_"] = "canary.Net"
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    for path in sweep.glob("*/run.yaml"):
+        path.write_text(re.sub(r"_option_: manyheads\.runner\.model\S+", "_option_: canary.Net", path.read_text()))
+        assert "canary" in path.read_text()
+    arguments = ("--check", "record.json") if way == "--check" else (str(sweep), "--target", "val_acc1=1")
+    done = execute(*COMMAND, *arguments, cwd=tmp_path)
+    assert done.code == 2, done.out + done.err
+    assert "canary" in done.err
+    assert not (tmp_path / "mark").exists()
 
 
 def test_somebody_else_s_classes_are_not_run(made, tmp_path):

@@ -1,14 +1,19 @@
 """Files of Python that somebody's config names by their paths, beside files that the user types."""
 
+import importlib.util
 import json
 import os
+import py_compile
 import shutil
+import sys
 
 import pytest
+import torch
 import yaml
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import STARTED_IN
+from manyheads.runner.option.source_file import SourceFile
 from manyheads.runner.provenance.kept_files import copies, find_where_started, is_own_copy
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
@@ -131,6 +136,25 @@ class TestCopies:
         assert "is missing or not yours" in done.err
         assert not (here / "mark").exists()
 
+    @pytest.mark.parametrize("planted", ["apex.pyc", "apex"])
+    def test_nor_what_it_looks_for_and_does_not_find(self, past, here, planted):
+        path = (past.code / str(here / "mine.py").lstrip("/")).with_name(planted)
+        path.write_bytes(b"") if path.suffix else path.symlink_to(past.path / "logs")
+        assert not is_own_copy(past, here / "mine.py")
+
+    def test_bytecode_beside_one_is_not_run(self, past, here, monkeypatch):
+        """It can claim to fit any source file."""
+        monkeypatch.setattr(sys, "pycache_prefix", None)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        copy = past.code / str(here / "mine.py").lstrip("/")
+        (here / "evil.py").write_text("import os\nos.mkdir('mark')\nclass Net: pass\n")
+        planted, anyway = importlib.util.cache_from_source(str(copy)), py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(here / "evil.py"), planted, invalidation_mode=anyway)
+        monkeypatch.chdir(here)
+        assert SourceFile(copy, "Net").load().__mro__[1] is torch.nn.Sequential
+        assert not (here / "mark").exists()
+        assert is_own_copy(past, here / "mine.py")
+
     def test_one_of_another_run_of_his_own_is_not_run(self, past, run_here, command_here, here):
         """Though his key has sealed it."""
         copy = past.code / str(here / "mine.py").lstrip("/")
@@ -161,7 +185,7 @@ class TestCopies:
         assert done.code == 2
         assert f"model._target_={here}/mine.py:Net" in done.err
         done = trust_here("past")
-        assert f"reproduce would run {copy}" in done.out
+        assert f"reproduce would use {copy}" in done.out
         assert copies(past, past.read_config()) == {"model._target_": f"{copy}:Net"}
         copy.write_bytes(copy.read_bytes() + b"#")
         with pytest.raises(ConfigurationError, match="is missing or not yours"):

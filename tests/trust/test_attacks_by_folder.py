@@ -88,6 +88,21 @@ class TestLinks:
         assert precious.read_text() == "mine"
 
 
+@pytest.mark.parametrize("command", [("resume",), ("publish", "--to", "mlflow"), ("evaluate",), ("reproduce",)])
+def test_a_job_that_is_a_link_to_another_run(command_here, here, config, command):
+    """The user types its path, which is in somebody's sweep; the other run is his own, elsewhere."""
+    run = RunFolder(here / "mine")
+    run.write_config(config)
+    (here / "theirs").mkdir()
+    (here / "theirs" / "ledger.jsonl").write_text('{"options": {}}\n')
+    (here / "theirs" / "0").symlink_to(run.path)
+    before = snapshot(run.path)
+    name, *options = command
+    done = command_here(name, "theirs/0", *options)
+    assert_refused(done, here, "is a link")
+    assert snapshot(run.path) == before
+
+
 class TestAFileIsOpened:
     """The look at the whole folder comes first; this holds when somebody changes it afterwards."""
 

@@ -163,7 +163,7 @@ class TestOfASearch:
     def test_in_another_sweep_it_is_not_the_users(self, published, here, config):
         theirs = sweep_of(here / "theirs", **{"0": config})
         shutil.copy(published / seal.NAME, theirs)
-        about = Ledger(published).about() | {"id": "theirs"}
+        about = Ledger(published).about(Ledger(published).sealed_part()) | {"id": "theirs"}
         entries = Ledger(theirs).path.read_text().partition("\n")[2]
         Ledger(theirs).path.write_text(json.dumps(about) + "\n" + entries)
         assert command_of(theirs) is None
@@ -202,6 +202,22 @@ class TestOfASearch:
         assert command_of(published) is None
         assert "resume would run: train -m hydra/sweeper=search" in trust_here("published").out
         assert command_of(published) is not None
+
+    def test_a_command_that_would_replace_missing_jobs_is_shown(self, trust_here, here, config):
+        """Without its jobs, the ledger of any sweep plans them again by its first line."""
+        folder = sweep_of(here / "theirs", **{"0": config})
+        lines = (folder / "ledger.jsonl").read_text().splitlines(keepends=True)
+        first = json.dumps({"options": {}, "arguments": ["-m", "model._target_=os.system"]}) + "\n"
+        (folder / "ledger.jsonl").write_text(first + "".join(lines[1:]))
+        assert "resume would run: train -m model._target_=os.system" in trust_here("theirs").out
+
+    def test_the_first_line_is_read_once(self, published, monkeypatch):
+        """Somebody who writes to the folder replaces it between the check of the seal and the use."""
+        read, evil = Ledger.sealed_part, '{"arguments": ["-m", "model._target_=os.system"]}\n'
+        monkeypatch.setattr(
+            Ledger, "sealed_part", lambda self: (part := read(self)) and self.path.write_text(evil) and part
+        )
+        assert "hydra/sweeper=search" in command_of(published)
 
 
 def test_a_job_is_swapped_after_it_was_checked(here, config, evil):

@@ -167,11 +167,10 @@ class TestWhomTheUserTrusts:
         with pytest.raises(ConfigurationError, match="is not the name of a package. Allowed: names of packages"):
             split_typed([typed])
 
-    def test_by_all_three_ways(self, settings, monkeypatch):
+    def test_by_both_ways(self, settings):
         assert trusted_packages() == ()
         settings.write_text("trust: [a, b.c]\n")
-        monkeypatch.setenv("MANYHEADS_TRUST", "d, e")
-        assert trusted_packages(["f"]) == ("a", "b.c", "d", "e", "f")
+        assert trusted_packages(["f"]) == ("a", "b.c", "f")
         settings.write_text("trust: a\n")
         assert trust_store.of_file() == ["a"]
 
@@ -181,11 +180,6 @@ class TestWhomTheUserTrusts:
     def test_settings_that_say_something_else_are_refused(self, settings, content):
         settings.write_text(content)
         with pytest.raises(ConfigurationError, match=r"manyheads\.yaml"):
-            trusted_packages()
-
-    def test_an_environment_that_says_something_else_is_refused(self, monkeypatch):
-        monkeypatch.setenv("MANYHEADS_TRUST", "a/b")
-        with pytest.raises(ConfigurationError, match="MANYHEADS_TRUST=a/b is not the name of a package"):
             trusted_packages()
 
 
@@ -261,7 +255,6 @@ class TestARunConfig:
             r'data._target_="x\ny"',
             "Look at that code first",
             "trust=[torch.hub.load,my_package",
-            "MANYHEADS_TRUST=",
             "manyheads.yaml",
         ):
             assert part in text, text

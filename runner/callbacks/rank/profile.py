@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
-from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.files import make_folder, write_whole
 
 FOLDER = "profile"
 ROWS = 30  # of the table
@@ -84,7 +84,7 @@ class Profile(Callback):
         seen, folder = self._profiler, self.run.folder / FOLDER
         assert seen is not None
         self.close()
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         name = f"rank{self.run.rank}"
         with scratch.folder() as aside:
             plain = aside / "trace.json"

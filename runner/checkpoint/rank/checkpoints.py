@@ -16,7 +16,7 @@ from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, whole_s
 from manyheads.runner.machine.memory import memory_bytes
 from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places
-from manyheads.runner.run.files import also_named, remove, remove_leftovers, whole_file
+from manyheads.runner.run.files import also_named, make_folder, matching, remove, remove_leftovers, whole_file
 from manyheads.runner.run.run_folder import RunFolder
 
 LAST, BEST = "last.pt", "best.pt"
@@ -101,7 +101,7 @@ class Checkpoints:
 
     def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         self._folder.sync_tables()
         with whole_file(folder / LAST) as file:
             torch.save(state, file)
@@ -154,14 +154,15 @@ class Checkpoints:
             return complete(self._folder.last_checkpoint, ranks) | {"is_elsewhere": False}
         if otherwise is None:
             return None
-        return complete(otherwise, ranks) | {"tables": {}, "is_elsewhere": True}  # its tables stay with it
+        state = complete(Path(otherwise).resolve(), ranks)
+        return state | {"source": otherwise, "tables": {}, "is_elsewhere": True}  # its tables stay with it
 
     def take_best(self, source: str | Path, best: dict[str, Any] | None, *, copies: bool) -> bool:
         """Whether the best.pt next to another run's checkpoint belongs to the epoch that was ``best`` then.
 
         copies: whether it becomes this run's.
         """
-        path = checkpoint_places.best(Path(source).parent)
+        path = checkpoint_places.best(Path(source).resolve().parent)
         if best is None or not path.exists():
             return False
         state = load(path)
@@ -170,7 +171,7 @@ class Checkpoints:
         if not isinstance(progress, dict) or progress.get(key) != best[key]:
             return False
         if copies:
-            self._folder.checkpoints.mkdir(exist_ok=True)
+            make_folder(self._folder.checkpoints)
             if path.is_dir():
                 copy_folder(path, self._folder.checkpoints / path.name)
             else:
@@ -179,7 +180,7 @@ class Checkpoints:
 
     def save_best(self, content: dict[str, Any]) -> None:
         """Write best.pt. ``content``: what ``best_of`` returned."""
-        self._folder.checkpoints.mkdir(exist_ok=True)
+        make_folder(self._folder.checkpoints)
         with whole_file(self._folder.checkpoints / BEST) as file:
             torch.save(content, file)
 
@@ -187,7 +188,7 @@ class Checkpoints:
         """What the checkpoint ``last``, and ``best`` where there is a new one, make needless."""
         folder = self._folder.checkpoints
         kept = self._keep.staying(checkpoint_places.by_step(folder))
-        files = folder.glob("step_*.pt") if self._keep.keeps_any else []
+        files = matching(folder, "step_*.pt") if self._keep.keeps_any else []
         lasts = [folder / LAST, *files, *checkpoint_places.folders(folder, "step")]
         bests = [folder / BEST, *checkpoint_places.folders(folder, "best")] if best else []
         for path in [*lasts, *bests]:

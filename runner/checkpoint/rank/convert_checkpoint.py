@@ -1,8 +1,8 @@
 """Checkpoints in other formats, a tensor at a time: whole ones need no more memory than their largest tensor."""
 
 import mmap
+import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, each_of
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, each_of, tensors
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.files import take_name, whole_file
+from manyheads.runner.run.files import remove, take_name, whole_file
 from manyheads.runner.run.folder import aside
 
 SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors", "torch": ".weights.pt"}
@@ -40,13 +40,14 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     ConfigurationError if the target already exists, and OSError.
     """
     path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
-    if path.exists():
+    source, path = source.resolve(), path.parent.resolve() / path.name
+    if os.path.lexists(path):
         raise ConfigurationError(f"{path} already exists and is not overwritten. Name another file with --out.")
     if not path.parent.is_dir():
         raise ConfigurationError(f"{path.parent} is not a folder. Create it, or name another one with --out.")
     state = load(source, is_mapped=True)
     weights = state.get("model", state)
-    if to in ("safetensors", "torch") and not all(isinstance(each, (Tensor, Lazy)) for each in weights.values()):
+    if to in ("safetensors", "torch") and not _is_named(weights):
         raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
     if to == "sharded":
         _write_folder(path, state)
@@ -58,13 +59,10 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     return path
 
 
-def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every tensor in it, by the names that lead to it."""
-    if isinstance(state, (Tensor, Lazy)):
-        yield key, state
-    elif isinstance(state, (dict, list, tuple)):
-        for name, each in state.items() if isinstance(state, dict) else enumerate(state):
-            yield from tensors(each, f"{key}/{name}" if key else str(name))
+def _is_named(weights: Any) -> bool:
+    return isinstance(weights, dict) and all(
+        isinstance(name, str) and isinstance(each, (Tensor, Lazy)) for name, each in weights.items()
+    )
 
 
 def _write_folder(path: Path, state: dict[str, Any]) -> None:
@@ -88,7 +86,7 @@ def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
         write_file(beside, chosen, {"format": "pt"})
         take_name(beside, path)
     finally:
-        beside.unlink(missing_ok=True)
+        remove(beside)
 
 
 class _mapped:  # noqa: N801

@@ -1,14 +1,14 @@
 """What is in a checkpoint: each tensor's name, kind, shape and bytes, and the digests of its files. None is loaded."""
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.runner.checkpoint.rank.convert_checkpoint import tensors
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded import index as index_file
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, tensors
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import no_link
 
@@ -25,6 +25,7 @@ class TensorRow(NamedTuple):
 
 def show(path: Path) -> None:
     """Print it. Raises ConfigurationError for what is no checkpoint."""
+    path = path.resolve()
     about, rows, files = _folder(path) if path.is_dir() else _file(path)
     print(f"{printable(path)}: {about}")
     print()
@@ -69,4 +70,4 @@ def _file(path: Path) -> Found:
 
 def _digest(path: Path) -> Iterator[tuple[str, int, str]]:
     with open(path, "rb", opener=no_link) as file:
-        yield path.name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+        yield path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,20 +2,22 @@
 
 import hashlib
 import os
-import stat
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import tensors
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
+from manyheads.runner.run.data_files import no_link
 
 VERSION = 1
+MOST_SHARED = 100  # how often as many bytes as a file has may be in its tensors
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
 
@@ -28,10 +30,13 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
     if Path(path).is_dir():
         return _of_this_version(load_folder(Path(path), ranks), path)
     try:
-        _refuse_bombs(path)
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped or None)
-        if isinstance(state, dict) and "version" in state:  # one of ours
-            _compare_checksums(path)
+        with open(path, "rb", opener=no_link) as file:
+            _refuse_archive_bombs(file)
+            source = f"/dev/fd/{file.fileno()}" if is_mapped else file  # mapping takes a path
+            state = torch.load(source, map_location="cpu", weights_only=True, mmap=is_mapped or None)
+            _refuse_tensor_bombs(state, os.fstat(file.fileno()).st_size)
+            if isinstance(state, dict) and "version" in state:  # one of ours
+                _compare_checksums(file)
     except FileNotFoundError:
         raise ConfigurationError(f"the checkpoint {path} does not exist.") from None
     except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
@@ -75,19 +80,28 @@ def complete(path: str | Path, ranks: RankGroup | None = None) -> dict[str, Any]
     return {**state, "source": str(path)}
 
 
-def _refuse_bombs(path: str | Path) -> None:
+def _refuse_archive_bombs(file: IO[bytes]) -> None:
     """Torch compresses nothing: what would take more memory than the file has bytes is not from it."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError("it is not a plain file")
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > os.stat(path).st_size:
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > os.fstat(file.fileno()).st_size:
                 raise ValueError("it would unpack to more than its own size")
+    file.seek(0)
 
 
-def _compare_checksums(path: str | Path) -> None:
+def _refuse_tensor_bombs(state: Any, size: int) -> None:
+    """Strides let a tensor have any number of entries in a few bytes, all of which a copy of it would write.
+
+    Weights that are shared are in a file once, with several names.
+    """
+    total = sum(each.numel() * each.element_size() for _, each in tensors(state))
+    if total > MOST_SHARED * size:
+        raise ValueError(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
+
+
+def _compare_checksums(file: IO[bytes]) -> None:
     """Torch writes a checksum of each part, but does not compare it when it loads."""
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         if damaged := archive.testzip():
             raise ValueError(f"the checksum of {damaged} is wrong")
 

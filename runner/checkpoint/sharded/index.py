@@ -86,9 +86,9 @@ def read(folder: Path) -> Index:
         if hashlib.sha256(_text(content)).hexdigest() != digest:
             raise ValueError(f"the sha256 of {INDEX} is wrong")
         index = _parsed(content)
+        _check(index)
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError):
         raise ValueError(f"{INDEX} is not the index of a checkpoint") from None
-    _check(index)
     return index
 
 

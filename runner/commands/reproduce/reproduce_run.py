@@ -1,6 +1,6 @@
 """``python -m runner reproduce``: read the past run, say what differs, repeat it, say whether it is the same."""
 
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 
 from rich.console import Console
 from rich.text import Text
@@ -23,6 +23,7 @@ from manyheads.runner.provenance.node_records import unless_submitted
 from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
+from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.check_trust import refuse_untrusted
@@ -50,8 +51,7 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
         folder = RunFolder(new_folder(overrides))
         plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *replaced]
         if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
-            with suppress(OSError):  # it holds what is left of the run, unless that was refused
-                folder.path.rmdir()
+            remove_if_empty(folder.path)  # it holds what is left of the run, unless that was refused
             return failed
         result = _verdict(past, folder, program, plain)
     _write(past, folder, result, overrides, found)

@@ -1,18 +1,20 @@
 """What files take on the disk."""
 
-import os
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.folder import Folder, Inode
 
 
 def disk_use(path: Path) -> int:
     """Bytes of a file, or of all files below a folder; a file of several names counts once, and links as nothing."""
-    seen: dict[tuple[int, int], int] = {}
-    paths = [Path(parent, name) for parent, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
-    for each in paths:
-        status = os.lstat(each)
-        if not each.is_symlink():
-            seen[status.st_dev, status.st_ino] = status.st_size
-    return sum(seen.values())
+    with Folder(path.parent) as above:
+        found = [above.status(path.name)]
+        with suppress(ConfigurationError, NotADirectoryError), above.child(path.name) as folder:
+            found = [status for _, status in folder.walk()]
+    return sum({Inode.of(each): each.st_size for each in found if S_ISREG(each.st_mode)}.values())
 
 
 def size_in_words(size: float) -> str:

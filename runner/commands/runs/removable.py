@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from manyheads.runner.config.lookup import own_sections
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.checkpoint_places import folders
-from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.files import is_locked, matching
 from manyheads.runner.run.folder import Folder, Inode
 from manyheads.runner.run.frozen import read_frozen
 from manyheads.runner.run.ledger import NAME as LEDGER
@@ -106,7 +107,7 @@ def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
 def removable_checkpoints(run: Summary) -> Iterator[Path]:
     """Those that neither an evaluation of the best nor going on with an unfinished run needs."""
     files = _checkpoint_files(run.folder)
-    has_best = run.folder.best_checkpoint in files
+    has_best = bool(files) and run.folder.best_checkpoint in files  # a folder that is a link has none
     for path in files:
         is_needed = path == run.folder.best_checkpoint or (
             path == run.folder.last_checkpoint and not (has_best and run.status == "completed")
@@ -118,7 +119,7 @@ def removable_checkpoints(run: Summary) -> Iterator[Path]:
 def _checkpoint_files(folder: RunFolder) -> list[Path]:
     if folder.checkpoints.is_symlink() or not folder.checkpoints.is_dir():
         return []
-    files = [path for path in folder.checkpoints.glob("*.pt") if path.is_file() and not path.is_symlink()]
+    files = [path for path in matching(folder.checkpoints, "*.pt") if path.is_file()]
     return sorted([*files, *folders(folder.checkpoints, "step"), *folders(folder.checkpoints, "best")])
 
 
@@ -131,7 +132,7 @@ def _freed(files: Sequence[Path], kept: Sequence[Path]) -> int:
 
 def _inside(path: Path) -> list[os.stat_result]:
     """Of a file, or of those in a checkpoint's folder."""
-    return [each.lstat() for each in (path.iterdir() if path.is_dir() else [path])]
+    return [each.lstat() for each in (matching(path, "*") if path.is_dir() else [path])]
 
 
 def _why(run: Summary, rules: Rules) -> str:
@@ -188,8 +189,10 @@ def _foreign(folder: Path, runs: set[Path]) -> str | None:
     """The first file or folder in one of these, or between them, that no run and no sweep leaves."""
     above = {parent for run in runs for parent in run.parents}
     names = IN_RUN | of_options() if folder in runs else IN_SWEEP
-    for path in sorted(folder.iterdir()):
-        if path in runs or (path in above and not path.is_symlink()):
+    with Folder(folder) as held:
+        entries = held.list()
+    for path, status in ((folder / name, status) for name, status in entries.items()):
+        if path in runs or (path in above and not stat.S_ISLNK(status.st_mode)):
             if (found := _foreign(path, runs)) is not None:
                 return found
         elif path.name not in names and not _ASIDE.fullmatch(path.name):

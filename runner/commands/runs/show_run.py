@@ -17,6 +17,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.report.load_run import load_run
+from manyheads.runner.run.files import matching
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -120,7 +121,5 @@ def _metrics(result: dict[str, Any]) -> Rows:
 
 
 def _files(folder: RunFolder) -> Rows:
-    found = [
-        f"{path.name} {size_in_words(disk_use(path))}" for path in sorted(folder.path.iterdir()) if path.name[0] != "."
-    ]
+    found = [f"{path.name} {size_in_words(disk_use(path))}" for path in matching(folder.path, "[!.]*")]
     yield "files", ", ".join(found)

@@ -1,6 +1,5 @@
 """Going on with a run in a new folder, with more epochs or any other change."""
 
-from contextlib import suppress
 from typing import Any
 
 from manyheads.runner.commands.reproduce.rerun import Rerun
@@ -10,7 +9,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.kept_files import find_where_started
-from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.files import is_locked, remove_if_empty
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.trust_store import split_typed
 
@@ -45,8 +44,7 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> int:
     rest = [each for each in overrides if not each.startswith(RUN_DIR)]
     code = Rerun(folder.config).run(new.path, *rest, *start)
     if code:
-        with suppress(OSError):  # it holds what is left of the run, unless that was refused
-            new.path.rmdir()
+        remove_if_empty(new.path)  # it holds what is left of the run, unless that was refused
     return code
 
 

@@ -6,8 +6,6 @@ as PIL, which resizes in floating point (`make bench`).
 """
 
 import math
-import os
-import stat
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -21,9 +19,9 @@ from torch.nn.functional import interpolate
 from torchvision.transforms.v2 import functional
 
 from manyheads.runner.data.data_option import CorruptSample
+from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
 
-MOST_BYTES = 2**30  # of a file
 MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
 
 
@@ -31,7 +29,8 @@ class Photos:
     """A data set of image files: item i is ((3, size, size) uint8, class index).
 
     ``train``: take random crops, mirrored half the time; ``paths``: the files, or their contents; ``classes``: their
-    names; ``resize``: length of the shorter side in evaluation, in pixels, None for 256/224 of ``image_size``.
+    names; ``resize``: length of the shorter side in evaluation, in pixels, None for 256/224 of ``image_size``;
+    ``within``: the boundary that the files must be in (``links.boundary``).
     """
 
     def __init__(
@@ -43,8 +42,9 @@ class Photos:
         train: bool,
         classes: Sequence[str] | None = None,
         resize: int | None = None,
+        within: str | None = None,
     ):
-        self.paths, self.targets, self.classes = paths, targets, classes
+        self.paths, self.targets, self.classes, self.within = paths, targets, classes, within
         self.image_size, self.train, self.side = image_size, train, image_size
         self.short = resize or shorter_side(image_size)
 
@@ -64,7 +64,7 @@ class Photos:
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path = self.paths[index]
         try:
-            picture = Picture(path)
+            picture = Picture(path if isinstance(path, bytes) else content_of(path, within=self.within))
             return shown(picture, self._view(picture.height, picture.width), self.side), self.targets[index]
         except Exception as error:  # each image format has errors of its own
             raise CorruptSample(f"sample {index}" if isinstance(path, bytes) else path, error) from None
@@ -117,15 +117,6 @@ class Picture:
 
         with Image.open(BytesIO(self._content)) as file:
             return np.array(file.convert("RGB"))
-
-
-def content_of(path: str | Path) -> bytes:
-    """An image file's bytes. Raises ValueError for what is not a plain file: reading a pipe might never end."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
-            raise ValueError(f"it is not a plain file of at most {MOST_BYTES} bytes")
-        return file.read()
 
 
 def shown(picture: Picture, view: CropView, size: int) -> Tensor:

@@ -67,6 +67,7 @@ def as_dataset(samples: Samples) -> Dataset:
             train=samples.train,
             classes=samples.classes,
             resize=samples.resize,
+            within=samples.within,
         )
     if isinstance(samples, Table):
         return Rows(samples)

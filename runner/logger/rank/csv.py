@@ -11,7 +11,7 @@ from typing import Any
 from manyheads.runner.logger.csv import MFU, STEP_COLUMNS, epoch_columns, evaluation_columns
 from manyheads.runner.logger.logger import Logger
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.files import make_folder, write_whole
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
@@ -99,7 +99,7 @@ class CSVWriter(NullWriter):
         self._flush()
 
     def picture(self, name: str, png: bytes, step: int) -> None:
-        self._pictures.mkdir(exist_ok=True)
+        make_folder(self._pictures)
         write_whole(self._pictures / f"{name}.png", png)
         for logger in self._loggers:
             logger.picture(name, png, step)

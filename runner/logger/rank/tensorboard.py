@@ -25,6 +25,7 @@ from manyheads.runner.logger.logger import LoggedRun, Logger
 from manyheads.runner.option.locate import Section
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.frozen import flatten
 
 FOLDER = "tensorboard"
@@ -126,7 +127,7 @@ class EventWriter:
     """One event file in ``folder``. ``purge_step``: TensorBoard ignores earlier files' data from this step on."""
 
     def __init__(self, folder: Path, *, purge_step: int):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         name = f"events.out.tfevents.{int(now()):010}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
         self._file = open(folder / name, "xb", opener=no_link)  # noqa: SIM115
         self._waiting: list[tuple[float, dict[str, float], int]] = []

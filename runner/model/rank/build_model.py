@@ -44,10 +44,10 @@ def build_model(
     if load_from is None:
         return _pretrained(option, data, dtype)
     if strict:  # replaces all weights
-        model, content = bare_model(option, data, dtype=dtype), load(load_from)
+        model, content = bare_model(option, data, dtype=dtype), load(Path(load_from).resolve())
         load_model(model, content.get("model", content), load_from, advice=FIT)
         return Built(model)
-    built, content = _pretrained(option, data, dtype), load(load_from)
+    built, content = _pretrained(option, data, dtype), load(Path(load_from).resolve())
     return built._replace(unfit=load_model(built.model, content.get("model", content), load_from, strict=False))
 
 

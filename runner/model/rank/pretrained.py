@@ -11,7 +11,7 @@ from manyheads.runner.errors import ConfigurationError
 
 def load_file(model: nn.Module, path: str) -> None:
     """Load weights from a file that contains a state_dict, or one under the key "model" or "state_dict"."""
-    content = load(Path(path).expanduser())
+    content = load(Path(path).expanduser().resolve())
     state = content.get("model", content.get("state_dict", content))
     for prefix in ("module.", "_orig_mod."):  # of models saved within DataParallel, DDP or torch.compile
         if all(key.startswith(prefix) for key in state):

@@ -12,6 +12,7 @@ from manyheads.runner.loop.session import Session
 from manyheads.runner.parity.parity_task import ParityTask, StepFiles
 from manyheads.runner.parity.rank.difference import differences, factor, unlike, whole_and_parts
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronized
+from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.run_folder import RunFolder
 
 Digests = dict[str, dict[str, str]]
@@ -44,7 +45,7 @@ class Baseline:
         self._session, self._files = session, StepFiles.of(session.folder)
         self._gradients: dict[str, bool] = {}  # by name, whether any step has had one
         self._finite = True
-        self._files.folder.mkdir(exist_ok=True)
+        make_folder(self._files.folder)
 
     def start(self, digests: Digests) -> None:
         self._cut = whole_and_parts(self._session)

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.in_memory import resize
 from manyheads.runner.data.rank.loader import InputTransform
-from manyheads.runner.data.rank.photos import Picture, content_of, for_evaluation
+from manyheads.runner.data.rank.photos import Picture, for_evaluation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.description import Description, Steps
 

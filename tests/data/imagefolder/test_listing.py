@@ -4,9 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from manyheads.runner.data.imagefolder import class_names
+from manyheads.runner.data.data_option import CorruptSample
+from manyheads.runner.data.imagefolder import ImageFolder, class_names
 from manyheads.runner.data.imagefolder_index import Paths, list_images, scan
+from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 
@@ -92,3 +95,21 @@ class TestLinks:
     def test_within_it_are_followed(self, sent):
         (sent / "val" / "cat" / "c.png").symlink_to(sent / "train" / "cat" / "b.png")
         assert len(list_images(sent / "val", class_names(sent / "val"))) == 2
+
+    @pytest.mark.parametrize("name", ["train/cat/b.png", "train/cat", "train"])
+    def test_what_becomes_a_link_after_it_was_listed_is_not_read(self, sent, tmp_path, name):
+        mine = tmp_path / "mine"
+        for file in ("a.png", "b.png"):
+            Image.new("RGB", (8, 8)).save(mine / file)
+        (mine / "cat").symlink_to(mine)
+        data = ImageFolder(root=str(sent), image_size=8)
+        samples = build_dataset(data, train=True)
+        place = sent / name
+        place.rename(tmp_path / "away")
+        place.symlink_to(mine / "b.png" if name.endswith("png") else mine)
+        with pytest.raises(CorruptSample, match="points outside this folder"):
+            samples[0]
+        with pytest.raises(ConfigurationError, match="points outside this folder"):
+            scan([sent / "train" / "cat"], root=sent)
+        seal.trust(sent, None)
+        assert build_dataset(data, train=True)[0][1] == 0

@@ -8,6 +8,7 @@ from manyheads.runner.data import tokens as module
 from manyheads.runner.data.corpus import split_of, standard_library
 from manyheads.runner.data.rank.build_data import build_data, build_dataset
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import seal
 from tests.in_process import opened, small, typed
 
 
@@ -143,3 +144,21 @@ def test_batches_are_contiguous(tmp_path, num_workers):
         tokens, labels = batch.content
         assert torch.equal(tokens[:, 1:].flatten(), labels[:, :-1].flatten())
         assert batch.inputs.view(-1).shape == labels.view(-1).shape == (64,)
+
+
+@pytest.mark.parametrize("tokenizer", [(), (f"+data.tokenizer._target_={__name__}.Words",)])
+def test_a_link_out_of_a_sent_folder_is_not_read(texts, tmp_path, monkeypatch, tokenizer):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "secret").write_text("z z z z")
+    (texts / "x.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigurationError, match=r"x\.txt points outside this folder"):
+        [dataset(*section(texts, *tokenizer), train=train) for train in (True, False)]
+    seal.trust(texts, None)
+    [dataset(*section(texts, *tokenizer), train=train) for train in (True, False)]
+
+
+def test_a_pattern_does_not_leave_a_sent_folder(texts, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "secret.txt").write_text("z z z z")
+    with pytest.raises(ConfigurationError, match=r"secret\.txt points outside this folder"):
+        [dataset(*section(texts, "data.pattern='../*.txt'"), train=train) for train in (True, False)]

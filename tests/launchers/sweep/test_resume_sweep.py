@@ -94,7 +94,8 @@ def test_a_sweep_that_is_asked_to_stop_while_it_is_planned_says_how_to_resume(tm
     assert done.code == 128 + signal.SIGTERM, done.err
     assert "no job was started" in done.err
     assert f"resume {tmp_path / 'sweep'}" in done.err
-    assert Ledger(tmp_path / "sweep").restarting() is not None
+    ledger = Ledger(tmp_path / "sweep")
+    assert ledger.restarting(ledger.sealed_part()) is not None
 
 
 @pytest.mark.processes

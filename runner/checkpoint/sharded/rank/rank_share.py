@@ -80,6 +80,15 @@ class Key(str):
     """Replaces a tensor in a state whose tensors were taken out."""
 
 
+def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every tensor in a state, by the names that lead to it."""
+    if isinstance(state, (Tensor, Lazy)):
+        yield key, state
+    elif isinstance(state, (dict, list, tuple)):
+        for name, each in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from tensors(each, f"{key}/{name}" if key else str(name))
+
+
 def parted(value: Any, shares: dict[str, RankShare], key: str = "") -> Any:
     """The structure with a Key in place of each tensor; the tensors are added to ``shares``."""
     if isinstance(value, (Tensor, Lazy, RankShare)):

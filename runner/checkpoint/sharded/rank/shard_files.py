@@ -14,8 +14,8 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of, real
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.files import sync_folder, take_name
-from manyheads.runner.run.folder import aside
+from manyheads.runner.run.files import make_folder, sync_folder, take_name
+from manyheads.runner.run.folder import Folder, aside
 
 MODEL = "model/"  # prefix of the keys of weights
 BEST = (MODEL, "progress/")  # the best checkpoint's content, kept in separate files
@@ -83,9 +83,10 @@ def link_best(folder: Path, best: Path, index: Index) -> None:
     names = sorted({piece.file for entry in tensors.values() for piece in entry.pieces})
     state = {name: value for name, value in index.state.items() if name in PARTS_OF_BEST}
     beside = best.with_name(aside(best.name))
-    beside.mkdir()
-    for name in names:
-        os.link(folder / name, beside / name, follow_symlinks=False)
+    make_folder(beside)
+    with Folder(folder) as source, Folder(beside) as target:
+        for name in names:
+            os.link(name, name, src_dir_fd=source.handle, dst_dir_fd=target.handle, follow_symlinks=False)
     files = {name: index.files[name] for name in names}
     write_index(beside, Index(index.step, index.generation, state, tensors, files))
     take_name(beside, best)
@@ -96,7 +97,7 @@ def copy_folder(path: Path, place: Path) -> None:
     if place.exists():
         return
     beside = place.with_name(aside(place.name))
-    beside.mkdir()
+    make_folder(beside)
     for name in [*index_file.read(path).files, INDEX]:
         with open(path / name, "rb", opener=no_link) as file, open(beside / name, "xb", opener=no_link) as copy:
             shutil.copyfileobj(file, copy, 2**24)

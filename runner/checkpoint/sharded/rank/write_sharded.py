@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.background_save import GivenUp
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Index, Part, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
     RankShare,
@@ -33,7 +33,8 @@ from manyheads.runner.checkpoint.sharded.rank.shard_files import (
     write_index,
 )
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
-from manyheads.runner.run.files import remove_leftovers, sync_folder, take_name, write_whole
+from manyheads.runner.run.data_files import read_bytes
+from manyheads.runner.run.files import make_folder, remove, remove_leftovers, sync_folder, take_name, write_whole
 from manyheads.runner.run.folder import aside
 
 POLL = 0.01  # seconds between checks for a rank's note
@@ -60,10 +61,10 @@ class Save:
         own = parted(state, shares)
         beside = place.name
         if ranks.rank == 0:
-            place.parent.mkdir(exist_ok=True)
+            make_folder(place.parent)
             remove_leftovers(place.parent)
             beside = aside(place.name)
-            (place.parent / beside).mkdir()
+            make_folder(place.parent / beside)
         said = ranks.gather((beside, own, {key: held(key, share) for key, share in shares.items()}))
         self.beside = place.with_name(said[0][0])  # rank 0 has created it by now
         listed = [found for _, _, found in said]
@@ -169,10 +170,10 @@ def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) 
             if not is_wanted():
                 raise GivenUp
             time.sleep(POLL)
-        reason, written = json.loads(note.read_bytes())
+        reason, written = json.loads(read_bytes(note, most=MOST_BYTES))
         if reason is not None:
             raise OSError(*reason, str(note.parent))
-        note.unlink()
+        remove(note)
         everyone.append(_written(*written))
     return everyone
 

@@ -1,0 +1,61 @@
+"""launcher.address=auto: the user's own cluster, never one that another user of the machine claims to be it."""
+
+import os
+import tempfile
+
+import pytest
+
+from manyheads.launchers.ray.ray_driver import meant
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """Where `ray start` notes the cluster's address."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    path = tmp_path / "ray" / "ray_current_cluster"
+    path.write_text("127.0.0.1:6379")
+    return path
+
+
+def test_the_cluster_that_was_started_here(file, monkeypatch):
+    assert meant("auto") == "127.0.0.1:6379"
+    monkeypatch.delenv("RAY_TMPDIR")
+    monkeypatch.setattr(tempfile, "tempdir", str(file.parent.parent))
+    assert meant("auto") == "127.0.0.1:6379"
+
+
+def test_what_is_named_comes_first(file, monkeypatch):
+    assert meant("10.0.0.1:1") == "10.0.0.1:1"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:2")
+    assert meant("auto") == "10.0.0.2:2"
+    assert meant("10.0.0.1:1") == "10.0.0.1:1"
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert meant("auto") == "127.0.0.1:6379"
+
+
+def test_another_users_is_refused(file, monkeypatch):
+    if os.getuid() == 0:
+        os.chown(file, 12345, 12345)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(ConnectionError, match="another user may have written"):
+        meant("auto")
+
+
+def test_one_that_others_may_write_is_refused(file):
+    file.chmod(0o666)
+    with pytest.raises(ConnectionError, match="another user may have written"):
+        meant("auto")
+
+
+@pytest.mark.parametrize("what", ["missing", "link", "empty"])
+def test_none(file, what):
+    file.rename(file.with_name("other"))
+    if what == "link":
+        file.symlink_to(file.with_name("other"))
+    if what == "empty":
+        file.touch()
+    with pytest.raises(ConnectionError, match="none was started here"):
+        meant("auto")
