@@ -68,13 +68,13 @@ def _serve(pipe: Any, cores: list[int], start: Start) -> None:
     with handled_by(interrupt), on_cores(cores):
         while (given := pipe.recv()) is not None:
             entry, environment, log = given
-            with variables_set(environment), _output_to(log):
+            with variables_set(environment), output_to(log):
                 done = settle(entry, start)
             pipe.send(done)
 
 
 @contextmanager
-def _output_to(path: str) -> Iterator[None]:
+def output_to(path: str) -> Iterator[None]:
     """Standard output and error of this process and its children go to a file meanwhile."""
     make_folder(Path(path).parent)
     sys.stdout.flush()

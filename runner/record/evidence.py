@@ -1,7 +1,7 @@
 """The evidence of a record: what was run, what each run came to, on what, by which clock; and its check."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -154,11 +154,11 @@ def gather(sweep: Path, *, target: str, clock: str) -> Record:
         by_job.setdefault(entry.job, []).append(entry)
     if not by_job:
         raise ConfigurationError(f"{sweep} has no jobs.")
-    direction = _direction(RunFolder(sweep / by_job[min(by_job)][0].folder), metric)
+    better = direction(RunFolder(sweep / by_job[min(by_job)][0].folder).read_result() or {}, metric)
     chosen = [by_job[job] for job in sorted(by_job)]
     common = set.intersection(*(set(entries[0].overrides) for entries in chosen)) if len(chosen) > 1 else set()
     contenders = [_contender(sweep, entries, metric, CLOCKS[clock][0], common) for entries in chosen]
-    return Record(Target(metric, value, direction == "max"), clock, tuple(contenders))
+    return Record(Target(metric, value, better == "max"), clock, tuple(contenders))
 
 
 def _number(text: str, target: str) -> float:
@@ -171,11 +171,11 @@ def _number(text: str, target: str) -> float:
     return value
 
 
-def _direction(folder: RunFolder, metric: str) -> str:
-    result = folder.read_result() or {}
+def direction(result: Mapping[str, Any], metric: str) -> str:
+    """Whether a metric is better at its "max" or "min", by a run's result.json. Raises ConfigurationError."""
     if metric not in result.get("metrics", {}):
         known = ", ".join(name for name in result.get("metrics", {}) if not name.endswith("samples"))
-        raise ConfigurationError(f"--target {metric}: the runs did not measure that. Allowed: {known or 'nothing'}.")
+        raise ConfigurationError(f"{metric}: the runs did not measure that. Allowed: {known or 'nothing'}.")
     name = metric.partition("_")[2]
     if name == "loss":
         return "min"

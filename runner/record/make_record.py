@@ -83,7 +83,7 @@ def check(path: Path) -> int:
     found, content = read(path)
     trust = Trust(trusted_packages())
     show(found)
-    wrong = [*_differences(found.to_json(), content)]
+    wrong = [*differences_of(found.to_json(), content)]
     wrong += [
         f"contenders.{number}.signature: it does not match the config"
         for number, each in enumerate(found.contenders)
@@ -97,14 +97,15 @@ def check(path: Path) -> int:
     return DIFFERS if wrong else 0
 
 
-def _differences(expected: Any, claimed: Any, where: str = "") -> list[str]:
+def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
+    """Sentences on claims that are not what is expected, key by key. ``where``: the key of both."""
     found: list[str] = []
     if isinstance(expected, dict) and isinstance(claimed, dict):
         for key in [*expected, *(key for key in claimed if key not in expected)]:
-            found += _differences(expected.get(key), claimed.get(key), f"{where}.{key}".lstrip("."))
+            found += differences_of(expected.get(key), claimed.get(key), f"{where}.{key}".lstrip("."))
     elif isinstance(expected, (list, tuple)) and isinstance(claimed, list) and len(expected) == len(claimed):
         for number, (one, other) in enumerate(zip(expected, claimed, strict=True)):
-            found += _differences(one, other, f"{where}.{number}")
+            found += differences_of(one, other, f"{where}.{number}")
     else:
         numbers = all(type(each) in (int, float) for each in (expected, claimed))
         if not (math.isclose(expected, claimed, rel_tol=CLOSE) if numbers else expected == claimed):

@@ -1,0 +1,47 @@
+"""``python -m runner judge``: whether a change is better, or it was noise."""
+
+import argparse
+from pathlib import Path
+
+from manyheads.runner.errors import ConfigurationError
+
+HELP = "judge whether a change is faster, or learns better, or it was noise: keep, discard or undecided"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("overrides", nargs="*", help="base, as for train; hydra.sweep.dir=<folder> names the folder")
+    parser.add_argument("--change", metavar="OVERRIDES", help='such as "trainer.channels_last=true", in one string')
+    parser.add_argument("--least", type=float, help="smallest gain worth having: of speed 0.01, else 0")
+    parser.add_argument("--on", default="speed", help="what is to get better: speed (default) or a metric, as val_acc1")
+    parser.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
+    parser.add_argument("--alpha", type=float, default=0.05, help="how often equal arms may be told apart (0.05)")
+    parser.add_argument(
+        "--session", metavar="FILE", type=Path, help="spend alpha over all changes asked with this file"
+    )
+    parser.add_argument("--budget", default="10m", help="how long it may take: seconds, or 90s, 30m, 8h (10m)")
+    parser.add_argument("--config-dir", help="a folder of more options, as for train")
+    parser.add_argument(
+        "--check", metavar="judgement.json", type=Path, help="check that the claims follow from the rows; runs nothing"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Return 0 keep, 3 discard, 4 undecided; of a check 0, or 3 where something does not hold."""
+    from manyheads.runner.judge.judge import check, judge
+
+    if arguments.check is not None:
+        return check(arguments.check)
+    if not arguments.change:
+        raise ConfigurationError("Name the change: --change trainer.channels_last=true.")
+    return judge(
+        arguments.overrides,
+        change=arguments.change,
+        on=arguments.on,
+        test=arguments.test,
+        least=arguments.least,
+        alpha=arguments.alpha,
+        session=arguments.session,
+        budget=arguments.budget,
+        config_dir=arguments.config_dir,
+    )

@@ -1,0 +1,81 @@
+"""Digests of samples: which ones a run takes, what a split holds, and what two splits have in common."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.runner.data.data_option import Dataset
+from manyheads.runner.data.rank.in_memory import InMemory
+from manyheads.runner.data.rank.rng import get_state, seed_sample, set_state
+from manyheads.runner.parallel.rank.structure import map_tensors
+
+MOST_SAMPLES = 20_000  # of a split that are read; evenly spaced if there are more
+
+
+def digest_of_ids(updates: Sequence[Sequence[int]]) -> str:
+    """sha256 over the numbers of the samples of each update."""
+    return hashlib.sha256(json.dumps([list(map(int, each)) for each in updates]).encode()).hexdigest()
+
+
+def split_digest(dataset: Dataset) -> str:
+    """sha256 over the number of samples and their contents, as far as MOST_SAMPLES."""
+    whole = hashlib.sha256(f"{len(dataset)}\n".encode())
+    for one in sample_digests(dataset):
+        whole.update(one)
+    return whole.hexdigest()
+
+
+def overlap(train: Dataset, val: Dataset) -> int:
+    """How many of the validation samples that are read have the same content as a training sample that is read."""
+    known = set(sample_digests(train))
+    return sum(one in known for one in sample_digests(val))
+
+
+def sample_digests(dataset: Dataset) -> Iterator[bytes]:
+    """A digest of the input of each sample, without augmentation where the data set is in memory."""
+    state = get_state()
+    try:
+        for index in _indices(len(dataset)):
+            yield hashlib.sha256(_bytes_of(dataset, index)).digest()[:16]
+    finally:
+        set_state(state)
+
+
+def _indices(size: int) -> Sequence[int]:
+    if size <= MOST_SAMPLES:
+        return range(size)
+    return np.linspace(0, size - 1, MOST_SAMPLES).astype(int).tolist()
+
+
+def _bytes_of(dataset: Any, index: int) -> bytes:
+    """The stored input of a sample: of images in memory, and of image files, before it is augmented."""
+    if isinstance(dataset, InMemory):
+        return _tensor_bytes(dataset.images[index])
+    if _is_of_files(dataset):
+        path = dataset.paths[index]
+        return path if isinstance(path, bytes) else Path(path).read_bytes()
+    seed_sample(index)  # random transforms are those of this sample, in every split
+    sample = dataset[index]
+    inputs = sample[0] if isinstance(sample, (tuple, list)) and sample else sample
+    parts: list[bytes] = []
+    map_tensors(lambda tensor: parts.append(_tensor_bytes(tensor)), inputs)
+    return b"".join(parts) or repr(inputs).encode()
+
+
+def _is_of_files(dataset: Any) -> bool:
+    if not hasattr(dataset, "paths"):
+        return False
+    from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which is slow
+
+    return isinstance(dataset, Photos)
+
+
+def _tensor_bytes(tensor: Tensor) -> bytes:
+    plain = tensor.detach().cpu().contiguous()
+    return f"{plain.dtype} {tuple(plain.shape)}".encode() + plain.reshape(-1).view(torch.uint8).numpy().tobytes()

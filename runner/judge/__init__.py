@@ -1,0 +1,1 @@
+"""``manyheads judge``: is a change better, or was it noise?"""

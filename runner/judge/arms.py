@@ -1,0 +1,88 @@
+"""The two arms of a judgement: one run config without the change and one with it, composed like any run's."""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.composing import run_config
+from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.code_state import code_at_start
+from manyheads.runner.provenance.own_code import own_code
+from manyheads.runner.provenance.provenance import signature
+from manyheads.runner.run.frozen import flatten
+
+
+@dataclass(frozen=True)
+class Arms:
+    """``base`` and ``change``: the complete run configs."""
+
+    base: RunConfig
+    change: RunConfig
+
+    def differences(self) -> dict[str, list[Any]]:
+        """What differs: by key the value of base and that of the change."""
+        return config_differences(self.base.written, self.change.written)
+
+    def code(self) -> str:
+        """A digest of the code that both arms run: this project's, and the user's own."""
+        commit, diff = code_at_start()
+        own = {**own_code(self.base.written), **own_code(self.change.written)}
+        about = [commit, hashlib.sha256(diff).hexdigest(), own]
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def config_differences(base: Section, change: Section) -> dict[str, list[Any]]:
+    """By key the values in two run configs, if they differ; null if one lacks the key."""
+    one, other = flatten(base), flatten(change)
+    keys = [*one, *(key for key in other if key not in one)]
+    return {key: [one.get(key), other.get(key)] for key in keys if one.get(key) != other.get(key)}
+
+
+def compose_arms(overrides: Sequence[str], change: str, *, config_dir: str | None = None) -> Arms:
+    """Both arms, checked. ``change``: overrides in one string, as on a command line.
+
+    Raises ConfigurationError for what is wrong with either, and if the change adds nothing to base that is computed.
+    """
+    added = _words(change)
+    for word in (*overrides, *added):
+        key = OverridesParser.create().parse_override(word)
+        if key.is_sweep_override():
+            raise ConfigurationError(f"{word}: a judgement compares two configs. Give one value.")
+        if key.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
+            raise ConfigurationError(f"{word}: a judgement starts its runs itself. Leave it out.")
+        if word in added and key.key_or_group in ("seed", "trainer.evaluate_only", "checkpoint.resume"):
+            raise ConfigurationError(f"--change {word}: a judgement cannot compare that. Leave it out.")
+    arms = Arms(_composed(overrides, config_dir), _composed([*overrides, *added], config_dir))
+    for arm in (arms.base, arms.change):
+        if arm.trainer.evaluate_only or arm.checkpoint.resume:
+            raise ConfigurationError(
+                "trainer.evaluate_only, checkpoint.resume: a judgement trains from the start. Leave them out, or set "
+                "checkpoint.load to start from a checkpoint's weights."
+            )
+    if signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
+        raise ConfigurationError(f"--change '{change}' changes nothing: both configs are the same.")
+    return arms
+
+
+def _words(change: str) -> list[str]:
+    try:
+        words = shlex.split(change)
+    except ValueError as error:
+        raise ConfigurationError(f"--change '{change}' cannot be read: {error}.") from None
+    if not words:
+        raise ConfigurationError("--change is empty. Name overrides, such as --change trainer.channels_last=true.")
+    return words
+
+
+def _composed(overrides: Sequence[str], config_dir: str | None) -> RunConfig:
+    line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
+    return run_config(list(line.overrides), line, origin)

@@ -1,0 +1,126 @@
+"""What is wrong with a judgement that somebody shows: found from its rows alone, offline, running nothing it names."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.claims import claims_of
+from manyheads.runner.judge.draw import is_base_first
+from manyheads.runner.judge.judgement import updates_of
+from manyheads.runner.judge.question import TRIAL_UPDATES, Question, config_digest
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row, broken, latest
+from manyheads.runner.record.make_record import differences_of
+
+SLACK = 0.05  # seconds between the clocks of a rank and of the file system, plus as a fraction of what is timed
+RELATIVE = 0.02
+
+
+def read(content: Any) -> tuple[Question, list[Row]]:
+    """The question and the rows of a judgement. Raises ConfigurationError for what is not one."""
+    lines = content.get("lines") if isinstance(content, dict) else None
+    if (
+        not isinstance(lines, list)
+        or not lines
+        or not all(isinstance(line, dict) and isinstance(line.get("content"), dict) for line in lines)
+    ):
+        raise ConfigurationError("it is not a judgement: it has no rows.")
+    return Question.of(lines[0]["content"]), latest(lines)
+
+
+def faults(content: Mapping[str, Any]) -> list[str]:
+    """Sentences on everything in a judgement that does not fit together. Raises ConfigurationError."""
+    question, rows = read(content)
+    found = [f"the ledger: {reason}"] if (reason := broken(content["lines"])) else []
+    try:
+        found += [
+            *_of_rows(rows),
+            *_of_order(question, rows),
+            *_of_configs(question, rows),
+            *_of_clocks(question, rows),
+        ]
+        claims = claims_of(question, rows)
+    except (KeyError, TypeError, ValueError, ArithmeticError, LookupError, StopIteration) as error:
+        raise ConfigurationError(f"it is not a judgement: {type(error).__name__}: {error}.") from None
+    return [*found, *differences_of(claims.to_json(), content.get("claims"))]
+
+
+def _of_rows(rows: Sequence[Row]) -> Iterator[str]:
+    """Runs that are missing, or that were made by other code, other versions or on other devices."""
+    for expected, row in enumerate(rows):
+        if row.number != expected:
+            yield f"run {expected} is missing: the next is run {row.number}"
+            break
+    made = [row for row in rows if row.state == COMPLETED]
+    for row in made:
+        if row.machine != made[0].machine:
+            yield f"run {row.number} has other code, versions or devices than run {made[0].number}"
+    for one, other in pairwise(rows):
+        if one.ended is not None and other.began < one.ended:
+            yield f"run {other.number} began before run {one.number} had ended"
+
+
+def _of_order(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+    """Rounds that are not in the order of the recorded draw, or incomplete."""
+    rounds: dict[int, dict[int, Row]] = {}
+    for row in rows:
+        if row.purpose == ROUND:
+            first = BASE if is_base_first(question.draw, ROUND, row.round) else CHANGE
+            if (row.arm == first) != (row.place == 0):
+                yield f"run {row.number}: by the recorded draw, {first} runs first in round {row.round + 1}"
+            rounds.setdefault(row.round, {})[row.place] = row
+    seeds = [row.seed for row in rows if row.purpose in (FLOOR, ROUND) and row.state == COMPLETED]
+    if not question.is_about_speed and len({*seeds}) < len(seeds):
+        yield "a seed is repeated among the rounds"
+    last = max(rounds, default=-1)
+    for number in range(last):
+        if rounds.get(number, {}).keys() != {0, 1}:
+            yield f"round {number + 1} is incomplete, and later ones were run"
+
+
+def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+    """Runs whose config is not the one of their arm."""
+    per_epoch = {row.arm: row.findings["per_epoch"] for row in rows if row.purpose == FACTS and row.state == COMPLETED}
+    for row in rows:
+        timed = question.is_about_speed and row.purpose in (FLOOR, ROUND)
+        updates = updates_of(list(rows)) if timed else TRIAL_UPDATES if row.purpose == TRIAL else 0
+        where = {"round": row.round, "place": row.place}
+        config = question.config(row.purpose, row.arm, **where, updates=updates, per_epoch=per_epoch.get(row.arm, 1))
+        if row.signature != config_digest(config):
+            yield f"run {row.number} has another config than {row.arm}"
+        if row.seed != config.get("seed"):
+            yield f"run {row.number} has the seed {row.seed}, by the question and its draw it is {config.get('seed')}"
+        if timed and row.state == COMPLETED and row.findings["updates"] != updates:
+            yield f"run {row.number} timed {row.findings['updates']} updates, the others {updates}"
+        if row.purpose == STEPS and row.state == COMPLETED and "steps" not in row.findings:
+            yield f"run {row.number} compared no steps"
+
+
+def _of_clocks(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+    """Times that contradict each other."""
+    for row in rows:
+        if row.state != COMPLETED or row.purpose not in (TRIAL, FLOOR, ROUND):
+            continue
+        if not question.is_about_speed:
+            yield from _of_training(question, row)
+            continue
+        seconds, marked, updates = (row.findings[key] for key in ("seconds", "marked", "updates"))
+        if not 0 < seconds < math.inf or row.value is None or row.ended is None:
+            yield f"run {row.number} has no time"
+            continue
+        if marked is None or abs(seconds - marked) > SLACK + RELATIVE * seconds:
+            yield f"run {row.number} measured {seconds:.3f} s, the file system's clock {marked} s"
+        if seconds > row.ended - row.began:
+            yield f"run {row.number} measured {seconds:.3f} s, but took {row.ended - row.began:.3f} s in all"
+        if not math.isclose(row.value, -math.log(seconds / updates), rel_tol=1e-9, abs_tol=1e-12):
+            yield f"run {row.number}: its value does not follow from its seconds"
+
+
+def _of_training(question: Question, row: Row) -> Iterator[str]:
+    seconds = row.findings["train_seconds"]
+    measured = math.log(row.findings["seconds"]) if question.is_relative else row.findings[question.on]
+    if row.value is None or not math.isclose(abs(row.value), abs(measured), rel_tol=1e-9):
+        yield f"run {row.number}: its value {row.value} does not follow from what it measured"
+    if row.ended is None or seconds > row.ended - row.began:
+        yield f"run {row.number} trained for {seconds:.1f} s, but took less in all"

@@ -1,0 +1,144 @@
+"""``manyheads judge``: ask, check, or ask somebody else's question again."""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from manyheads.launchers.parent_signals import interrupt
+from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
+from manyheads.runner.errors import DIFFERS, ConfigurationError, printable
+from manyheads.runner.judge.arms import Arms, compose_arms
+from manyheads.runner.judge.audit import faults, read
+from manyheads.runner.judge.draw import new_draw
+from manyheads.runner.judge.judgement import FILE, Judgement, exit_code
+from manyheads.runner.judge.print_judgement import sentences, verdict_line
+from manyheads.runner.judge.question import SPEED, TARGET, Question
+from manyheads.runner.judge.runs import Runs
+from manyheads.runner.judge.session import spent
+from manyheads.runner.machine import invocation
+from manyheads.runner.machine.process import handled_by
+from manyheads.runner.option.rules import seconds
+from manyheads.runner.run import seal
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.files import exclusive
+from manyheads.runner.run.run_folder import RunFolder
+
+JUDGEMENTS = Path("outputs") / "judgements"
+MOST_SHOWN = 12
+LEAST_GAIN = 0.01  # of the seconds per update
+
+
+def judge(
+    overrides: Sequence[str],
+    *,
+    change: str,
+    on: str = SPEED,
+    least: float | None = None,
+    alpha: float = 0.05,
+    test: str | None = None,
+    session: Path | None = None,
+    budget: str = "10m",
+    config_dir: str | None = None,
+) -> int:
+    """Judge whether the change is better; returns the exit code: 0 keep, 3 discard, 4 undecided.
+
+    ``overrides``: of base, as for train; ``on``: "speed", at the same numerics, a metric, or "seconds to metric=value";
+    ``least``: the smallest gain worth having, for seconds as a fraction; ``alpha``: the error rate; ``test``: of
+    sequential.TESTS; ``session``: a file, over all of whose questions alpha is spent; ``budget``: a duration.
+
+    Asked again, the same question continues the same judgement. Raises ConfigurationError, what base fails with, and
+    Interrupted.
+    """
+    if on.startswith("seconds") and TARGET.fullmatch(on) is None:
+        raise ConfigurationError(f"--on '{on}' is not allowed. Name a target, such as --on 'seconds to val_acc1=94'.")
+    is_relative = on == SPEED or TARGET.fullmatch(on) is not None
+    least = (LEAST_GAIN if is_relative else 0.0) if least is None else least
+    if not 0 < alpha < 1:
+        raise ConfigurationError(f"--alpha {alpha} is not allowed. Allowed: a number between 0 and 1, such as 0.05.")
+    if not 0 <= least < (1 if is_relative else math.inf):
+        raise ConfigurationError(f"--least {least} is not allowed. Allowed: a number from 0; for speed a fraction.")
+    test = test or ("symmetric" if on == SPEED else "mean")
+    if (allowed := seconds(budget)) is None:
+        raise ConfigurationError(f"--budget {budget} is not allowed. Allowed: seconds, or 90s, 30m, 8h, 2d.")
+    named = named_folder(overrides, SWEEP_DIR)
+    words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
+    arms = compose_arms(words, change, config_dir=config_dir)
+    question = _question(arms, words, change, on=on, least=least, alpha=alpha, test=test)
+    folder = named or JUDGEMENTS / question.id
+    if session is not None:
+        number, alpha = spent(session, question.id, alpha)
+        question = replace(question, alpha=alpha)
+        _say(f"question {number} of the session {session}: its error rate is {alpha:.2g}")
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = Runs(folder.resolve())
+    if not runs.ledger.exists():
+        runs.ledger.create(question.to_json())
+    asked = Question.of(runs.ledger.question())
+    if asked.id != question.id:
+        raise ConfigurationError(f"{folder} holds the judgement of another question. Name another folder.")
+    _show_differences(arms)
+    with exclusive(runs.ledger.path, of=folder), handled_by(interrupt):
+        claims = Judgement(runs, asked, allowed, _say).decide()
+    print(verdict_line(asked, claims))
+    for sentence in sentences(asked, claims):
+        print(sentence)
+    print(f"wrote {RunFolder(runs.folder / FILE)}")
+    return exit_code(claims)
+
+
+def check(path: Path) -> int:
+    """Whether a judgement's claims follow from its rows, and its rows fit together; returns 0, or 3. Runs nothing."""
+    try:
+        content = read_json(path)
+        question, rows = read(content)
+        wrong = faults(content)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}.") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    for line in wrong:
+        print(printable(f"does not hold: {line}"))
+    if wrong:
+        return DIFFERS
+    last = content["lines"][-1]["digest"]
+    sealed = content.get("seal") is not None and content["seal"] == seal.keyed("judgement", last)
+    print(f"all claims follow from the {len(rows)} runs.")
+    print("You recorded these rows yourself." if sealed else "The rows were recorded by somebody else.")
+    print(
+        f"To judge it on this machine: {invocation.command('judge', *question.overrides, '--change', question.change)}"
+    )
+    return 0
+
+
+def _question(
+    arms: Arms, overrides: list[str], change: str, *, on: str, least: float, alpha: float, test: str
+) -> Question:
+    own = arms.base.precision.tolerance
+    return Question(
+        overrides=overrides,
+        change=change,
+        on=on,
+        least=least,
+        alpha=alpha,
+        test=test,
+        tolerances=[own, max(own, arms.change.precision.tolerance)],
+        code=arms.code(),
+        draw=new_draw(),
+        base=dict(arms.base.written),
+        changed=dict(arms.change.written),
+    )
+
+
+def _show_differences(arms: Arms) -> None:
+    found = arms.differences()
+    print("What differs:" if found else "The configs are the same.")
+    for key, (one, other) in [*found.items()][:MOST_SHOWN]:
+        print(printable(f"  {key}: {one} -> {other}"))
+    if len(found) > MOST_SHOWN:
+        print(f"  and {len(found) - MOST_SHOWN} more keys")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

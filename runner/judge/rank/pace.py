@@ -1,0 +1,81 @@
+"""What a rank does for the question of speed: the run's own updates, some of them timed as a whole."""
+
+import time
+from contextlib import closing
+from typing import Any, NoReturn
+
+import torch
+
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.judge.task import BEGAN, ENDED, WARM_UP, read_task
+from manyheads.runner.loop import rank_main as worker
+from manyheads.runner.loop.build import build
+from manyheads.runner.loop.determinism import operations_named
+from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+
+
+class Stopwatch:
+    """Times the updates after the first WARM_UP, from all ranks' beginning to the slowest rank's end.
+
+    It is passed to the trainer as its ``due_after_step``, which is called after every update.
+    """
+
+    def __init__(self, trainer: Trainer, folder: RunFolder, updates: int):
+        self._parallel, self._folder, self._last = trainer.update.parallel, folder, WARM_UP + updates
+        self._began = self.seconds = 0.0
+
+    def __call__(self, step: int) -> bool:
+        """Whether a checkpoint is due after this update: never."""
+        if step == WARM_UP:
+            self._wait_for_all()
+            self._mark(BEGAN)
+            self._began = time.perf_counter()
+        elif step == self._last:
+            self._wait_for_all()
+            self.seconds = time.perf_counter() - self._began
+            self._mark(ENDED)
+        return False
+
+    def _wait_for_all(self) -> None:
+        if self._parallel.device.type == "cuda":
+            torch.cuda.synchronize(self._parallel.device)
+        self._parallel.reduce(torch.zeros(1, device=self._parallel.device), "max").item()
+
+    def _mark(self, name: str) -> None:
+        if self._parallel.records:
+            (self._folder.path / name).touch()
+
+
+def main(path: str) -> NoReturn:
+    """Be one rank of a run whose speed is measured. Ends the process."""
+    worker.main(path, work=work)
+
+
+@operations_named()
+def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Make the updates that the folder's task asks for, and write result.json with the findings under ``pace``."""
+    task = read_task(folder)
+    trainer = build(run, parallel, folder, heartbeat, is_silent=True)
+    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    with closing(trainer):
+        seed_everything(run.seed + 1 + parallel.data_rank)
+        session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
+        stopwatch = Stopwatch(trainer, folder, task.updates)
+        trainer.fit(_save_nothing, due_after_step=stopwatch)
+        session.conclude(pace={"seconds": stopwatch.seconds, "updates": task.updates})
+
+
+def _save_nothing(*, best: bool) -> Any:
+    """Write no checkpoint."""
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1])

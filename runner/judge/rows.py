@@ -1,0 +1,149 @@
+"""The ledger of a judgement: one line for each run that starts and one for its end, each with a digest over all before.
+
+Only the parent writes it. A line that is changed, removed or inserted later breaks the chain of digests behind it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.data_files import no_link, parse_json, read_text
+
+NAME = "judgement.jsonl"
+MOST_BYTES = 2**26
+FACTS, STEPS, TRIAL, FLOOR, ROUND = "facts", "steps", "trial", "floor", "round"  # what a run is started for
+BASE, CHANGE = "base", "change"
+STARTED, COMPLETED, FAILED, INTERRUPTED = "started", "completed", "failed", "interrupted"
+PURPOSES = (FACTS, STEPS, TRIAL, FLOOR, ROUND)
+STATES = (STARTED, COMPLETED, FAILED, INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run. ``purpose``: what it was started for; ``round``: counted from 0; ``place``: 0 if it ran first in it.
+
+    ``value``: what is compared, greater where it is better; ``findings``: what the run measured; ``machine``: a digest
+    of code, versions and devices; ``began``, ``ended``: seconds since 1970 by the parent's clock.
+    """
+
+    number: int
+    purpose: str
+    round: int
+    place: int
+    arm: str
+    seed: int
+    folder: str
+    began: float
+    state: str = STARTED
+    ended: float | None = None
+    signature: str | None = None
+    machine: str | None = None
+    value: float | None = None
+    findings: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Row":
+        """A row of a file that anybody may have written. Raises ConfigurationError."""
+        try:
+            row = cls(**content)
+        except TypeError as error:
+            raise ConfigurationError(f"a row cannot be read: {error}.") from None
+        if not row._is_sound():
+            raise ConfigurationError(f"row {row.number!r} cannot be read: a value in it has another type.")
+        return row
+
+    def _is_sound(self) -> bool:
+        whole = (self.number, self.round, self.place, self.seed)
+        texts = (self.folder, self.signature or "", self.machine or "", self.reason or "")
+        numbers = (self.began, self.ended or 0.0, self.value or 0.0)
+        return (
+            all(type(each) is int for each in whole)
+            and all(isinstance(each, str) for each in texts)
+            and all(type(each) in (int, float) for each in numbers)
+            and isinstance(self.findings, dict)
+            and self.purpose in PURPOSES
+            and self.arm in (BASE, CHANGE)
+            and self.state in STATES
+        )
+
+
+class Rows:
+    """``<judgement>/judgement.jsonl``: first what was asked, then a line when a run starts, and one when it ends."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / NAME
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def create(self, question: Mapping[str, Any]) -> None:
+        """Begin the ledger of a question."""
+        self._append(question, before="")
+
+    def write(self, row: Row) -> None:
+        """Append a row, durably."""
+        self._append(asdict(row), before=self.lines()[-1]["digest"])
+
+    def lines(self) -> list[Mapping[str, Any]]:
+        """All complete lines, without what a killed writer left of one. Raises ConfigurationError."""
+        text = read_text(self.path, most=MOST_BYTES)
+        try:
+            found = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
+        if not found or (reason := broken(found)):
+            raise ConfigurationError(f"{self.path} cannot be continued: {reason if found else 'it is empty'}.")
+        return found
+
+    def question(self) -> Mapping[str, Any]:
+        question: Mapping[str, Any] = self.lines()[0]["content"]
+        return question
+
+    def rows(self) -> list[Row]:
+        """All runs as they stand, in the order in which they were started."""
+        return latest(self.lines())
+
+    def _append(self, content: Mapping[str, Any], *, before: str) -> None:
+        line = json.dumps({"content": content, "digest": digest(content, before)}) + "\n"
+        with open(self.path, "ab", opener=no_link) as file:
+            self._cut(file.fileno())
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _cut(self, descriptor: int) -> None:
+        """Remove an incomplete last line."""
+        content = self.path.read_bytes()
+        if content and not content.endswith(b"\n"):
+            os.ftruncate(descriptor, content.rfind(b"\n") + 1)
+
+
+def digest(content: Mapping[str, Any], before: str) -> str:
+    """The digest of a line that follows one with the digest ``before``."""
+    return hashlib.sha256(f"{before}\n{json.dumps(content, sort_keys=True)}".encode()).hexdigest()
+
+
+def broken(lines: Iterable[Any]) -> str | None:
+    """Where the chain of digests is broken; None if it is not."""
+    before = ""
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or not isinstance(line.get("content"), dict):
+            return f"line {number} is not a line of a judgement"
+        if line.get("digest") != (before := digest(line["content"], before)):
+            return f"line {number} was changed, or a line before it is missing"
+    return None
+
+
+def latest(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """The rows of a ledger's lines as they stand; a run that never ended was interrupted. Raises ConfigurationError."""
+    found: dict[int, Row] = {}
+    for line in list(lines)[1:]:
+        row = Row.of(line["content"])
+        found[row.number] = row
+    return [replace(row, state=INTERRUPTED) if row.state == STARTED else row for row in found.values()]

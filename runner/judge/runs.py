@@ -1,0 +1,80 @@
+"""Starts the runs of a judgement, one after another, each in fresh ranks, and writes the ledger."""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.sweep.slots import output_to
+from manyheads.runner.errors import ConfigurationError, RunFailed
+from manyheads.runner.judge.question import config_digest
+from manyheads.runner.judge.rows import BASE, COMPLETED, FAILED, Row, Rows
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.run_folder import RunFolder
+
+MACHINE = ("commit", "clean", "versions", "devices", "host")  # of provenance.json
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a run is started for. ``rank``: the module whose main is a rank; ``prepare``: what it leaves for the ranks.
+
+    ``read``: the value that is compared, greater where it is better, and what else the run measured; called with its
+    folder and its result.json.
+    """
+
+    name: str
+    rank: str
+    prepare: Callable[[RunFolder], None]
+    read: Callable[[RunFolder, Mapping[str, Any]], tuple[float | None, Mapping[str, Any]]]
+
+
+class Runs:
+    """The runs of the judgement in ``folder``."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.ledger = folder, Rows(folder)
+
+    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
+        """Run a config to its end, and write its row, which says if the change failed.
+
+        Raises what ended a run of base: RunFailed, ConfigurationError; and Interrupted.
+        """
+        number = len(self.ledger.rows())
+        folder = f"runs/{number:04d}-{purpose.name}-{arm}"
+        began, signature = time.time(), config_digest(config)
+        row = Row(number, purpose.name, round, place, arm, config["seed"], folder, began, signature=signature)
+        self.ledger.write(row)
+        try:
+            row = self._done(row, config, purpose)
+        except (RunFailed, ConfigurationError) as error:
+            self.ledger.write(row := replace(row, state=FAILED, reason=str(error), ended=time.time()))
+            if arm == BASE:
+                print("base failed, so nothing can be judged", file=sys.stderr)
+                raise
+            return row
+        self.ledger.write(row)
+        return row
+
+    def _done(self, row: Row, config: Section, purpose: Purpose) -> Row:
+        folder = RunFolder(self.folder / row.folder)
+        folder.write_config(RunConfig.of(config).written)
+        purpose.prepare(folder)
+        with output_to(str(folder.path / "console.log")):
+            launch(prepare(folder, apart=True), main=purpose.rank)
+        value, findings = purpose.read(folder, folder.read_result() or {})
+        machine = machine_of(read_json(folder.provenance))
+        return replace(row, state=COMPLETED, value=value, findings=findings, machine=machine, ended=time.time())
+
+
+def machine_of(provenance: Mapping[str, Any]) -> str:
+    """A digest of the code, versions and devices of a run."""
+    about = {key: provenance.get(key) for key in MACHINE}
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]

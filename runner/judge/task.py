@@ -1,0 +1,36 @@
+"""What the ranks of one of a judgement's runs should do: a small file next to run.yaml, written by the parent."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.run_folder import RunFolder
+
+FILE = "judge.json"
+BEGAN, ENDED = "judge.began", "judge.ended"  # whose times of writing are the file system's own clock
+WARM_UP = 5  # updates before the timed ones
+
+
+@dataclass(frozen=True)
+class PaceTask:
+    """``updates``: how many are timed, after WARM_UP others."""
+
+    updates: int
+
+
+def write_task(folder: RunFolder, task: PaceTask) -> None:
+    """Must come after run.yaml and before the ranks."""
+    folder.write_json(folder.path / FILE, asdict(task))
+
+
+def read_task(folder: RunFolder) -> PaceTask:
+    """The folder's task."""
+    return PaceTask(**read_json(folder.path / FILE))
+
+
+def marked_seconds(folder: Path) -> float | None:
+    """Seconds between both marks by the file system's clock; None if one is missing."""
+    try:
+        return ((folder / ENDED).stat().st_mtime_ns - (folder / BEGAN).stat().st_mtime_ns) / 1e9
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,142 @@
+"""How often each way to judge is wrong, and how many rounds it takes: ``python -m tests.judge.coverage``.
+
+Series are drawn from known distributions, or cut from rounds of equal arms that a real judgement measured (``--live
+judgement.json ...``), looked at after each round.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from manyheads.runner.judge.audit import read
+from manyheads.runner.judge.claims import pairs
+from manyheads.runner.judge.rows import FLOOR, ROUND
+from manyheads.runner.judge.sequential import MEAN, SYMMETRIC, Test, spread
+
+ALPHA, FLOOR_ROUNDS = 0.05, 5
+Draw = Callable[[np.random.Generator, int, int], np.ndarray]
+
+
+def first_verdicts(test: Test, differences: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """By series, after how many rounds it is better and worse; inf for never. ``differences``: (series, rounds)."""
+    scaled = differences / scale[:, None]
+    found = []
+    for sign in (1, -1):
+        logs = np.cumsum(test.log_bets(sign * scaled), axis=1)
+        evidence = np.logaddexp.reduce(logs, axis=2) - math.log(logs.shape[2])
+        found.append(_first(evidence >= math.log(2 / ALPHA)))
+    return found[0], found[1]
+
+
+def _first(hits: np.ndarray) -> np.ndarray:
+    return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf)
+
+
+def t_test_at_each_look(differences: np.ndarray) -> np.ndarray:
+    """By series, after how many rounds a two-sided t-test is significant, from the third on."""
+    counts = np.arange(1, differences.shape[1] + 1)
+    means = np.cumsum(differences, axis=1) / counts
+    squares = np.cumsum(differences**2, axis=1) / counts - means**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = means / np.sqrt(squares / (counts - 1))
+        hits = 2 * stats.t.sf(np.abs(statistic), counts - 1) < ALPHA
+    hits[:, :2] = False
+    return _first(hits)
+
+
+def scale_of(floor: np.ndarray) -> np.ndarray:
+    """The scale of each series from its own rounds of base against base."""
+    return np.array([spread(each) for each in floor])
+
+
+def show(name: str, differences: np.ndarray, scale: np.ndarray) -> None:
+    """A line: better and worse in percent, and the median number of rounds, by each way to judge."""
+    cells = []
+    for test in (SYMMETRIC, MEAN):
+        better, worse = first_verdicts(test, differences, scale)
+        rounds = np.median(np.minimum(better, worse))
+        kept, discarded = 100 * np.mean(better < worse), 100 * np.mean(worse < better)
+        cells.append(f"{kept:5.1f} / {discarded:5.1f} % {rounds:4.0f}")
+    looked = 100 * np.isfinite(t_test_at_each_look(differences)).mean()
+    one = differences[:, :3].mean(axis=1) > 0  # what is best after three, and after five, is kept
+    five = differences[:, :5].mean(axis=1) > 0
+    print(f"| {name} | {' | '.join(cells)} | {looked:.0f} % | {100 * one.mean():.0f} % | {100 * five.mean():.0f} % |")
+
+
+def drawn(series: int, rounds: int) -> None:
+    """The table of known distributions."""
+    numbers = np.random.default_rng(0)
+    normal: Draw = lambda g, *size: g.normal(size=size)  # noqa: E731
+    coin: Draw = lambda g, *size: g.choice([-1.0, 1.0], size)  # noqa: E731
+    heavy: Draw = lambda g, *size: g.standard_t(3, size)  # noqa: E731
+    kinds: dict[str, tuple[Draw, Draw]] = {
+        "equal: normal": (normal, normal),
+        "equal: heavy tails (t, 3)": (heavy, heavy),
+        "equal: drift, autocorrelated": (lambda g, *s: coin(g, *s) * _ar(g, *s), normal),
+        "equal: rare stalls of either arm": (lambda g, *s: normal(g, *s) + coin(g, *s) * _stalls(g, *s), normal),
+        **{
+            f"effect {effect} sd": (lambda g, *s, effect=effect: normal(g, *s) + effect, normal)
+            for effect in (0.25, 0.5, 1, 2, 4)
+        },
+        "outside: mean 0, change skewed (exponential)": (
+            lambda g, *s: normal(g, *s) + 1 - g.exponential(size=s),
+            normal,
+        ),
+        "outside: mean 0, change skewed (lognormal)": (lambda g, *s: 0.5 * normal(g, *s) + _lognormal(g, *s), normal),
+        "outside: mean 0, change 4 times as erratic": (lambda g, *s: normal(g, *s) - 4 * normal(g, *s), normal),
+        "outside: mean 0, change stalls (3 %), faster otherwise": (
+            lambda g, *s: normal(g, *s) - _stalls(g, *s) + 0.24,
+            normal,
+        ),
+    }
+    for name, (draw, floor) in kinds.items():
+        show(name, draw(numbers, series, rounds), scale_of(floor(numbers, series, FLOOR_ROUNDS)))
+
+
+def _ar(numbers: np.random.Generator, series: int, rounds: int) -> np.ndarray:
+    found = numbers.normal(size=(series, rounds))
+    for number in range(1, rounds):
+        found[:, number] += 0.95 * found[:, number - 1]
+    return found
+
+
+def _stalls(numbers: np.random.Generator, *size: int) -> np.ndarray:
+    return np.where(numbers.random(size) < 0.03, 8.0, 0.0)
+
+
+def _lognormal(numbers: np.random.Generator, *size: int) -> np.ndarray:
+    return (np.exp(0.5) - numbers.lognormal(0, 1, size)) / 2.16
+
+
+def live(paths: list[Path], rounds: int) -> None:
+    """The same of contiguous blocks of measured rounds, each after its own rounds for the floor."""
+    for path in paths:
+        _, rows = read(json.loads(path.read_text()))
+        measured = np.array([pair.difference for kind in (FLOOR, ROUND) for pair in pairs(rows, kind)])
+        starts = range(len(measured) - FLOOR_ROUNDS - rounds + 1)
+        blocks = np.stack([measured[start : start + FLOOR_ROUNDS + rounds] for start in starts])
+        show(f"{path}: {len(blocks)} blocks", blocks[:, FLOOR_ROUNDS:], scale_of(blocks[:, :FLOOR_ROUNDS]))
+
+
+def main() -> None:
+    """Print a table of Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--series", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--live", nargs="*", type=Path)
+    arguments = parser.parse_args()
+    print("| rounds | symmetric: better / worse, rounds | mean | t-test at each look | best of 3 | mean of 5 |")
+    print("|---|---|---|---|---|---|")
+    if arguments.live:
+        live(arguments.live, arguments.rounds)
+    else:
+        drawn(arguments.series, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""``judge`` with real runs: a gain that is found although the command was killed, checked, and cheats refused."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from manyheads.runner.judge.audit import faults
+from manyheads.runner.judge.rows import NAME, digest
+from tests.conftest import ROOT, execute
+
+COMMAND = (sys.executable, "-m", "manyheads.runner", "judge")
+ARMS = Path(__file__).parent / "arms.py"
+BASE = (
+    *(f"model={ARMS}:Net", f"data={ARMS}:Samples", "launcher=spawn", "launcher.threads_per_rank=1"),
+    *("trainer.device=cpu", "data.num_workers=0", "hydra.sweep.dir=judged", "trust=all"),
+)
+SLOW = "+model.pause=0.02"
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+def judge(*words, cwd, timeout=280):
+    return execute(*COMMAND, *words, cwd=cwd, timeout=timeout)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A judgement that was killed in its first rounds, and then asked for again."""
+    place = tmp_path_factory.mktemp("judge")
+    asked = (*BASE, SLOW, "--change", "model.pause=0", "--budget", "4m")
+    process = subprocess.Popen([*COMMAND, *asked], cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ledger, until = place / "judged" / NAME, time.monotonic() + 120
+    while not (ledger.exists() and '"round"' in ledger.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return judge(*asked, cwd=place), asked, place
+
+
+@pytest.fixture
+def content(judged):
+    return json.loads((judged[2] / "judged" / "judgement.json").read_text())
+
+
+def test_a_gain_is_kept(judged, content):
+    done, _, _ = judged
+    assert done.code == 0, done.out + done.err
+    assert "keep:" in done.out
+    assert "fewer seconds per update" in done.out
+    assert "the same numbers to the last bit" in done.out
+    assert content["claims"]["low"] > 0
+
+
+def test_what_was_interrupted_is_in_the_ledger_and_not_in_a_round(content):
+    rows = [line["content"] for line in content["lines"][1:]]
+    started = {row["number"] for row in rows if row["state"] == "started"}
+    completed = [row for row in rows if row["state"] == "completed" and row["purpose"] == "round"]
+    assert started == set(range(max(started) + 1))
+    assert len(content["claims"]["differences"]) * 2 <= len(completed)
+
+
+def test_asked_again_it_gives_the_same_answer_and_runs_nothing(judged, content):
+    _, asked, place = judged
+    done = judge(*asked, cwd=place)
+    assert done.code == 0
+    assert json.loads((place / "judged" / "judgement.json").read_text()) == content
+
+
+def test_its_check_passes_offline(judged, tmp_path):
+    path = shutil.copy(judged[2] / "judged" / "judgement.json", tmp_path)
+    done = judge("--check", path, cwd=tmp_path)
+    assert done.code == 0, done.out
+    assert "all claims follow" in done.out
+
+
+def rows_of(content, purpose):
+    """The rows of completed runs."""
+    found = [line["content"] for line in content["lines"][1:]]
+    return [row for row in found if row["purpose"] == purpose and row["state"] == "completed"]
+
+
+def edited(content):
+    rows_of(content, "round")[0]["findings"]["seconds"] *= 2
+
+
+def faster(content):
+    row = rows_of(content, "round")[0]
+    row["findings"]["seconds"] /= 2
+    row["value"] += 0.6931471805599453
+
+
+def swapped(content):
+    for row in (line["content"] for line in content["lines"][1:]):
+        if row["purpose"] == "round" and row["round"] == 1:
+            row["arm"] = {"base": "change", "change": "base"}[row["arm"]]
+
+
+def left_out(content):
+    last = rows_of(content, "round")[1]["number"]
+    content["lines"] = [line for line in content["lines"] if line["content"].get("number") != last]
+
+
+def other_config(content):
+    content["lines"][0]["content"]["changed"]["optimizer"]["lr"] = 0.5
+
+
+def other_code(content):
+    rows_of(content, "round")[-1]["machine"] = "0" * 16
+
+
+def at_once(content):
+    rows_of(content, "round")[1]["began"] -= 1000
+
+
+def other_seed(content):
+    rows_of(content, "round")[0]["seed"] = 7
+
+
+def better_claim(content):
+    content["claims"]["low"] *= 2
+
+
+@pytest.mark.parametrize(
+    ("cheat", "said"),
+    [
+        (edited, "its value does not follow from its seconds"),
+        (faster, "the file system's clock"),
+        (swapped, "by the recorded draw"),
+        (left_out, "is missing"),
+        (other_config, "has another config than change"),
+        (other_code, "has other code, versions or devices"),
+        (at_once, "had ended"),
+        (other_seed, "has the seed 7"),
+        (better_claim, "the record claims"),
+    ],
+)
+def test_a_cheat_is_found_even_if_the_chain_is_made_anew(content, cheat, said):
+    cheat(content)
+    if cheat is not better_claim:
+        assert any("the ledger: line" in each for each in faults(content))
+    before = ""
+    for line in content["lines"]:
+        line["digest"] = before = digest(line["content"], before)
+    found = faults(content)
+    assert not any("the ledger" in each for each in found)
+    assert any(said in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("+data.drop=0.01", "updates|takes .* samples|trains on other samples"),
+        ("data.batch_size=32", "an epoch of the change has 10 updates, of base 5"),
+        ("trainer.limit_val=1", "the change evaluates 64 samples, base 80"),
+        ("+data.leak=8", "8 of the samples that the change evaluates are among its training samples"),
+        ("+model.half=true", "the change computes in bfloat16, base in float32, and no other precision was asked for"),
+    ],
+)
+def test_a_change_that_computes_less_is_refused(tmp_path, change, said):
+    done = judge(*BASE, "--change", change, cwd=tmp_path)
+    assert done.code == 2, done.out + done.err
+    assert any(re.search(said, line) for line in done.err.splitlines()), done.err
+
+
+def test_a_change_that_fails_is_discarded(tmp_path):
+    done = judge(*BASE, "--change", "+model.fails=true", cwd=tmp_path)
+    assert done.code == 3
+    assert "discard: the change fails where base does not" in done.out
+    assert "planted" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("model=mlp",), "Name the change"),
+        (("model=mlp", "--change", "seed=2"), "cannot compare that"),
+        (("model=mlp", "--change", "model=mlp"), "changes nothing"),
+        (("model=mlp,resnet18", "--change", "seed=2"), "Give one value"),
+        (("model=mlp", "--change", "model.depth=1", "--budget", "soon"), "--budget soon is not allowed"),
+        (("model=mlp", "--change", "model.depth=1", "--alpha", "5"), "--alpha 5"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_runs(tmp_path, words, said):
+    done = judge(*words, cwd=tmp_path)
+    assert done.code == 2
+    assert said in done.err
+    assert not list(tmp_path.rglob("runs"))
+
+
+def test_no_part_of_it_imports_torch_in_the_parent():
+    code = "import sys, manyheads.runner.judge.judge; print('torch' in sys.modules)"
+    assert execute(sys.executable, "-c", code, cwd=ROOT / ".names", cold=True).out.strip() == "False"

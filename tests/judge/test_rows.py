@@ -1,0 +1,57 @@
+"""The ledger of a judgement."""
+
+import json
+
+import pytest
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.rows import COMPLETED, FAILED, INTERRUPTED, STARTED, Row, Rows
+
+
+def row(number, state=STARTED):
+    return Row(number, "round", 0, 0, "base", 1, f"runs/{number}", 1.0, state=state)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    found = Rows(tmp_path)
+    found.create({"asked": 1})
+    for number in range(3):
+        found.write(row(number))
+        found.write(row(number, COMPLETED))
+    return found
+
+
+def test_the_last_line_of_a_run_counts(rows):
+    rows.write(row(3))
+    assert [each.state for each in rows.rows()] == [COMPLETED] * 3 + [INTERRUPTED]
+    rows.write(row(3, FAILED))
+    assert rows.rows()[3].state == FAILED
+    assert rows.question() == {"asked": 1}
+
+
+def test_what_a_killed_writer_left_is_cut_off(rows):
+    with open(rows.path, "a") as file:
+        file.write('{"content": {"num')
+    rows.write(row(3))
+    assert len(rows.rows()) == 4
+
+
+@pytest.mark.parametrize("change", ["edited", "removed", "swapped"])
+def test_a_broken_chain_is_not_continued(rows, change):
+    lines = rows.path.read_text().splitlines()
+    if change == "edited":
+        lines[2] = lines[2].replace('"seed": 1', '"seed": 2')
+    elif change == "removed":
+        del lines[2]
+    else:
+        lines[2], lines[3] = lines[3], lines[2]
+    rows.path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ConfigurationError, match="line 3 was changed"):
+        rows.rows()
+
+
+@pytest.mark.parametrize("wrong", [{"state": "done"}, {"seed": "1"}, {"findings": []}, {"arm": "other"}, {"more": 1}])
+def test_a_row_with_other_types_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        Row.of({**json.loads(json.dumps(vars(row(0)))), **wrong})
