@@ -47,9 +47,9 @@ class Pruning(NoPruning):
                 self._stop(entry)
 
     def settled(self, entry: Entry) -> Entry:
-        """Return the final state of a job: one that its rows condemn is pruned, however it ended."""
+        """Return the final state of a job: one that its rows condemn is pruned, however it ended, without a result."""
         reason = self._reason(entry)
-        return entry if reason is None else entry.now("pruned", reason=reason)
+        return entry if reason is None else entry.now("pruned", reason=reason, objective=None)
 
     def _reason(self, entry: Entry) -> str | None:
         """Why the job is pruned; None if it is not, so far."""

@@ -100,9 +100,9 @@ def test_a_trial_worse_than_the_median_is_asked_to_stop(tmp_path, optuna, space,
     pruning.watch([running])
     assert heartbeat.stop_signal == (signal.SIGTERM if is_bad else 0)
     for state in ("interrupted", "completed"):  # also if it came to its end before it was asked
-        ended = pruning.settled(running.now(state, reason="SIGTERM"))
-        expected = ("pruned", "after step 10: val_acc1 0.5") if is_bad else (state, "SIGTERM")
-        assert (ended.state, ended.reason) == expected
+        ended = pruning.settled(running.now(state, reason="SIGTERM", objective=0.7))
+        expected = ("pruned", "after step 10: val_acc1 0.5", None) if is_bad else (state, "SIGTERM", 0.7)
+        assert (ended.state, ended.reason, ended.objective) == expected
 
 
 def test_a_trial_that_has_reached_its_last_epoch_is_not_pruned(tmp_path, optuna, space):
