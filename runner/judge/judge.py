@@ -22,7 +22,7 @@ from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.files import exclusive
+from manyheads.runner.run.files import exclusive, make_folder
 from manyheads.runner.run.run_folder import RunFolder
 
 JUDGEMENTS = Path("outputs") / "judgements"
@@ -71,7 +71,7 @@ def judge(
         number, alpha = spent(session, question.id, alpha)
         question = replace(question, alpha=alpha)
         _say(f"question {number} of the session {session}: its error rate is {alpha:.2g}")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.resolve())
     runs = Runs(folder.resolve())
     if not runs.ledger.exists():
         runs.ledger.create(question.to_json())

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from manyheads.runner.judge.sequential import TESTS, least_rounds
 from manyheads.runner.option.locate import Section
 from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.run import seal
-from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.files import remove, write_whole
 from manyheads.runner.run.run_folder import RunFolder
 
 FILE = "judgement.json"
@@ -90,7 +89,7 @@ class Judgement:
         finally:
             if baseline is not None:
                 with blocked_signals():
-                    shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
+                    remove(StepFiles.of(baseline).folder)
 
     def _trial(self) -> None:
         if not self._rows(TRIAL, BASE):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.data_files import no_link, parse_json, read_text
+from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
 
 NAME = "judgement.jsonl"
 MOST_BYTES = 2**26
@@ -119,7 +119,7 @@ class Rows:
 
     def _cut(self, descriptor: int) -> None:
         """Remove an incomplete last line."""
-        content = self.path.read_bytes()
+        content = read_bytes(self.path, most=MOST_BYTES)
         if content and not content.endswith(b"\n"):
             os.ftruncate(descriptor, content.rfind(b"\n") + 1)
 

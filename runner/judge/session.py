@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.data_files import no_link, parse_json, read_text
-from manyheads.runner.run.files import in_turn
+from manyheads.runner.run.files import in_turn, make_folder
 
 
 def spent(path: Path, question: str, alpha: float) -> tuple[int, float]:
@@ -14,7 +14,7 @@ def spent(path: Path, question: str, alpha: float) -> tuple[int, float]:
     The question is recorded in the file ``path`` before anything is run, so one that is given up counts too; asked
     again, it keeps its number. Raises ConfigurationError.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.resolve().parent)
     with in_turn(path):
         asked = _asked(path)
         if question not in asked:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.data.data_option import Dataset
+from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.rng import get_state, seed_sample, set_state
 from manyheads.runner.parallel.rank.structure import map_tensors
@@ -59,7 +59,7 @@ def _bytes_of(dataset: Any, index: int) -> bytes:
         return _tensor_bytes(dataset.images[index])
     if _is_of_files(dataset):
         path = dataset.paths[index]
-        return path if isinstance(path, bytes) else Path(path).read_bytes()
+        return path if isinstance(path, bytes) else content_of(path, within=dataset.within)
     seed_sample(index)  # random transforms are those of this sample, in every split
     sample = dataset[index]
     inputs = sample[0] if isinstance(sample, (tuple, list)) and sample else sample

@@ -16,6 +16,7 @@ from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -49,7 +50,8 @@ class Stopwatch:
 
     def _mark(self, name: str) -> None:
         if self._parallel.records:
-            (self._folder.path / name).touch()
+            with open(self._folder.path / name, "wb", opener=no_link):
+                pass
 
 
 def main(path: str) -> NoReturn:
