@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -25,6 +25,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.files import whole_file
 
+RANKS = "launcher.nproc_per_node"
 DEVICE = "trainer.device"  # no device is needed, so that none of this machine's may limit the number of ranks
 
 
@@ -56,12 +57,27 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
     for words in combinations:
         label = " ".join(each for each in words if each.partition("=")[0].lstrip("+") in swept)
         try:
-            found.append(PlannedEstimate(label, run_config(words, line, origin)))
+            compose = run_config if len(combinations) == 1 else _config
+            found.append(PlannedEstimate(label, compose(words, line, origin)))
         except ConfigurationError as error:
             if len(combinations) == 1:
                 raise
             found.append(PlannedEstimate(label, None, str(error)))
     return found
+
+
+def _config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunConfig:
+    """The run config; a number of ranks does not count for a strategy of one process, to compare it with others.
+
+    Raises ConfigurationError.
+    """
+    try:
+        return run_config(words, line, origin)
+    except ConfigurationError:
+        others = [each for each in words if not each.startswith(f"{RANKS}=")]
+        if len(others) == len(words) or not (run := run_config(others, line, origin)).parallel.one_process:
+            raise
+        return run
 
 
 def _values(override: Override) -> Iterator[str]:

@@ -71,6 +71,7 @@ def build(
         freeze(built.model, run.parameters.freeze)
         parameters = sum(p.numel() for p in built.model.parameters())
         task, loaders = enter(run, parallel, data, precision.dtype)
+        task.check_model(built.model)
         if state is None and not (built.pretrained or run.checkpoint.load or run.trainer.evaluate_only):
             initialize_from_data(built.model, loaders.train.first)
         known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)

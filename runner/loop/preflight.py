@@ -91,6 +91,7 @@ def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
         bare_model(run.model, data)  # with real tensors; raises again unless the meta device was the reason
         return
     task = build_task(run.task, data, loss=run.loss, label_smoothing=run.trainer.label_smoothing)
+    task.check_model(model)
     side: Any = getattr(data, "image_size", None)
     if reads and side is not None and run.trainer.resize_from is None:
         with torch.no_grad(), torch.device("meta"):

@@ -21,8 +21,13 @@ SCRIPTS = ("axes.js", "chart.js", "page.js")
 PROVENANCE = ("host", "devices", "commit", "clean", "command")
 
 
-def as_page(comparison: Comparison, folder: Path, drawn: list[Chart] | None = None) -> str:
-    """The page as text. ``folder``: where it will be; links to runs are relative to that; ``drawn``: its charts."""
+def as_page(
+    comparison: Comparison, folder: Path, drawn: list[Chart] | None = None, *, reloads: int | None = None
+) -> str:
+    """The page as text. ``folder``: where it will be; links to runs are relative to that; ``drawn``: its charts.
+
+    ``reloads``: seconds after which it loads itself again, None for never.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -42,6 +47,7 @@ def as_page(comparison: Comparison, folder: Path, drawn: list[Chart] | None = No
         rows=rows[:FIRST_ROWS],
         charts=drawn,
         data=as_script({**content, "labels": [row["label"] for row in rows], "more": more, "at_once": FIRST_ROWS}),
+        reloads=reloads,
         style=(HERE / "page.css").read_text(),
         scripts=[(HERE / name).read_text() for name in SCRIPTS],
     )

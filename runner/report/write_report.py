@@ -24,6 +24,7 @@ from manyheads.runner.run.files import fresh_folder, make_folder, remove, whole_
 
 log = logging.getLogger(__name__)
 COMPARISONS = Path("outputs") / "comparisons"
+RELOAD_SECONDS = 5
 
 
 class NothingToCompare(ConfigurationError):
@@ -32,22 +33,51 @@ class NothingToCompare(ConfigurationError):
     exit_code = 1
 
 
-@without_collector()
-def report(paths: list[str], *, baseline: str | None = None, to: str | None = None) -> None:
+def report(paths: list[str], *, baseline: str | None = None, to: str | None = None, is_watched: bool = False) -> None:
     """Print the comparison of these sweeps or runs, and write it into the sweep's folder, or into ``to``.
 
-    ``baseline``: a job's number, or values such as parallel=dp,precision=fp32. Raises ConfigurationError for a
-    folder that holds no run, NothingToCompare if no job completed and none will.
+    ``baseline``: a job's number, or values such as parallel=dp,precision=fp32; ``is_watched``: first keep its files up
+    to date until no job runs any more. Raises ConfigurationError for a folder that holds no run, NothingToCompare if no
+    job completed and none will.
     """
+    if is_watched:
+        to = _follow(paths, baseline=baseline, to=to)
+    _report(paths, baseline=baseline, to=to)
+
+
+def _follow(paths: list[str], *, baseline: str | None, to: str | None) -> str | None:
+    """Write the files again and again while jobs run; returns the folder that they are in, if there was anything."""
+    console, announced = Console(highlight=False, stderr=True), False
+    with console.status("waiting for a job") as status:
+        while True:
+            started = time.monotonic()
+            comparison = compare(gather(paths), baseline=baseline)
+            if not comparison.active:
+                return to
+            if comparison.rows:
+                to = to or str(_folder(comparison, None))
+                write(comparison, Path(to), reloads=RELOAD_SECONDS)
+                if not announced:
+                    console.print(Text(f"{to}/comparison.html reloads itself. Ctrl-C stops this command only."))
+                announced = True
+            status.update(Text(comparison.headline))
+            time.sleep(max(RELOAD_SECONDS, 10 * (time.monotonic() - started)))
+
+
+def _folder(comparison: Comparison, to: str | None) -> Path:
+    by_clock = COMPARISONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")
+    return Path(to) if to else comparison.folder or fresh_folder(by_clock)
+
+
+@without_collector()
+def _report(paths: list[str], *, baseline: str | None, to: str | None) -> None:
     comparison = compare(gather(paths), baseline=baseline)
     show(comparison)
     if not comparison.rows:
         if comparison.active:
             return
         raise NothingToCompare(f"{comparison.title}: there is nothing to compare.")
-    by_clock = COMPARISONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")
-    folder = Path(to) if to else comparison.folder or fresh_folder(by_clock)
-    for path in write(comparison, folder):
+    for path in write(comparison, _folder(comparison, to)):
         Console(highlight=False, soft_wrap=True).print(Text(f"wrote {path}"))
     if not (comparison.completed or comparison.active):
         raise NothingToCompare(f"{comparison.title}: there is nothing to compare, since no job completed.")
@@ -80,13 +110,16 @@ def is_current(ledger: Path) -> bool:
         return False
 
 
-def write(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write comparison.csv, .md, .png and .html, each atomically. Raises ConfigurationError if it cannot."""
+def write(comparison: Comparison, folder: Path, *, reloads: int | None = None) -> list[Path]:
+    """Write comparison.csv, .md, .png and .html, each atomically. Raises ConfigurationError if it cannot.
+
+    ``reloads``: seconds after which the page loads itself again; None for a page that does not.
+    """
     try:
         folder = folder.resolve()
         make_folder(folder)
         drawn = charts(comparison)
-        page = as_page(comparison, folder, drawn)
+        page = as_page(comparison, folder, drawn, reloads=reloads)
         contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": page}
         for suffix, text in contents.items():
             write_whole(folder / f"comparison.{suffix}", text)

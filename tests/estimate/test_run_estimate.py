@@ -97,10 +97,12 @@ def test_a_sweep_has_a_row_for_each_and_json_has_bytes(capsys: pytest.CaptureFix
 
 
 def test_a_combination_that_a_run_refuses_is_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    assert estimate(["model=small_cnn", *IMAGES, "parallel=single,ddp", "launcher.nproc_per_node=2"], as_json=True) == 0
+    kept = [each for each in IMAGES if not each.startswith("data.batch_size")]
+    swept = ["parallel=single,ddp", "data.batch_size=33", "launcher.nproc_per_node=2"]
+    assert estimate(["model=small_cnn", *kept, *swept], as_json=True) == 0
     single, ddp = json.loads(capsys.readouterr().out)["estimates"]
-    assert "parallel=single runs in one process" in single["refused"]
-    assert ddp["ranks"] == 2
+    assert single["ranks"] == 1
+    assert "data.batch_size=33" in ddp["refused"]
 
 
 def test_a_model_of_the_user_s_own() -> None:
@@ -188,3 +190,11 @@ used = resource.getrusage(resource.RUSAGE_SELF)
 print("used", used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
 sys.exit(code)
 """
+
+
+def test_one_process_is_compared_with_two() -> None:
+    words = ["model=mlp", "parallel=single,ddp", "launcher.nproc_per_node=2"]
+    planned = plan(CommandLine.of(words, None), Origin())
+    assert [each.run.launcher.ranks if each.run else each.reason for each in planned] == [1, 2]
+    with pytest.raises(ConfigurationError, match="parallel=single runs in one process"):
+        plan(CommandLine.of(["parallel=single", "launcher.nproc_per_node=2"], None), Origin())

@@ -1,5 +1,6 @@
 import csv
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from PIL import Image
 from rich.console import Console
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.report import write_report
 from manyheads.runner.report.print_report import show
 from manyheads.runner.report.write_report import NothingToCompare, refresh, report
 from manyheads.runner.run.run_folder import RunFolder
@@ -102,7 +104,7 @@ def test_refresh_never_fails(sweep: Sweep, capsys: pytest.CaptureFixture[str], m
     refresh(sweep.folder, quiet=True)
     assert "comparison.html" in written(sweep.folder)
     capsys.readouterr()
-    monkeypatch.setattr("manyheads.runner.report.write_report.as_page", lambda *_: 1 / 0)
+    monkeypatch.setattr("manyheads.runner.report.write_report.as_page", lambda *_, **__: 1 / 0)
     refresh(sweep.folder, quiet=True)
     assert capsys.readouterr().out == ""
     refresh(sweep.folder, quiet=False)
@@ -155,3 +157,26 @@ def test_every_form_tells_what_to_know(tmp_path: Path, real_run: RunFolder, caps
     report([str(sweep.folder)])
     texts = [(sweep.folder / f"comparison.{suffix}").read_text() for suffix in ("md", "html")]
     assert all("3 jobs ran at the same time" in text for text in (capsys.readouterr().out, *texts))
+
+
+def test_a_page_reloads_until_its_sweep_has_ended(sweep: Sweep, monkeypatch: pytest.MonkeyPatch):
+    sweep.job("parallel=single", seconds=2.0)
+    job = sweep.job("parallel=ddp", state="running")
+    pages = []
+
+    def end(_: float) -> None:
+        pages.append((sweep.folder / "comparison.html").read_text())
+        if len(pages) == 2:
+            assert sweep.ledger is not None
+            entry = sweep.ledger.entries()[-1]
+            sweep.ledger.write(entry.now("failed", reason="rank 0 failed first"))
+            lock.close()
+
+    lock = ExitStack()
+    assert sweep.ledger is not None
+    lock.enter_context(sweep.ledger.locked())
+    monkeypatch.setattr(write_report.time, "sleep", end)
+    report([str(sweep.folder)], is_watched=True)
+    assert [page.count('http-equiv="refresh"') for page in pages] == [1, 1]
+    assert 'http-equiv="refresh"' not in (sweep.folder / "comparison.html").read_text()
+    assert job.is_dir()

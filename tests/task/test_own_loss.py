@@ -144,3 +144,27 @@ def test_a_pipeline_is_refused():
         ConfigurationError, match=r"task=own_loss does not work with parallel=pipeline.* more than a stage"
     ):
         small(*SHARED, *TASKS["own loss of a tuple"], "parallel=pipeline", "launcher.nproc_per_node=2")
+
+
+class Stepped(torch.nn.Module):
+    """As written for Lightning."""
+
+    def forward(self, tokens):
+        return tokens
+
+    def training_step(self, batch, batch_idx):
+        return self(batch[0]).sum()
+
+
+class Labelled(Stepped):
+    def forward(self, tokens, labels):
+        return tokens.sum()
+
+
+def test_a_training_step_is_not_called_and_that_is_said():
+    with pytest.raises(
+        ConfigurationError, match="the forward of Stepped takes no labels, and its training_step is not"
+    ):
+        task().check_model(Stepped())
+    task().check_model(Labelled())
+    task().check_model(torch.nn.Linear(2, 2))

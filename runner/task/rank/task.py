@@ -31,6 +31,9 @@ class Task(nn.Module):
     def __init__(self) -> None:
         super().__init__()  # without arguments, so that an unknown key is refused
 
+    def check_model(self, model: nn.Module) -> None:
+        """Refuse a model that this task cannot train. Raises ConfigurationError."""
+
     def inputs(self, batch: Any) -> Any:
         """The model's inputs: a dict is passed as keywords, a tuple or list as several arguments, else as one."""
         return batch[0]

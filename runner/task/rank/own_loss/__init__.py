@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Direction, Metric
+from manyheads.runner.option.locate import signature
 from manyheads.runner.task.rank.classification import accuracies, top_places
 from manyheads.runner.task.rank.language_model import Perplexity
 from manyheads.runner.task.rank.own_loss.denominator import refuse_other_denominator
@@ -63,6 +64,14 @@ class OwnLoss(Task):
     @property
     def counts_samples(self) -> bool:
         return self.over == "samples"
+
+    def check_model(self, model: nn.Module) -> None:
+        if hasattr(model, "training_step") and len(signature(model.forward).parameters) < 2:
+            raise ConfigurationError(
+                f"task=own_loss: the forward of {type(model).__name__} takes no labels, and its training_step is not "
+                "called, since strategies wrap forward. Compute the loss in forward and return it, or choose a "
+                "task that computes the loss from the outputs, such as task=classification."
+            )
 
     def inputs(self, batch: Any) -> Any:
         return batch

@@ -1,0 +1,60 @@
+"""``manyheads init``: an experiment for the model and the data set of an existing repository."""
+
+import argparse
+from pathlib import Path
+
+from manyheads.runner.commands.new.draft_experiment import commands, draft
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.run.files import write_whole
+from manyheads.runner.trust.look import look
+from manyheads.runner.wording import is_confirmed
+
+HELP = "in an existing repository: find models and data sets, and write an experiment for them"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("folder", nargs="?", default=".", help="the repository; by default the working directory")
+    parser.add_argument("--model", metavar="FILE.py:CLASS", help="the model; otherwise you are asked")
+    parser.add_argument("--data", metavar="FILE.py:CLASS", help="the data set, or none")
+    parser.add_argument("--yes", action="store_true", help="write without asking; trust is never given without asking")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Return 0 when the files are written, 1 if the user declined. Raises ConfigurationError."""
+    folder = Path(arguments.folder).resolve()
+    if not folder.is_dir():
+        raise ConfigurationError(f"{arguments.folder} is not a folder. Name that of a repository.")
+    drafted = draft(folder, model=arguments.model, data=arguments.data)
+    for path, text in drafted.files.items():
+        print(f"\n{printable(path.relative_to(folder))}:")
+        print("".join(f"  {printable(line)}\n" for line in text.splitlines()), end="")
+    for note in drafted.notes:
+        print(f"\n{printable(note)}")
+    if not arguments.yes and not is_confirmed("\nWrite this?"):
+        print("nothing has changed")
+        return 1
+    try:
+        for path, text in drafted.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from None
+    _trust(folder, may_ask=not arguments.yes)
+    print("Try it:")
+    for command in commands(drafted):
+        print(f"  {command}")
+    return 0
+
+
+def _trust(folder: Path, *, may_ask: bool) -> None:
+    """Ask whether the folder of configs, everything in it included, is the user's own."""
+    looks = look(folder)
+    for line in (line for each in looks for line in each.lines):
+        print(line)
+    if may_ask and is_confirmed("Trust it as your own?"):
+        for each in looks:
+            each.trust()
+        return
+    print(f"Configs that you do not trust are not read. To trust them: {invocation.command('trust', folder)}")

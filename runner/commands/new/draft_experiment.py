@@ -1,0 +1,149 @@
+"""``manyheads init``: an experiment for the model and the data of an existing repository."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.runner.commands.new.repository import Found, Repository, explore
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.run import yaml_text
+from manyheads.runner.trust.trust_store import conf_of
+from manyheads.runner.wording import nearest
+
+Values = dict[str, object]
+OWN = "custom"
+AUTOMATIC = ("num_classes",)  # arguments that a run passes if the class takes them
+SPLIT = "manyheads_data.py"
+MOST_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Files to write, by path, and the name of the experiment."""
+
+    name: str
+    files: dict[Path, str]
+    notes: tuple[str, ...]  # what is still to be done
+
+
+def draft(folder: Path, *, model: str | None = None, data: str | None = None) -> Draft:
+    """What to write for the chosen model and data, which are asked for if there are several and a terminal.
+
+    model, data: typed as file.py:Class; data may be "none". Raises ConfigurationError.
+    """
+    found = explore(folder)
+    if not found.models:
+        raise ConfigurationError(f"{folder}: no file below it defines a torch.nn.Module. Name the folder of your code.")
+    for path in found.scripts:
+        print(f"training script: {printable(path.relative_to(folder))}")
+    net = _choose("model", found.models, folder, typed=model)
+    assert net is not None
+    samples = None if data == "none" or not found.data_sets else _choose("data", found.data_sets, folder, typed=data)
+    return _draft(folder, found, net, samples)
+
+
+def _choose(what: str, found: list[Found], folder: Path, *, typed: str | None) -> Found | None:
+    names = {f"{each.path.relative_to(folder)}:{each.name}": each for each in found}
+    if typed is not None:
+        if typed not in names:
+            raise ConfigurationError(f"--{what} {typed}: there is no such class.{nearest(typed, names)}")
+        return names[typed]
+    if len(found) == 1:
+        return found[0]
+    print(f"\n{what}:")
+    for number, (name, each) in enumerate([*names.items()][:MOST_SHOWN], 1):
+        print(f"  {number}  {printable(name)}({', '.join(map(printable, each.arguments))})")
+    if len(names) > MOST_SHOWN:
+        print(f"  ... and {len(names) - MOST_SHOWN} more: --{what} file.py:Class")
+    if what == "data":
+        print("  0  none of them: data of this project, or a class still to be written")
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"there is no terminal to ask on. Choose with --{what} file.py:Class.")
+    answer = input(f"Which {what}? [1] ").strip() or "1"
+    if answer == "0" and what == "data":
+        return None
+    if not answer.isdecimal() or not 1 <= int(answer) <= len(found):
+        raise ConfigurationError(f"{answer} is none of the numbers above.")
+    return found[int(answer) - 1]
+
+
+def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -> Draft:
+    conf, name = conf_of(folder) or folder / "conf", net.name.lower()
+    groups: Values = {"model": _section(net, folder, found, without=AUTOMATIC)}
+    files: dict[Path, str] = {}
+    if samples is not None:
+        target, written = _data(samples, folder)
+        files |= written
+        groups["data"] = {
+            **_section(samples, folder, found, without=("split", "train")),
+            "_target_": target,
+            "batch_size": 64,
+        }
+    overrides = [{f"override /{group}": OWN} for group in groups]
+    if net.has_own_loss:
+        overrides.append({"override /task": "own_loss"})
+    overrides.append({"override /optimizer": "adamw"})
+    config = {"defaults": overrides, **groups, "trainer": {"epochs": 10}}
+    text = f"# @package _global_\n{yaml_text.dump(config)}"
+    path = conf / "experiment" / f"{name}.yaml"
+    for each in (path, *files):
+        if each.exists():
+            raise ConfigurationError(f"{each} already exists. Edit it, or remove it first.")
+    notes = [
+        f"Importing {each.path.relative_to(folder)} runs its script: move {each.name} to another file, and name that."
+        for each in (net, samples)
+        if each is not None and not each.is_importable
+    ]
+    if missing := _missing(groups):
+        notes.append(f"Set what is ??? above: {', '.join(missing)}.")
+    if samples is None:
+        notes.append("Choose the data: data=text data.root=..., data=imagefolder ..., or data=my_data.py:MyData.")
+    return Draft(name, {path: text, **files}, tuple(notes))
+
+
+def _section(found: Found, folder: Path, repository: Repository, *, without: tuple[str, ...]) -> Values:
+    """The class, with values for its required arguments, and those that a training script passes."""
+    section: Values = {"_target_": f"{found.path.relative_to(folder)}:{found.name}"}
+    for argument in found.arguments:
+        if argument in without:
+            continue
+        if argument in found.given:
+            section[argument] = found.given[argument]
+        elif argument in found.required:
+            config = next((each for each in repository.configs if each.path == found.path), None)
+            takes_config = config is not None and "conf" in argument.lower()
+            section[argument] = _section(config, folder, repository, without=()) if takes_config and config else "???"
+    return section
+
+
+def _data(samples: Found, folder: Path) -> tuple[str, dict[Path, str]]:
+    """The target of the data set; where its class has no argument split, a function of a new file that has."""
+    if "split" in samples.arguments:
+        return f"{samples.path.relative_to(folder)}:{samples.name}", {}
+    module = ".".join(samples.path.relative_to(folder).with_suffix("").parts)
+    chosen = ', train=split == "train"' if "train" in samples.arguments else ""
+    note = "" if chosen else "  # TODO: give each split its own samples; it is train, val or test"
+    content = (
+        f"from {module} import {samples.name}\n\n\n"
+        f"def data(split, **options):{note}\n    return {samples.name}(**options{chosen})\n"
+    )
+    return f"{SPLIT}:data", {folder / SPLIT: content}
+
+
+def _missing(section: Values, key: str = "") -> list[str]:
+    return [
+        inner
+        for name, value in section.items()
+        for inner in (_missing(value, f"{key}{name}.") if isinstance(value, dict) else [key + name] * (value == "???"))
+    ]
+
+
+def commands(drafted: Draft) -> list[str]:
+    """Three commands to try."""
+    experiment = f"experiment={drafted.name}"
+    return [
+        invocation.command("train", experiment, "trainer.max_steps=20"),
+        invocation.command("train", experiment, "parallel=ddp"),
+        invocation.command("parity", experiment, "parallel=ddp"),
+    ]

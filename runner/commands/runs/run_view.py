@@ -1,0 +1,127 @@
+"""A run in progress, from the files in its folder: how far it is, how fast, and its curves."""
+
+import math
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from manyheads.launchers.sweep.console import COLOURS
+from manyheads.runner.commands.runs.list_runs import duration
+from manyheads.runner.commands.runs.run_summary import Summary, summary
+from manyheads.runner.commands.runs.terminal_curves import Beside, Curve, Plot
+from manyheads.runner.errors import printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.report.load_run import Run, load_run
+from manyheads.runner.report.shown_metric import metric_of
+from manyheads.runner.run.run_folder import RunFolder
+
+RECENT = 50  # rows of steps.csv from which the time left is estimated
+ENDED = ("completed", "interrupted", "failed", "skipped", "pruned")
+COLUMNS = ("epoch", "step", "loss", "samples_per_second", "time")  # of steps.csv
+NOT_METRICS = ("val_seconds", "val_samples", "val_loss")
+
+
+@dataclass(frozen=True)
+class Now:
+    """How far a run is; None for what its files do not tell. ``steps``: at its end; ``left``: seconds until then."""
+
+    epoch: int
+    epochs: int | None
+    step: int
+    steps: int | None
+    loss: float | None
+    metric: tuple[str, float] | None
+    pace: float | None  # seconds per step
+    speed: float | None  # samples per second
+    left: float | None
+
+    @classmethod
+    def of(cls, run: Run) -> "Now":
+        """From the run's tables. The number of steps is known once an epoch is complete, or from max_steps."""
+        rows, epochs = run.steps, run.epochs
+        steps, times = list(rows.get("step", ())), list(rows.get("time", ()))
+        step = int(steps[-1]) if steps else 0
+        total, in_epochs = _length(run)
+        column = metric_column(run)
+        values = [value for value in epochs.get(column, ()) if math.isfinite(value)]
+        left = None
+        if len(steps) > 1 and total is not None:
+            first = max(0, len(steps) - RECENT)
+            left = max(0, total - step) * (times[-1] - times[first]) / max(1, step - steps[first])
+        return cls(
+            epoch=int(_last(rows.get("epoch")) or _last(epochs.get("epoch")) or 0),
+            epochs=in_epochs,
+            step=step,
+            steps=total,
+            loss=_last(rows.get("loss")),
+            metric=(column, values[-1]) if values else None,
+            pace=(times[-1] - times[-2]) / max(1, step - steps[-2]) if len(steps) > 1 else None,
+            speed=_last(rows.get("samples_per_second")),
+            left=left,
+        )
+
+    def words(self, *, is_running: bool) -> list[str]:
+        """What is known, in the order of the live line of training."""
+        of_epochs, of_steps = (f"/{each}" if each is not None else "" for each in (self.epochs, self.steps))
+        found = [f"epoch {self.epoch}{of_epochs}", f"step {self.step}{of_steps}"]
+        found += [f"loss {self.loss:.4f}"] if self.loss is not None else []
+        found += [f"{self.metric[0]} {self.metric[1]:.4g}"] if self.metric else []
+        found += [f"{1000 * self.pace:.3g} ms/step"] if self.pace is not None and is_running else []
+        found += [f"{self.speed:,.0f} samples/s"] if self.speed is not None else []
+        return found + ([f"{duration(self.left)} left"] if self.left is not None and is_running else [])
+
+
+def metric_column(run: Run) -> str:
+    """The column of epochs.csv by which the run is judged: its own, or before it has ended the first metric there."""
+    if known := metric_of(run):
+        return known.column
+    return next((name for name in run.epochs if name.startswith("val_") and name not in NOT_METRICS), "val_loss")
+
+
+def _length(run: Run) -> tuple[int | None, int | None]:
+    """Steps and epochs at the run's end."""
+    limits = [run.config.get(f"trainer.{key}") for key in ("max_steps", "stop_after")]
+    most, epochs = (
+        min((each for each in limits if isinstance(each, int)), default=None),
+        run.config.get("trainer.epochs"),
+    )
+    steps = [0, *map(int, run.epochs.get("step", ()))]
+    updates = steps[1] - steps[0] if len(steps) > 1 else 0
+    if not updates or not isinstance(epochs, int):
+        return most, epochs if most is None and isinstance(epochs, int) else None
+    total = min(epochs * updates, most or epochs * updates)
+    return total, math.ceil(total / updates)
+
+
+def _last(values: object) -> float | None:
+    return float(values[-1]) if values else None  # type: ignore[index]
+
+
+def run_view(folder: RunFolder) -> tuple[RenderableType, bool]:
+    """What to show of a run now, and whether it has ended."""
+    known, run = summary(folder), load_run(folder.path, steps=COLUMNS)
+    state = Text.assemble((printable(folder), "bold"), "  ", state_of(known.status), f"  {known.job}".rstrip())
+    words = Text("  ".join(Now.of(run).words(is_running=known.status == "running")))
+    plots = Beside(
+        Plot("training loss, by step", [Curve(run.steps.get("step", ()), run.steps.get("loss", ()))]),
+        Plot(f"{metric_column(run)}, by epoch", [metric_curve(run)]),
+    )
+    next_step = [Text(f"resume it: {invocation.command('resume', folder)}")] if known.status == "interrupted" else []
+    return Group(state, words, *_reason(known), Text(), plots, *next_step), known.status in ENDED
+
+
+def _reason(known: Summary) -> list[Text]:
+    error = known.result.get("error")
+    message = error.get("message") if isinstance(error, dict) else None
+    return [Text(printable(str(message).partition("\n")[0]), "red")] if message else []
+
+
+def state_of(status: str) -> tuple[str, str]:
+    """A state with its color."""
+    return status, COLOURS.get(status, "cyan")
+
+
+def metric_curve(run: Run, color: str = "cyan") -> Curve:
+    """The run's metric by epoch."""
+    return Curve(run.epochs.get("epoch", ()), run.epochs.get(metric_column(run), ()), color)

@@ -1,0 +1,139 @@
+"""``manyheads init``: what it finds in a repository without running it, and the experiment that it writes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from manyheads.runner.commands.new.draft_experiment import draft
+from manyheads.runner.commands.new.repository import explore
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import is_own_place
+from tests.conftest import FAST, RUN, execute
+
+NET = """
+import dataclasses
+from dataclasses import dataclass
+import torch.nn as nn
+raise SystemExit("a file that is found is not run")
+
+@dataclass
+class NetConfig:
+    width: int
+    depth: int = 2
+
+class Layer(nn.Module):
+    def __init__(self, width): ...
+
+class Base(nn.Module): ...
+
+class Net(Base):
+    def __init__(self, config, num_classes=10, *, rate, dropout=0.1):
+        self.layer = Layer(3)
+
+    def forward(self, x, targets=None): ...
+"""
+TRAIN = """
+from data import Images
+from net import Net, NetConfig
+model = Net(NetConfig(width=8), rate=0.5, dropout=0.2)
+data = Images("photos", train=True)
+model(data[0]).backward()
+"""
+DATA = """
+class Images:
+    def __init__(self, root, train, size=8): ...
+    def __len__(self): ...
+    def __getitem__(self, index): ...
+"""
+
+
+@pytest.fixture
+def repository(tmp_path) -> Path:
+    files = {"net.py": NET, "train.py": TRAIN, "data.py": DATA, "broken.py": "def", "tests/test_net.py": "x = 1"}
+    files["venv/pyvenv.cfg"] = ""
+    files["venv/other.py"] = "import torch\nclass Hidden(torch.nn.Module): ..."
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "linked.py").symlink_to("/etc/passwd")
+    return tmp_path
+
+
+def test_what_is_found(repository):
+    found = explore(repository)
+    assert [each.name for each in found.models] == ["Net", "Base", "Layer"]  # as used in scripts, alone, within others
+    assert [each.name for each in found.data_sets] == ["Images"]
+    assert [each.name for each in found.scripts] == ["train.py"]
+    net = found.models[0]
+    assert (net.arguments, net.required) == (["config", "num_classes", "rate", "dropout"], ["config", "rate"])
+    assert net.given == {"rate": 0.5, "dropout": 0.2}
+    assert net.has_own_loss
+
+
+def test_the_experiment(repository):
+    drafted = draft(repository, model="net.py:Net")
+    (experiment, text), (module, function) = drafted.files.items()
+    assert experiment == repository / "conf/experiment/net.yaml"
+    assert text.startswith("# @package _global_\n")
+    config = yaml.safe_load(text)
+    assert config["model"] == {
+        "_target_": "net.py:Net",
+        "config": {"_target_": "net.py:NetConfig", "width": 8},
+        "rate": 0.5,
+        "dropout": 0.2,
+    }
+    assert config["data"] == {"_target_": "manyheads_data.py:data", "root": "photos", "batch_size": 64}
+    assert {"override /task": "own_loss"} in config["defaults"]
+    assert module == repository / "manyheads_data.py"
+    assert 'return Images(**options, train=split == "train")' in function
+    assert not drafted.notes
+    assert not experiment.exists()
+
+
+def test_what_is_wrong_is_said(repository, tmp_path_factory):
+    with pytest.raises(ConfigurationError, match="no terminal to ask on. Choose with --model"):
+        draft(repository)
+    with pytest.raises(ConfigurationError, match=r"no such class. Did you mean net.py:Net"):
+        draft(repository, model="net.py:Nett")
+    with pytest.raises(ConfigurationError, match="defines a torch.nn.Module"):
+        draft(tmp_path_factory.mktemp("empty"))
+    (repository / "conf/experiment").mkdir(parents=True)
+    (repository / "conf/experiment/net.yaml").touch()
+    with pytest.raises(ConfigurationError, match="already exists"):
+        draft(repository, model="net.py:Net")
+
+
+def test_what_is_still_to_be_done_is_noted(repository):
+    (repository / "net.py").write_text(NET.replace("class Layer", "parser.parse_args()\nclass Layer"))
+    (repository / "train.py").unlink()
+    notes = draft(repository, model="net.py:Net", data="none").notes
+    assert notes[0].startswith("Importing net.py runs its script: move Net to another file")
+    assert notes[1] == "Set what is ??? above: model.config.width, model.rate."
+    assert notes[2].startswith("Choose the data")
+
+
+@pytest.mark.processes
+def test_its_experiment_trains_once_it_is_trusted(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, num_classes):\n        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(192, num_classes)\n"
+        "    def forward(self, images):\n        return self.layer(images.flatten(1))\n"
+    )
+    own = [sys.executable, "-m", "manyheads.runner"]
+    done = execute(*own, "init", "--yes", "--data", "none", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "experiment=net" in done.out
+    assert not is_own_place(tmp_path / "conf")
+    words = ("experiment=net", "data=synthetic", "data.image_size=8", "hydra.run.dir=run")
+    overrides = [each for each in FAST if "width" not in each]
+    done = execute(sys.executable, str(RUN), *words, *overrides, cwd=tmp_path)
+    assert done.code == 2, done.out
+    assert "trust" in done.err
+    digest = execute(*own, "trust", ".", cwd=tmp_path).out.split()[-1]
+    assert execute(*own, "trust", ".", "--yes", digest, cwd=tmp_path).code == 0
+    done = execute(sys.executable, str(RUN), *words, *overrides, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert RunFolder(tmp_path / "run").read_result()["status"] == "completed"
