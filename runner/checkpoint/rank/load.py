@@ -63,7 +63,12 @@ def load_folder(path: Path, ranks: RankGroup | None) -> dict[str, Any]:
 
 
 def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
-    if state.get("version", VERSION) > VERSION:
+    version = state.get("version", VERSION)
+    if not isinstance(version, int):
+        raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: its version is {version!r}.")
+    if not isinstance(state.get("model", {}), dict):
+        raise ConfigurationError(f"the checkpoint {path} holds no named weights.")
+    if version > VERSION:
         raise ConfigurationError(f"the checkpoint {path} was written by a newer version of manyheads. Update it.")
     return state
 

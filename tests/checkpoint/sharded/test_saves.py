@@ -306,6 +306,8 @@ def test_what_an_index_of_somebody_else_says_is_checked(copied):
     refused(lambda c: c.update(version=99), "newer version of manyheads")
     refused(lambda c: c.update(state=[]), "not the index")
     refused(lambda c: c["state"].update(model={"weight": {"tensor": "none"}}), "not the index")
+    refused(lambda c: c["state"].update(model=1), "holds no named weights")
+    refused(lambda c: c["state"].update(version="x"), "damaged or not a checkpoint: its version is 'x'")
 
 
 def test_nothing_in_it_is_pickled_and_no_link_is_followed(copied, tmp_path):

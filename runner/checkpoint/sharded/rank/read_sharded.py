@@ -112,12 +112,10 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> dict[str, Any]:
     tensors = {key: Stored(folder, entry) for key, entry in index.tensors.items()}
     try:
         state = from_json(index.state, tensors)
-    except (KeyError, TypeError, RecursionError):
+        if isinstance(versions := state.pop("versions", None), dict):
+            state["model"] = with_versions(state["model"], versions)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise ValueError(f"{INDEX} is not the index of a checkpoint") from None
-    if not isinstance(state, dict):
-        raise ValueError(f"{INDEX} is not the index of a checkpoint")
-    if isinstance(versions := state.pop("versions", None), dict):
-        state["model"] = with_versions(state["model"], versions)
     return {name: value if name in LARGE else real(value) for name, value in state.items()}
 
 
