@@ -3,13 +3,14 @@
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import psutil
 
 from manyheads.launchers.launcher import Job
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.run.files import matching
-from manyheads.runner.run.heartbeat import FINISHED
+from manyheads.runner.run.heartbeat import FINISHED, STARTING
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
 
@@ -27,6 +28,9 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
     unfinished = [rank for rank in job.watched if job.heartbeat.state(rank) != FINISHED]
     for rank in died or unfinished:
         code = exit_codes.get(rank)
+        if code and code > 0 and job.heartbeat.state(rank) == STARTING and (error := job.heartbeat.unreachable()):
+            found = Failure.of(error, rank=rank)  # which it could not report
+            return replace(found, exit_code=code, traceback="")
         message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)
         return Failure(Kind.PROCESS_DIED, rank=rank, exit_code=code, message=message)
     return None

@@ -18,7 +18,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.errors import Failure
+from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, remove
 from manyheads.runner.run.rank_info import RankInfo
@@ -66,6 +66,15 @@ class Heartbeat:
         except OSError as error:  # a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from error
         return cls(path)
+
+    def unreachable(self) -> OSError | ConfigurationError | None:
+        """Why no rank can open the file, such as in a folder that has become read-only; None if one can."""
+        try:
+            if self.path is not None:
+                Heartbeat(self.path)
+        except (OSError, ConfigurationError) as error:
+            return error
+        return None
 
     def enter(self) -> None:
         """Say that this rank lives, and under which process id."""

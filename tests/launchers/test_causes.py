@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.launchers.causes import ranks_in_words, waited_for
+from manyheads.launchers.causes import first_failure, ranks_in_words, waited_for
 from manyheads.launchers.launcher import Job
 from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -37,3 +37,14 @@ def test_a_list_of_many_ranks_is_cut():
     assert ranks_in_words(["a"]) == "a"
     assert ranks_in_words(["a", "b"]) == "a and b"
     assert ranks_in_words(list(map(str, range(12)))) == "0, 1, 2, 3, 4, 5, 6 and 5 more"
+
+
+def test_a_rank_that_could_not_open_its_heartbeat_failed_for_that_reason(tmp_path):
+    heartbeat = Heartbeat.create(tmp_path / "heartbeat", ranks=2)
+    job = Job(RunFolder(tmp_path), 2, {}, heartbeat, [])
+    assert first_failure(job, {1: 1}, [1]).kind is Kind.PROCESS_DIED
+    (tmp_path / "heartbeat").unlink()
+    failure = first_failure(job, {1: 1}, [1])
+    assert (failure.rank, failure.exit_code, failure.type) == (1, 1, "FileNotFoundError")
+    assert str(tmp_path / "heartbeat") in failure.message
+    assert first_failure(job, {1: -9}, [1]).kind is Kind.PROCESS_DIED  # whatever has killed it
