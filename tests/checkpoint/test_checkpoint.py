@@ -26,7 +26,7 @@ from manyheads.runner.serve.formats import chosen
 from tests.checkpoint.views import Given
 from tests.in_process import attempt, rows, small, train
 
-WHOLE = dict.fromkeys(PARTS)
+WHOLE = {**dict.fromkeys(PARTS), "model": {}}
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def test_last_best_and_keep(folder):
     checkpoints = Checkpoints(folder, every=1, keep=2)
     assert checkpoints.last() is None
     for step in range(1, 6):
-        checkpoints.save(Given({**WHOLE, "model": step}), OneRank(), step=step, best=step == 3)
-    assert checkpoints.last()["model"] == 5
-    assert load(folder.best_checkpoint) == {"version": 1, "model": 3, "progress": WHOLE["progress"]}
+        checkpoints.save(Given({**WHOLE, "model": {"step": step}}), OneRank(), step=step, best=step == 3)
+    assert checkpoints.last()["model"] == {"step": 5}
+    assert load(folder.best_checkpoint) == {"version": 1, "model": {"step": 3}, "progress": WHOLE["progress"]}
     names = sorted(path.name for path in folder.checkpoints.iterdir())
     assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
 
@@ -84,9 +84,9 @@ def test_which_ones_stay(folder, monkeypatch, keep, stay):
 
     monkeypatch.setattr(checkpoint, "also_named", an_hour_later)
     for step in range(10, 100, 10):
-        checkpoints.save(Given({**WHOLE, "model": step}), OneRank(), step=step, best=False)
+        checkpoints.save(Given({**WHOLE, "model": {"step": step}}), OneRank(), step=step, best=False)
     assert [*by_step(folder.checkpoints)] == stay
-    assert checkpoints.last()["model"] == 90
+    assert checkpoints.last()["model"] == {"step": 90}
 
 
 def test_own_checkpoint_comes_before_another_run_s(folder, tmp_path):

@@ -72,6 +72,8 @@ ALLOWED = {
         "runner/run/hosts.py": 1,
         "launchers/nodes/node_agent.py": 1,
         "runner/commands/new/write_project.py": 3,
+        "runner/commands/new/repository.py": 1,
+        "runner/commands/init.py": 1,
     },
     "the user's own settings, key and cache": {
         "runner/trust/trust_store.py": 1,
