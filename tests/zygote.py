@@ -312,7 +312,8 @@ if __name__ == "__main__":
     getproctitle()  # so that it knows where a title stands, before a command changes what it is found by: environ
     gc.disable()
     for module in IMPORTED:
-        importlib.import_module(module)
+        with suppress(ModuleNotFoundError):  # torch 2.6 has no torch.utils.serialization
+            importlib.import_module(module)
     composing.remember()
     composing.composed()
     gc.freeze()
