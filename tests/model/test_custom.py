@@ -80,7 +80,7 @@ def test_classes_of_torch_itself_can_be_named():
     [
         (["model._target_=no_such_package.Net"], r"no_such_package\.Net can't be imported.*Install the package"),
         (["model._target_={package}.Nett"], r"nets has no Nett\. Did you mean Net\? Check the name"),
-        (["model._target_=torch.nm.Linear"], r"No module named 'torch\.nm'\. Did you mean torch\.\w+"),
+        (["model._target_=torch.nnn.Linear"], r"No module named 'torch\.nnn'\. Did you mean torch\.nn\b"),
         (
             ["model._target_=torch.nn.LazyLinear", "+model.out_features=3", "+model.biass=true"],
             r"'biass'\. Did you mean bias\? Set them under model",
