@@ -11,8 +11,7 @@ if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and 
     os.environ["PYTHONSAFEPATH"] = "1"  # nor what lies in the working directory, which somebody may have sent
 
 
-from manyheads.runner.commands.train import take
-from manyheads.runner.config.job_context import exit_code
+from manyheads.runner.app import main
 
 if __name__ == "__main__":
-    sys.exit(exit_code(lambda: take(sys.argv[1:])))
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from manyheads.launchers.environment import PROJECT, environment, flight_recorder
+from manyheads.launchers.events import events
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
 from manyheads.launchers.load.gpu import gpu_load
 from manyheads.launchers.load.host import host_load
@@ -79,7 +80,8 @@ def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -
     if folder.is_planned():  # for the first time, or an earlier start was killed before this
         with folder.locked():
             record(folder, plan.run, composed_from=composed_from)
-    with received_signals() as signals:
+    watched = events(folder, plan.run) if main == TRAIN else nullcontext()
+    with received_signals() as signals, watched:
         if launcher.is_elsewhere:
             if main != TRAIN:
                 raise ConfigurationError(f"launcher={launcher.name} can only train from here. Choose another.")

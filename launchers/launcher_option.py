@@ -1,19 +1,18 @@
 """What a launcher declares: how many ranks it starts, and for which strategies."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, list_of, number, whole
+from manyheads.runner.option.rules import AUTO, TEXT, choice, either, list_of, number, text, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.hosts import count_nodes, read_hosts
 from manyheads.runner.run.run_folder import RunFolder
 
-FEWEST_AND_MOST = Rule("fewest:most", lambda v: isinstance(v, str) and re.fullmatch(r"\d+:\d+", v) is not None)
+FEWEST_AND_MOST = text("fewest:most", r"\d+:\d+")
 
 
 class Standing(NamedTuple):

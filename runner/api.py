@@ -11,29 +11,11 @@ from typing import Any, NamedTuple, overload
 from manyheads.runner.config.command_line import CommandLine, quoted, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.report.run_result import Result
 from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.program import Program
 from manyheads.runner.run.run_folder import RunFolder
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of a run: its folder, its status, the metrics of its last evaluation, and the frozen config."""
-
-    folder: Path
-    status: str
-    metrics: dict[str, Any]
-    config: dict[str, Any]
-
-    @classmethod
-    def of(cls, folder: str | Path) -> "Result":
-        """The result of the run in a folder. Raises ConfigurationError if there is no run, or if it has not ended."""
-        run = RunFolder(folder)
-        config, result = run.read_config(), run.read_result()
-        if result is None:
-            raise ConfigurationError(f"{run} has not finished: it has no {run.result.name}.")
-        return cls(run.path, str(result.get("status")), result.get("metrics") or {}, config)
 
 
 def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Result:

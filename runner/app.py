@@ -1,19 +1,32 @@
-"""All commands behind one: each file of ``commands`` is one, with HELP, and either add_arguments and run, or take."""
+"""All commands behind one: each file of ``commands`` is one, with HELP, and either add_arguments and run, or take.
+
+``run`` and ``take`` return the command's answer, whose class their annotation names.
+"""
 
 import argparse
-import importlib
 import os
-import pkgutil
 import re
 import sys
-from types import ModuleType
+from collections.abc import Sequence
+from typing import NoReturn
 
 from manyheads import __version__
 from manyheads.runner import commands
-from manyheads.runner.config.job_context import exit_code
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
+from manyheads.runner.respond import respond
+from manyheads.runner.run.answer import Answer
 
 COMPLETION = ("-sc", "--shell-completion")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints end the command as its other errors do."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage. Raises ConfigurationError."""
+        self.print_usage(sys.stderr)
+        raise ConfigurationError(f"{message}.")
 
 
 def script() -> int:
@@ -23,41 +36,58 @@ def script() -> int:
     return main()
 
 
-def main() -> int:
-    """Parse the command, do it, return the exit code."""
-    found = sorted({module.name for module in pkgutil.iter_modules(commands.__path__)} - {*commands.SHARED})
-    names = {name.replace("_", "-"): name for name in sorted(found, key=lambda name: name != "train")}
-    words = sys.argv[1:]
+def main(typed: Sequence[str] | None = None) -> int:
+    """Parse the command, do it, return the exit code. ``typed``: its words, by default those of this process."""
+    words = list(sys.argv[1:] if typed is None else typed)
+    as_json = "--json" in words
     if words[:1] and words[0].partition("=")[0] in COMPLETION:
-        return exit_code(lambda: _complete(words, names))
-    parser = argparse.ArgumentParser(prog=invocation.command(), description="Train, sweep, resume, compare, repeat.")
+        return respond("completion", lambda: _complete(words))
+    name = next((word for word in words if word in commands.names()), "")
+    return respond(name, lambda: _run(words), as_json=as_json)
+
+
+def _run(words: list[str]) -> Answer | None:
+    common = _common()
+    typed, words = common.parse_known_args(words)
+    if typed.progress is not None:
+        from manyheads.runner.run.progress import choose
+
+        choose(typed.progress)
+    parser = Parser(prog=invocation.command(), description="Train, sweep, resume, compare, repeat.")
     parser.add_argument("--version", action="version", version=f"manyheads {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="command")
-    for name in words[:1] if names.keys() & words[:1] else names:  # one alone needs no other's libraries
-        module = _module(names[name])
+    known = commands.names()
+    for name in words[:1] if known.keys() & words[:1] else known:  # one alone needs no other's libraries
+        module = commands.module_of(name)
         if words[:1] == [name] and hasattr(module, "take"):  # it has a parser of its own
-            return exit_code(lambda: module.take(words[1:]))  # noqa: B023
-        command = subparsers.add_parser(name, help=module.HELP, allow_abbrev=False)
+            return module.take(words[1:], wants_answer=typed.json)
+        command = subparsers.add_parser(name, help=module.HELP, allow_abbrev=False, parents=[common])
         if hasattr(module, "add_arguments"):
             module.add_arguments(command)
             command.set_defaults(run=module.run)
-    arguments, rest = parser.parse_known_args()
+    arguments, rest = parser.parse_known_args(words)
     if rest and (not hasattr(arguments, "overrides") or any(one.startswith("-") for one in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:  # overrides behind an option
         arguments.overrides += rest
-    return exit_code(lambda: arguments.run(arguments))
+    arguments.json = typed.json
+    return arguments.run(arguments)
 
 
-def _complete(words: list[str], names: dict[str, str]) -> None:
+def _common() -> Parser:
+    """What every command takes, wherever it is typed."""
+    common = Parser(add_help=False, allow_abbrev=False)
+    common.add_argument("--json", action="store_true", help="print the answer, or the error, as JSON on stdout")
+    about = "json: print events as JSON lines on stderr, as they happen"
+    common.add_argument("--progress", choices=("text", "json"), help=about)
+    return common
+
+
+def _complete(words: list[str]) -> None:
     """What a shell's completion asks for, by Hydra's script: the commands, or train's groups, options and keys."""
     line = os.environ.get("COMP_LINE", "")
     if re.fullmatch(r"\s*\S+\s+\S*", line):
-        print(" ".join(names))
+        print(" ".join(commands.names()))
     elif "query" not in " ".join(words) or re.match(r"\s*\S+\s+train\s", line):
         os.environ["COMP_LINE"] = re.sub(r"^(\s*\S+\s+)train\s+", r"\1", line)
-        _module(names["train"]).take(words)
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"{commands.__name__}.{name}")
+        commands.module_of("train").take(words)

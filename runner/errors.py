@@ -3,14 +3,35 @@
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 # Gloo closes its connections before the error that it raises can be reported, and other ranks hear that first.
 LOST_PEER = ("connection closed by peer", "connection reset by peer")
 NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of a GPU, or torch's CPU allocator
+
+
+class ExitCode(IntEnum):
+    """How a command ended; the only table of exit codes (docs/programs.md). ``meaning`` says it in a sentence."""
+
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> "ExitCode":
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    DONE = 0, "done, and the answer is yes where there was a question"
+    FAILED = 1, "it failed: a rank, another program, the disk"
+    REFUSED = 2, "it was not started: a wrong key or value, something missing, a backend that is unavailable"
+    NO = 3, "it ran, and the answer is no: it differs, does not fit, misses the target, is not worth keeping"
+    UNDECIDED = 4, "it ran, and what was measured does not suffice for an answer"
+    INTERRUPTED = 130, "stopped by Ctrl-C; a run that trains has written a checkpoint"
+    TERMINATED = 143, "stopped by SIGTERM; a run that trains has written a checkpoint"
 
 
 class Kind(StrEnum):
@@ -31,6 +52,17 @@ class Kind(StrEnum):
     PREEMPTED = "Preempted"  # by a queue, for another job
     UNREACHABLE = "Unreachable"  # a queue or cluster does not answer, or does not do as asked
     PROGRAM_FAILED = "ProgramFailed"  # another program than a rank
+
+
+class Code(StrEnum):
+    """How a command's error is called for programs: the kind of a failure, or one of these."""
+
+    MISTAKE = Kind.MISTAKE.value
+    WRONG_VALUE = "WrongValue"  # a value that its key or flag never accepts
+    UNKNOWN_NAME = "UnknownName"  # a key or an option that does not exist
+    UNAVAILABLE = "Unavailable"  # valid, but this machine lacks what it needs
+    DISK = "Disk"  # full, read-only, or not permitted
+    INTERRUPTED = "Interrupted"  # by a signal
 
 
 @dataclass(frozen=True)
@@ -105,30 +137,61 @@ def _kind(error: BaseException) -> Kind:
     return Kind.RAISED
 
 
-DIFFERS = 3  # the exit code of what ran, and compared, and is not the same
-
-
 class ConfigurationError(ValueError):
-    """A mistake by the user: the message names the value, what is allowed and the key to set."""
+    """A mistake by the user: the message names the value, what is allowed and the key to set.
 
-    exit_code = 2
+    The same for programs, if it can be said: ``key``, the key or flag that is wrong; ``value``, what it was set to;
+    ``allowed``, the values that may be chosen, or a description of them.
+    """
+
+    exit_code = ExitCode.REFUSED
     kind = Kind.MISTAKE
+    code: ClassVar[Code] = Code.MISTAKE
     reported = False  # whether it has been printed
+    answer: Any = None  # what is known of the result nevertheless
+
+    def __init__(self, message: str, *, key: str | None = None, value: Any = None, allowed: Sequence[Any] = ()):
+        super().__init__(message)
+        self.key, self.value, self.allowed = key, value, tuple(allowed)
 
 
 class WrongValue(ConfigurationError):
     """A value that its key never accepts, whatever the other keys are; refuses a sweep as a whole."""
 
+    code = Code.WRONG_VALUE
+
+
+class UnknownName(ConfigurationError):
+    """A key or an option that does not exist."""
+
+    code = Code.UNKNOWN_NAME
+
 
 class Unavailable(ConfigurationError):
     """A valid request that this machine cannot run; a sweep skips such a job."""
+
+    code = Code.UNAVAILABLE
+
+
+def not_allowed(
+    key: str, value: object, allowed: str, *, values: Sequence[Any] = (), shown: object = None, hint: str = ""
+) -> WrongValue:
+    """The error for a value that its key or flag does not accept.
+
+    ``allowed`` completes the sentence "Allowed: ..."; ``values``: the same one by one, if they can be listed;
+    ``shown``: how the value is printed, if not as it is; ``hint``: a sentence before the last, such as a suggestion.
+    """
+    written = f"{key}{' ' if key.startswith('-') else '='}{value if shown is None else shown}"
+    message = f"{written} is not allowed.{hint} Allowed: {allowed}."
+    return WrongValue(message, key=key, value=value, allowed=values or (allowed,))
 
 
 class RunFailed(RuntimeError):
     """A run failed, or one of this project's other programs; ``failure`` says where and how."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED
     reported = False  # whether it has been printed
+    answer: Any = None  # what is known of the result nevertheless
 
     def __init__(self, failure: Failure):
         super().__init__(failure.describe())
@@ -146,6 +209,7 @@ class Interrupted(BaseException):
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
         self.signum = signum
         self.exit_code = 128 + signum
+        self.answer: Any = None  # what is known of the result nevertheless
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
         return type(self), (self.signum,)
@@ -160,6 +224,7 @@ class Ended(SystemExit):
     def __init__(self, exit_code: int, error: Exception | None = None):
         super().__init__(exit_code)
         self.exit_code, self.error = exit_code, error
+        self.answer: Any = None  # what is known of the result nevertheless
 
 
 def report(error: ConfigurationError | RunFailed) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from manyheads.runner.machine.import_apart import Finder
 
 if TYPE_CHECKING:
-    from manyheads.runner.api import Result, Row, Sweep, run, sweep
+    from manyheads.runner.api import Row, Sweep, run, sweep
     from manyheads.runner.errors import ConfigurationError, RunFailed
+    from manyheads.runner.report.run_result import Result
     from manyheads.runner.serve.rank.trained import load
 
 sys.meta_path.insert(0, Finder())  # before anything of torch is imported
@@ -19,7 +20,7 @@ __all__ = ["ConfigurationError", "Result", "Row", "RunFailed", "Sweep", "__versi
 # Imported when they are asked for, so that importing this package costs nothing.
 _PLACES = {
     "run": "runner.api",
-    "Result": "runner.api",
+    "Result": "runner.report.run_result",
     "sweep": "runner.api",
     "Row": "runner.api",
     "Sweep": "runner.api",

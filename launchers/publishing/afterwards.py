@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from manyheads.launchers.publishing.empty_folder import settled, tell_unread
 from manyheads.launchers.publishing.publish_state import one_publisher
@@ -11,17 +12,50 @@ from manyheads.launchers.publishing.publisher_main import tracker_of
 from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.schema import check_entry
-from manyheads.runner.errors import ConfigurationError, Unavailable, complain
+from manyheads.runner.errors import ConfigurationError, ExitCode, Unavailable, complain
 from manyheads.runner.logger.logger_option import LoggerOption
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import declared
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import each
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]) -> int:
-    """Publish runs, and the jobs of sweeps; returns the exit code. ``to``: trackers, else those of each run's config.
+@dataclass(frozen=True)
+class PublishedRun:
+    """A run, and one tracker."""
+
+    folder: str
+    tracker: str
+    url: Annotated[str | None, "where it can be seen, if the tracker has such a place"]
+    error: Annotated[str, "why something is missing there; empty if nothing is"]
+
+
+@dataclass(frozen=True)
+class PublishedRuns(Answer):
+    """What was published."""
+
+    runs: list[PublishedRun]
+    again: Annotated[str, "the command that sends what is missing; empty if nothing is"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.FAILED if self.again else ExitCode.DONE
+
+    def show(self) -> None:
+        for run in self.runs:
+            if run.error:
+                complain(f"{run.folder}: {run.error}")
+            else:
+                print(f"{run.folder}: published to {run.tracker}{f': {run.url}' if run.url else ''}")
+        if self.again:
+            print(f"To send what is missing, run: {self.again}", file=sys.stderr)
+
+
+def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]) -> PublishedRuns:
+    """Publish runs, and the jobs of sweeps. ``to``: trackers, else those of each run's config.
 
     ``overrides``: keys of the trackers, as train takes them. Raises ConfigurationError before anything is sent.
     """
@@ -34,8 +68,8 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
         planned += [(folder, name, tracker_of(name, option.section)) for name, option in found.items()]
         trackers += found.values()
     tell_unread(trackers)
-    failed = False
-    for folder, name, tracker in planned:
+    runs = []
+    for folder, name, tracker in each(planned, "publishing", kept="what has been sent is recorded and not sent again"):
         with one_publisher(folder, name), settled():
             publisher = Publisher(folder, name, tracker)
             try:
@@ -43,14 +77,10 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
             except ConfigurationError:
                 raise
             except Exception:  # whatever a tracker's client raises
-                complain(f"{folder}: {publisher.state.error}")
-                failed = True
+                runs.append(PublishedRun(str(folder), name, publisher.state.url, str(publisher.state.error)))
             else:
-                url = publisher.state.url
-                print(f"{folder}: published to {name}{f': {url}' if url else ''}", flush=True)
-    if failed:
-        print(f"To send what is missing, run: {_again(paths, to, overrides)}", file=sys.stderr)
-    return int(failed)
+                runs.append(PublishedRun(str(folder), name, publisher.state.url, ""))
+    return PublishedRuns(runs, _again(paths, to, overrides) if any(run.error for run in runs) else "")
 
 
 def _again(paths: Sequence[str], to: Sequence[str], overrides: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """What launcher=slurm declares: its keys, and what the nodes have that it will ask for."""
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -12,11 +11,11 @@ from manyheads.launchers.slurm.allocation import Allocation, is_on_node
 from manyheads.launchers.slurm.queued import standing
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.rules import AUTO, DURATION, TEXT, Rule, either, list_of, whole
+from manyheads.runner.option.rules import AUTO, DURATION, TEXT, either, list_of, text, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 
-WORD = Rule("a word without spaces", lambda v: isinstance(v, str) and re.fullmatch(r"[^\s\"'\\]+", v) is not None)
+WORD = text("a word without spaces", r"[^\s\"'\\]+")
 CPUS_FOR_GPU = 8
 
 

@@ -64,6 +64,7 @@ class JobBatch:
         self._trust = Origin.of(task).trust
         self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
+        Origin.of(task).started.append(self._ledger.sweep)
         self._jobs: dict[tuple[int, int], PlannedJob] = {}
         self._returns: dict[tuple[int, int], JobReturn] = {}
 

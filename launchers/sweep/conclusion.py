@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from manyheads.launchers.sweep import console
 from manyheads.runner.config.schema import is_run_config
-from manyheads.runner.errors import ConfigurationError, Ended, RunFailed
+from manyheads.runner.errors import Ended, ExitCode
 from manyheads.runner.report.write_report import refresh
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -31,7 +31,7 @@ def end_as(ledger: Ledger) -> None:
     entries = [entry for entry in ledger.entries() if entry.state in ("completed", "failed")]
     if any(entry.state == "failed" for entry in entries):
         refused = all(_was_refused(entry, ledger) for entry in entries)
-        raise Ended(ConfigurationError.exit_code if refused else RunFailed.exit_code)
+        raise Ended(ExitCode.REFUSED if refused else ExitCode.FAILED)
 
 
 def _was_refused(entry: Entry, ledger: Ledger) -> bool:

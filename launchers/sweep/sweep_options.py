@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option import rules
 
 RULES = {
@@ -49,7 +49,7 @@ class Options:
         """Raises ConfigurationError, naming the key, for a value that is not allowed."""
         for key, rule in RULES.items():
             if not rule.accepts(value := getattr(self, key)):
-                raise ConfigurationError(f"hydra.launcher.{key}={value} is not allowed. Allowed: {rule.allowed}.")
+                raise not_allowed(f"hydra.launcher.{key}", value, rule.allowed, values=rule.values)
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Options":

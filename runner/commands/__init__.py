@@ -1,10 +1,24 @@
 """One module for each command of ``python -m runner``, with HELP, add_arguments and run."""
 
 import argparse
+import importlib
+import pkgutil
+from types import ModuleType
 
 SHARED = ("runs",)  # packages that several commands share
 
 A_RUN = "the folder of a run, such as outputs/2026-01-31/12-00-00"
+
+
+def names() -> dict[str, str]:
+    """The commands as they are typed, each with its module's name; train first."""
+    found = sorted({module.name for module in pkgutil.iter_modules(__path__)} - {*SHARED})
+    return {name.replace("_", "-"): name for name in sorted(found, key=lambda name: name != "train")}
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of a command. Imports it."""
+    return importlib.import_module(f"{__name__}.{names()[name]}")
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manyheads.runner.commands.runs.find import OUTPUTS
 from manyheads.runner.commands.runs.removable import Rules, age
-from manyheads.runner.commands.runs.remove import clean
+from manyheads.runner.commands.runs.remove import Cleaned, clean
 
 HELP = "remove runs or their checkpoints, after listing which and why"
 
@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 when it is done, 1 when the user said no."""
+def run(arguments: argparse.Namespace) -> Cleaned:
+    """Remove what fits the rules. Raises ConfigurationError."""
     hours = None if arguments.older is None else age(arguments.older)
     rules = Rules(arguments.keep_best, hours, arguments.failed, arguments.checkpoints)
     return clean(Path(arguments.folder), rules, yes=arguments.yes)

@@ -1,13 +1,28 @@
 """``python -m runner convert``: a checkpoint in another format."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from manyheads.runner.commands.runs.folder_sizes import disk_use, size_in_words
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.progress import working
 
 HELP = "write a checkpoint in another format: one file, a folder of parts, or its weights alone"
 FORMATS = ("single", "sharded", "safetensors", "torch")
+
+
+@dataclass(frozen=True)
+class Converted(Answer):
+    """A checkpoint in another format."""
+
+    path: Annotated[Path, "the new file or folder"]
+    bytes: int
+
+    def show(self) -> None:
+        print(f"{printable(self.path)}: {size_in_words(self.bytes)}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,12 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", help="the new file or folder; by default next to the checkpoint")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Write it, and say where it is."""
+def run(arguments: argparse.Namespace) -> Converted:
+    """Write it. Raises ConfigurationError."""
     from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
 
     source = Path(arguments.checkpoint)
     if not source.exists():
         raise ConfigurationError(f"the checkpoint {printable(source)} does not exist.")
-    path = convert(source, arguments.to, Path(arguments.out) if arguments.out else None)
-    print(f"{printable(path)}: {size_in_words(disk_use(path))}")
+    with working("converting", kept="the new checkpoint is incomplete and was removed"):
+        path = convert(source, arguments.to, Path(arguments.out) if arguments.out else None)
+    return Converted(path, disk_use(path))

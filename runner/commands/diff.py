@@ -3,7 +3,7 @@
 import argparse
 
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.runs.run_difference import show_difference
+from manyheads.runner.commands.runs.run_difference import RunDifference, difference
 
 HELP = "show what differs between two runs: config, code, machine, results"
 
@@ -14,6 +14,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("second", metavar="run", help="the folder of the other run")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print what differs."""
-    show_difference(arguments.first, arguments.second)
+def run(arguments: argparse.Namespace) -> RunDifference:
+    """What differs. Raises ConfigurationError."""
+    return difference(arguments.first, arguments.second)

@@ -2,6 +2,7 @@
 
 import argparse
 
+from manyheads.runner.estimate.answer import Estimates
 from manyheads.runner.estimate.run_estimate import estimate
 
 HELP = "predict what each rank would hold and send, without needing the devices or the memory"
@@ -15,15 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     memory = "memory of each rank's device, such as 80GB; by default that of this machine's GPUs"
     parser.add_argument("--device-memory", metavar="SIZE", help=memory)
     parser.add_argument("--picture", metavar="FILE", help="draw the estimate into a file that ends in .png or .svg")
-    parser.add_argument("--json", action="store_true", help="print the estimate as JSON, in bytes")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0, or 3 where something does not fit the device."""
+def run(arguments: argparse.Namespace) -> Estimates:
+    """Estimate. Raises ConfigurationError."""
     return estimate(
         arguments.overrides,
         config_dir=arguments.config_dir,
         device_memory=arguments.device_memory,
         picture=arguments.picture,
-        as_json=arguments.json,
     )

@@ -1,14 +1,41 @@
 """``python -m runner export``: a run's model as a file for other programs."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from manyheads.runner.commands import A_RUN, add_weights
-from manyheads.runner.errors import DIFFERS, ConfigurationError, complain, printable
+from manyheads.runner.errors import ConfigurationError, ExitCode, complain, printable
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.progress import working
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "export a run's model for other programs, and check the file"
+
+
+@dataclass(frozen=True)
+class Exported(Answer):
+    """A model as a file for other programs, which was loaded again and compared."""
+
+    path: Annotated[Path | None, "the file; null if it would not compute what the model does, and was removed"]
+    run: str
+    weights: Annotated[str, "best or last"]
+    format: str
+    difference: Annotated[float | None, "largest one between the file's outputs and the model's, by the largest output"]
+    reason: Annotated[str, "what differs; empty if nothing does"] = ""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.NO if self.reason else ExitCode.DONE
+
+    def show(self) -> None:
+        if self.reason:
+            complain(self.reason)
+            return
+        print(f"{printable(self.path)}: the {self.weights} weights of {self.run}")
+        print(f"loaded again, its outputs differ from the model's by at most {self.difference:.1e} of the largest one")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 for a file that computes what the model does, 3 where it would not, and is not left."""
+def run(arguments: argparse.Namespace) -> Exported:
+    """Write the file, and check it. Raises ConfigurationError."""
     packages, others = split_typed(arguments.trust)
     if others:
         raise ConfigurationError(f"{others[0]}: a model is exported unchanged. Allowed: trust=[my_package].")
@@ -31,11 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
     out = Path(arguments.out) if arguments.out else trained.folder / f"model{FORMATS[arguments.format].suffix}"
-    try:
-        difference = export(trained, arguments.format, out)
-    except Differs as error:
-        complain(str(error))
-        return DIFFERS
-    print(f"{printable(out)}: the {trained.which} weights of {trained.folder}")
-    print(f"loaded again, its outputs differ from the model's by at most {difference:.1e} of the largest one")
-    return 0
+    about = (str(trained.folder), trained.which, arguments.format)
+    with working(f"exporting to {arguments.format}", kept="no file was written"):
+        try:
+            difference = export(trained, arguments.format, out)
+        except Differs as error:
+            return Exported(None, *about, difference=None, reason=str(error))
+    return Exported(out, *about, difference=difference)

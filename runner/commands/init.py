@@ -1,16 +1,41 @@
 """``manyheads init``: an experiment for the model and the data set of an existing repository."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from manyheads.runner.commands.new.draft_experiment import commands, draft
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.trust.look import look
 from manyheads.runner.wording import is_confirmed
 
 HELP = "in an existing repository: find models and data sets, and write an experiment for them"
+
+
+@dataclass(frozen=True)
+class DraftedExperiment(Answer):
+    """An experiment for an existing repository."""
+
+    files: Annotated[list[Path], "that were written; empty if the user declined"]
+    notes: Annotated[list[str], "what is still to be done"]
+    is_trusted: Annotated[bool, "whether the folder of configs is trusted as your own"]
+    try_it: Annotated[list[str], "commands that try it, to be run in this order"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.DONE if self.files else ExitCode.NO
+
+    def show(self) -> None:
+        if not self.files:
+            print("nothing has changed")
+            return
+        print("Try it:")
+        for command in self.try_it:
+            print(f"  {command}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="write without asking; trust is never given without asking")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 when the files are written, 1 if the user declined. Raises ConfigurationError."""
+def run(arguments: argparse.Namespace) -> DraftedExperiment:
+    """Show what would be written, ask, and write it. Raises ConfigurationError."""
     folder = Path(arguments.folder).resolve()
     if not folder.is_dir():
         raise ConfigurationError(f"{arguments.folder} is not a folder. Name that of a repository.")
@@ -33,22 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
     for note in drafted.notes:
         print(f"\n{printable(note)}")
     if not arguments.yes and not is_confirmed("\nWrite this?"):
-        print("nothing has changed")
-        return 1
+        return DraftedExperiment([], [*drafted.notes], False, [])
     try:
         for path, text in drafted.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from None
-    _trust(folder, may_ask=not arguments.yes)
-    print("Try it:")
-    for command in commands(drafted):
-        print(f"  {command}")
-    return 0
+    is_trusted = _trust(folder, may_ask=not arguments.yes)
+    return DraftedExperiment([*drafted.files], [*drafted.notes], is_trusted, [*commands(drafted)])
 
 
-def _trust(folder: Path, *, may_ask: bool) -> None:
+def _trust(folder: Path, *, may_ask: bool) -> bool:
     """Ask whether the folder of configs, everything in it included, is the user's own."""
     looks = look(folder)
     for line in (line for each in looks for line in each.lines):
@@ -56,5 +77,6 @@ def _trust(folder: Path, *, may_ask: bool) -> None:
     if may_ask and is_confirmed("Trust it as your own?"):
         for each in looks:
             each.trust()
-        return
+        return True
     print(f"Configs that you do not trust are not read. To trust them: {invocation.command('trust', folder)}")
+    return False

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.answer import CheckedJudgement, Judged
 
 HELP = "judge whether a change is faster, or learns better, or it was noise: keep, discard or undecided"
 
@@ -26,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 keep, 3 discard, 4 undecided; of a check 0, or 3 where something does not hold."""
+def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
+    """Judge a change, or check a judgement. Raises ConfigurationError, RunFailed."""
     from manyheads.runner.judge.judge import check, judge
 
     if arguments.check is not None:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from manyheads.runner.commands.runs.list_runs import list_runs
+from manyheads.runner.commands.runs.list_runs import RunList, list_runs
 
 HELP = "list runs and jobs of sweeps: status, metric, what was set"
 
@@ -16,9 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only runs with status=failed, model=resnet18, tags=baseline, ...; folders instead of outputs/",
     )
     parser.add_argument("--sort", metavar="KEY", help="a metric such as val_acc1, the best first; a column; a key")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print a line for each run."""
-    list_runs(arguments.overrides, sort=arguments.sort, as_json=arguments.json)
+def run(arguments: argparse.Namespace) -> RunList:
+    """The runs. Raises ConfigurationError."""
+    return list_runs(arguments.overrides, sort=arguments.sort)

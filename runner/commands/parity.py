@@ -2,6 +2,7 @@
 
 import argparse
 
+from manyheads.runner.parity.answer import Parity
 from manyheads.runner.parity.run_parity import parity
 
 HELP = "take the same steps on several backends, and show whether they differ and why"
@@ -16,6 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", default="10", help="number of steps (10)")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 where all are equal, 3 where one differs or failed."""
+def run(arguments: argparse.Namespace) -> Parity:
+    """Compare. Raises ConfigurationError, RunFailed."""
     return parity(arguments.overrides, steps=arguments.steps, config_dir=arguments.config_dir)

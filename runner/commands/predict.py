@@ -1,13 +1,31 @@
 """``python -m runner predict``: the classes of image files."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "write the predicted classes of image files into a table"
+
+
+@dataclass(frozen=True)
+class Predicted(Answer):
+    """A table of predictions."""
+
+    path: Annotated[Path, "the table, a CSV file"]
+    files: Annotated[int, "images that were found"]
+    unreadable: Annotated[int, "of these, files that could not be read: their rows are empty"]
+    weights: Annotated[str, "best or last"]
+    run: str
+
+    def show(self) -> None:
+        left = f", of which {self.unreadable:,} could not be read" if self.unreadable else ""
+        print(f"{printable(self.path)}: {self.files:,} files{left}, with the {self.weights} weights of {self.run}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> Predicted:
     """Write the table. Files that cannot be read are named, and do not change the exit code."""
     packages, images = split_typed(arguments.images)
     if not images:
@@ -29,5 +47,4 @@ def run(arguments: argparse.Namespace) -> None:
 
     trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
     files, unreadable = predict_files(trained, images, Path(arguments.out), device=arguments.device)
-    left = f", of which {unreadable:,} could not be read" if unreadable else ""
-    print(f"{printable(arguments.out)}: {files:,} files{left}, with the {trained.which} weights of {trained.folder}")
+    return Predicted(Path(arguments.out), files, unreadable, trained.which, str(trained.folder))

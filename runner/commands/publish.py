@@ -2,7 +2,7 @@
 
 import argparse
 
-from manyheads.launchers.publishing.afterwards import publish
+from manyheads.launchers.publishing.afterwards import PublishedRuns, publish
 from manyheads.runner.errors import ConfigurationError
 
 HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what has been sent is not sent again"
@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", action="append", default=[], metavar="TRACKER", help="by default each run's own")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Publish, and return the exit code. Raises ConfigurationError."""
+def run(arguments: argparse.Namespace) -> PublishedRuns:
+    """Publish. Raises ConfigurationError."""
     keys = [word for word in arguments.overrides if word.startswith(("logger.", "+logger.")) and "=" in word]
     paths = [word for word in arguments.overrides if word not in keys]
     if not paths:

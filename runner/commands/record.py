@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.record.answer import RecordedRuns
 from manyheads.runner.record.evidence import CLOCKS
 
 HELP = "run a recipe many times, and show whether it reaches a target and how fast, with a page as evidence"
@@ -28,14 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 where the target is reached, 3 where it is not shown to be."""
+def run(arguments: argparse.Namespace) -> RecordedRuns:
+    """Run, gather or check a record. Raises ConfigurationError, RunFailed."""
     from manyheads.runner.record import make_record
 
     if arguments.check is not None:
         return make_record.check(arguments.check)
     if arguments.runs < 2:
-        raise ConfigurationError(f"--runs {arguments.runs} is not allowed. Allowed: an integer of at least 2.")
+        raise not_allowed("--runs", arguments.runs, "an integer of at least 2")
     if arguments.again is not None:
         return make_record.again(arguments.again, arguments.overrides, runs=arguments.runs)
     if not arguments.target:

@@ -2,6 +2,7 @@
 
 import argparse
 
+from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.report.write_report import report
 
 HELP = "compare the jobs of a sweep, or any runs"
@@ -19,6 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Write the comparison's files, and print its table."""
-    report(arguments.folders, baseline=arguments.baseline, to=arguments.to, is_watched=arguments.watch)
+def run(arguments: argparse.Namespace) -> ComparedRuns:
+    """Compare, and write the comparison's files. Raises ConfigurationError."""
+    return report(arguments.folders, baseline=arguments.baseline, to=arguments.to, is_watched=arguments.watch)

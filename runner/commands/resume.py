@@ -14,9 +14,11 @@ from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.commands.runs.train_longer import command, continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.kept_files import changed_files, find_where_started, kept
+from manyheads.runner.report.answer import ComparedRuns
+from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -37,29 +39,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Resume what the folder holds, or go on elsewhere; returns the exit code. Raises ConfigurationError."""
+def run(arguments: argparse.Namespace) -> Result | ComparedRuns | None:
+    """Resume what the folder holds, or train it longer elsewhere. Raises ConfigurationError."""
     packages, changes = split_typed(arguments.overrides)
     if not changes:
-        resume(arguments.run_folder, packages)
-        return 0
+        return resume(arguments.run_folder, packages, wants_answer=arguments.json)
     folder = RunFolder(arguments.run_folder)
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{changes[0]}: a sweep resumes as it was frozen. Name one of its runs to change it.")
-    return continue_run(folder, arguments.overrides)
+    return Result.of(continue_run(folder, arguments.overrides).path)
 
 
-def resume(path: str, packages: Sequence[str] = ()) -> None:
-    """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted."""
+def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = False) -> Result | ComparedRuns | None:
+    """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted.
+
+    None where this machine only took part in a run, and of a sweep without ``wants_answer``.
+    """
     if (arguments := command_of(Path(path))) is not None:
         if not Ledger(path).entries():
             print(f"{RunFolder(path)} was interrupted while it was being planned. Planning its jobs again.")
         os.environ[RESUMED] = str(Path(path).resolve())
-        train.take(arguments)
-        return
+        return train.take(arguments, wants_answer=wants_answer)
     if Ledger(path).exists():
-        resume_sweep(Path(path), packages)
-        return
+        return _resume_sweep(Path(path), packages, wants_answer=wants_answer)
     folder = RunFolder(path)
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
@@ -67,7 +69,7 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
         longer = command(folder, folder.read_config())
         print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         print(f"To train longer, in a new folder: {longer}")
-        return
+        return Result.of(path)
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
     for file in changed_files(folder, folder.read_config()).values():
@@ -75,6 +77,20 @@ def resume(path: str, packages: Sequence[str] = ()) -> None:
         print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
         join(RunConfig.read(folder))
-        return
-    with log_file(folder.log) if folder.path.is_dir() else nullcontext():
-        launch(prepare(folder))
+        return None
+    try:
+        with log_file(folder.log) if folder.path.is_dir() else nullcontext():
+            launch(prepare(folder))
+    except (RunFailed, Interrupted) as reason:
+        reason.answer = result_if_any(folder.path)
+        raise
+    return Result.of(path)
+
+
+def _resume_sweep(sweep: Path, packages: Sequence[str], *, wants_answer: bool) -> ComparedRuns | None:
+    try:
+        resume_sweep(sweep, packages)
+    except (Ended, Interrupted) as reason:
+        reason.answer = ComparedRuns.of_sweep(sweep) if wants_answer else None
+        raise
+    return ComparedRuns.of_sweep(sweep) if wants_answer else None

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
+from manyheads.runner.checkpoint.page import CheckpointPage
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.runs.show_run import show_run
+from manyheads.runner.commands.runs.show_run import RunPage, run_page
 from manyheads.runner.run.checkpoint_places import is_checkpoint
 
 HELP = "show all about one run: where it came from, how it ended, what to do next"
@@ -15,11 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="run", help=f"{A_RUN}; or a checkpoint, whose tensors are listed")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print the page."""
+def run(arguments: argparse.Namespace) -> RunPage | CheckpointPage:
+    """The page. Raises ConfigurationError."""
     if is_checkpoint(Path(arguments.run_folder)):
-        from manyheads.runner.checkpoint.rank.listing import show
+        from manyheads.runner.checkpoint.rank.listing import contents
 
-        show(Path(arguments.run_folder))
-        return
-    show_run(arguments.run_folder)
+        return contents(Path(arguments.run_folder))
+    return run_page(arguments.run_folder)

@@ -3,7 +3,9 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -15,22 +17,49 @@ from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.job_context import check_experiment, explained, in_sweep, job
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, resolve_origin
+from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
+from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.trust.authorize import refuse_untrusted_run
+
+if TYPE_CHECKING:  # a printed config, and the help, need neither
+    from manyheads.runner.report.answer import ComparedRuns
+    from manyheads.runner.report.run_result import Result
 
 HELP = "run one experiment, or with -m a sweep; takes group=option, key=value and Hydra's flags"
 
 
-def take(arguments: Sequence[str]) -> None:
-    """Let Hydra compose what was typed, and call ``start`` for each job."""
+def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | ComparedRuns | None":
+    """Let Hydra compose what was typed, and call ``start`` for each job.
+
+    Returns None where nothing was to be run, or without ``wants_answer``: comparing many jobs takes seconds.
+    """
     home = Path.cwd() if invocation.by_script() else CONF.parent
     line, origin = resolve_origin(CommandLine(tuple(arguments), home))
     sys.argv[1:] = line.absolute().arguments
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
     OmegaConf.register_new_resolver("command", invocation.command, replace=True)  # for the help
-    with explained(line):
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(origin.bind(start))()
+    try:
+        with explained(line):
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(origin.bind(start))()
+    except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
+        reason.answer = answer_of(origin) if wants_answer else None
+        raise
+    return answer_of(origin) if wants_answer else None
+
+
+def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
+    """What came of the run, or of the sweep, that was started."""
+    from manyheads.runner.report.answer import ComparedRuns
+    from manyheads.runner.report.run_result import result_if_any
+
+    folder = origin.started[0] if origin.started else None
+    if folder is None or not Ledger(folder).exists():
+        return result_if_any(folder)
+    with suppress(ConfigurationError, OSError):  # a finished sweep must not fail because of its report
+        return ComparedRuns.of_sweep(folder)
+    return None
 
 
 def start(config: DictConfig, *, origin: Origin) -> float | None:
@@ -39,6 +68,8 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
 
     with job() as folder:
         hydras = HydraConfig.get()
+        if not origin.started:  # else it is a job of the sweep
+            origin.started.append(folder.path)
         if is_met_elsewhere(config.get("launcher", {})):
             from manyheads.launchers.nodes.joining import join  # few runs need it
 

@@ -2,14 +2,34 @@
 
 import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.trust.look import digest, look
 from manyheads.runner.wording import is_confirmed
 
 HELP = "trust a folder of configs, or somebody else's run or sweep, after showing what it could run"
+
+
+@dataclass(frozen=True)
+class Trusted(Answer):
+    """What a folder could run, and whether it is trusted now."""
+
+    folder: Annotated[str, "what is trusted: the project, the run or the sweep"]
+    is_trusted: Annotated[bool, "false if the user declined"]
+    digest: Annotated[str, "of what is shown; --yes with it trusts exactly this"]
+    shown: Annotated[list[str], "what could run, in lines"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.DONE if self.is_trusted else ExitCode.NO
+
+    def show(self) -> None:
+        print(f"{self.folder} is now trusted as your own" if self.is_trusted else "nothing has changed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,16 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", metavar="DIGEST", help="do not ask; DIGEST is printed with what would be trusted")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 when the folder is the user's own now, 1 when he said no. Raises ConfigurationError."""
+def run(arguments: argparse.Namespace) -> Trusted:
+    """Show what the folder could run, ask, and trust it. Raises ConfigurationError."""
     folder = Path(arguments.folder)
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder. Name that of a project, of a run or of a sweep.")
     looks = look(folder)
-    for line in (line for each in looks for line in each.lines):
+    lines, shown = [line for each in looks for line in each.lines], digest(looks)
+    for line in (*lines, f"digest {shown}"):
         print(line)
-    shown = digest(looks)
-    print(f"digest {shown}")
+    name = printable(looks[0].folder if looks[0].covers is None else folder)
     if arguments.yes not in (None, shown):
         raise ConfigurationError(
             f"--yes {arguments.yes} is not the digest of what is shown above, and trusted nothing."
@@ -36,12 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
         command = invocation.command("trust", folder, "--yes", shown)
         raise ConfigurationError(f"there is no terminal to ask on. Read the above; to trust exactly that: {command}")
     if arguments.yes is None and not is_confirmed("Trust it as your own?"):
-        print("nothing has changed")
-        return 1
+        return Trusted(name, False, shown, lines)
     try:
         for each in looks:
             each.trust()
     except OSError as error:
         raise ConfigurationError(f"the list of what you trust cannot be written: {error}.") from None
-    print(f"{printable(looks[0].folder if looks[0].covers is None else folder)} is now trusted as your own")
-    return 0
+    return Trusted(name, True, shown, lines)

@@ -6,6 +6,7 @@ import traceback
 from hydra.errors import OverrideParseException
 
 from manyheads.runner.config.lookup import NAMED, OWN, Folders, no_such_option, options, unknown_key
+from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
 
@@ -21,31 +22,38 @@ def raised_by_hydra(error: Exception) -> bool:
     return frame.f_globals["__name__"].startswith("hydra.")
 
 
-def explain(error: Exception, folders: Folders = OWN) -> str:
-    """Hydra's message in one paragraph, with the nearest names of options and keys. folders: where it looked."""
+def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
+    """The error with Hydra's message in one paragraph, and the nearest names of options and keys.
+
+    folders: where it looked.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines)
     if isinstance(error, OverrideParseException):
         if error.override and error.override.startswith("hydra.launcher.exclude"):
-            return f"{error.override}: {lines[0]}. {QUOTES}"
-        return f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
+            return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}")
+        return ConfigurationError(f"{error.override}: {lines[0]}. Overrides are written group=option or key=value.")
     if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
         group, name = found.groups()
         if group == "experiment" and name in options(group, folders):
-            return NOT_OVER_SAVED
+            return ConfigurationError(NOT_OVER_SAVED, key=group, value=name)
         if group in (*GROUPS, *NAMED, "experiment"):
             return no_such_option(group, name, folders)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
         key = found.group(1) or found.group(2)
         if key == "experiment":
-            return NOT_OVER_SAVED
+            return ConfigurationError(NOT_OVER_SAVED, key=key)
         if key.startswith("hydra."):
             section = key.rpartition(".")[0]
-            return f"{key}: there is no such key. `{invocation.command('train')} --cfg hydra -p {section}` lists them."
-        return f"{unknown_key(key, folders)} `{invocation.command('train')} --cfg job` lists them all."
+            listing = f"`{invocation.command('train')} --cfg hydra -p {section}` lists them."
+            return UnknownName(f"{key}: there is no such key. {listing}", key=key)
+        listing = f"`{invocation.command('train')} --cfg job` lists them all."
+        return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key)
     if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
         group, name = found.groups()
-        return f"+{group}={name}: {group} already has an option. Write {group}={name}, without the plus."
+        message = f"+{group}={name}: {group} already has an option. Write {group}={name}, without the plus."
+        return ConfigurationError(message, key=group, value=name)
     if "Config group override must be" in text:
-        return f"{text}: set each group to one of its options, which `{invocation.command('train')} --help` lists."
-    return text
+        listing = f"`{invocation.command('train')} --help` lists"
+        return ConfigurationError(f"{text}: set each group to one of its options, which {listing}.")
+    return ConfigurationError(text)

@@ -1,10 +1,6 @@
-"""Exit codes, and the one handler that prints every command's error, as a single paragraph."""
+"""What a job of Hydra's knows of itself, and its errors as a single paragraph."""
 
-import errno
-import logging
-import sys
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,49 +13,10 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.explain import explain, raised_by_hydra
 from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
-from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed, complain, report
-from manyheads.runner.run import yaml_text
-from manyheads.runner.run.files import FAILED, FULL
+from manyheads.runner.errors import ConfigurationError, Ended, RunFailed, report
 from manyheads.runner.run.run_folder import RunFolder
 
 ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
-
-
-def exit_code(app: Callable[[], Any]) -> int:
-    """Call ``app``, print its error if it fails, and return the exit code of the process.
-
-    0 for success, or what ``app`` returns; 1 failed, 2 configuration error, 130 or 143 interrupted.
-    """
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it announces its font cache, and temporary folders
-    try:
-        return app() or 0
-    except Ended as end:
-        return end.exit_code if end.error is None else _printed(end.error)
-    except Interrupted as stop:
-        print(f"\n{stop}", file=sys.stderr)
-        return stop.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        return _printed(error)
-
-
-def _printed(error: Exception) -> int:
-    """Print the error, and return its exit code."""
-    if isinstance(error, (ConfigurationError, RunFailed)):
-        report(error)
-        return error.exit_code
-    if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
-        complain(f"{error.filename}: {error.strerror}")  # the disk's fault, in which a traceback leads nowhere
-        return 1
-    if isinstance(error, yaml_text.Error):
-        complain(f"a config cannot be read: {' '.join(str(error).split())}.")
-    elif isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
-        complain(explain(error))
-    else:
-        traceback.print_exception(error)
-        return 1
-    return 2
 
 
 @contextmanager
@@ -71,7 +28,7 @@ def explained(line: CommandLine) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
-            raise ConfigurationError(explain(error, line.folders)) from error
+            raise explain(error, line.folders) from error
         raise
 
 
@@ -104,4 +61,4 @@ def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
         if key.lstrip("+") == "experiment":
             for name in value.strip("[]").split(","):
                 if name.strip() not in options("experiment", folders):
-                    raise ConfigurationError(no_such_option("experiment", name.strip(), folders))
+                    raise no_such_option("experiment", name.strip(), folders)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config.code_files import absolute, project_of
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.option.locate import Section
 from manyheads.runner.run import yaml_text
@@ -71,7 +71,7 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
     """
     folder = next((folder for folder in folders if (folder / group / f"{name}.yaml").is_file()), None)
     if folder is None:
-        raise ConfigurationError(no_such_option(group, name, folders))
+        raise no_such_option(group, name, folders)
     content = read(folder / group / f"{name}.yaml")
     above = (*above, name)
     known = [each for each in options(group, folders) if each not in above]
@@ -131,10 +131,11 @@ def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
     return next((reason for each in sections if (reason := declared(group, each).unavailable())), None)
 
 
-def no_such_option(group: str, name: str, folders: Folders = OWN) -> str:
-    """The error message for a name that is not an option of the group."""
+def no_such_option(group: str, name: str, folders: Folders = OWN) -> UnknownName:
+    """The error for a name that is not an option of the group."""
     known = options(group, folders)
-    return f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
+    message = f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
+    return UnknownName(message, key=group, value=name, allowed=known)
 
 
 def unknown_key(key: str, folders: Folders = OWN, allowed: Iterable[str] | None = None) -> str:

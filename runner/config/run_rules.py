@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from manyheads.runner.checkpoint.retention import EVERY, steps_of
+from manyheads.runner.checkpoint.retention import EVERY, STEPS
 from manyheads.runner.option.rules import (
     AUTO,
     CLASS,
@@ -14,10 +14,16 @@ from manyheads.runner.option.rules import (
     is_whole,
     list_of,
     number,
+    text,
     whole,
 )
 
-SHARE = Rule("a number from 0 to 1", lambda v: number(at_least=0).accepts(v) and v <= 1)
+SHARE = Rule(
+    "a number from 0 to 1",
+    lambda v: number(at_least=0).accepts(v) and v <= 1,
+    {"type": "number", "minimum": 0, "maximum": 1},
+)
+MATCH = either(TEXT, Rule("", list_of(TEXT).accepts, {**list_of(TEXT).schema, "minItems": 1})).schema  # of patterns
 LIMIT = either(whole(1), number(above=0, below=1))
 
 
@@ -47,13 +53,37 @@ RULES: dict[str, Rule] = {
     "loss._target_": either(CLASS, AUTO),
     "parameters.freeze": list_of(TEXT),
     "parameters.freeze_epochs": list_of(
-        Rule("match: one or more patterns, together with until or from, an epoch counted from 1", _is_rest)
+        Rule(
+            "match: one or more patterns, together with until or from, an epoch counted from 1",
+            _is_rest,
+            {
+                "type": "object",
+                "properties": {"match": MATCH, "until": whole(1).schema, "from": whole(1).schema},
+                "required": ["match"],
+                "minProperties": 2,
+                "additionalProperties": False,
+            },
+        )
     ),
     "parameters.norm_weight_decay": number(at_least=0),
     "parameters.bias_weight_decay": number(at_least=0),
-    "parameters.layer_decay": Rule("a number above 0 and at most 1", lambda v: number(above=0).accepts(v) and v <= 1),
+    "parameters.layer_decay": Rule(
+        "a number above 0 and at most 1",
+        lambda v: number(above=0).accepts(v) and v <= 1,
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    ),
     "parameters.groups": list_of(
-        Rule("match: one or more patterns, together with lr or lr_factor, weight_decay or another setting", _is_group)
+        Rule(
+            "match: one or more patterns, together with lr or lr_factor, weight_decay or another setting",
+            _is_group,
+            {
+                "type": "object",
+                "properties": {"match": MATCH},
+                "required": ["match"],
+                "minProperties": 2,
+                "not": {"required": ["lr", "lr_factor"]},
+            },
+        )
     ),
     "trainer.epochs": whole(1),
     "trainer.max_steps": whole(1),
@@ -61,7 +91,7 @@ RULES: dict[str, Rule] = {
     "trainer.max_time": DURATION,
     "trainer.patience": whole(1),
     "trainer.min_delta": number(at_least=0),
-    "trainer.evaluate_every": either(whole(0), Rule("500steps", lambda v: steps_of(v) is not None)),
+    "trainer.evaluate_every": either(whole(0), text("500steps", f"(?=.*[1-9]){STEPS.pattern}")),
     "trainer.tta": choice("none", "flip", "flip_shift"),
     "trainer.limit_train": LIMIT,
     "trainer.limit_val": LIMIT,
@@ -93,6 +123,7 @@ RULES: dict[str, Rule] = {
     "checkpoint.every": Rule(
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",
         lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
+        {"anyOf": [whole(0).schema, {"type": "string", "pattern": f"^(?!0){EVERY.pattern}$"}]},
     ),
     "checkpoint.format": choice("auto", "single", "sharded"),
     "checkpoint.keep": whole(0),
@@ -100,10 +131,7 @@ RULES: dict[str, Rule] = {
     "checkpoint.keep_hours": number(at_least=0),
     "checkpoint.load": TEXT,
     "checkpoint.resume": TEXT,
-    "checkpoint.monitor": Rule(
-        "auto, or a column that an evaluation measures, such as val_loss",
-        lambda v: v == "auto" or str(v).startswith("val_"),
-    ),
+    "checkpoint.monitor": text("auto, or a column that an evaluation measures, such as val_loss", r"auto|val_[\s\S]*"),
 }
 
 

@@ -26,7 +26,7 @@ from manyheads.runner.config.lookup import (
     unknown_key,
 )
 from manyheads.runner.config.run_rules import RULES, rules_of
-from manyheads.runner.errors import ConfigurationError, WrongValue
+from manyheads.runner.errors import ConfigurationError, UnknownName, not_allowed
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.option.rules import Rule, rule_for
@@ -213,8 +213,9 @@ def _check_names(prefix: str, section: Section, allowed: list[str], folders: Fol
     dot = f"{prefix}." if prefix else ""
     for key in section:
         if key not in allowed and not (prefix in GROUPS and key == OPTION):
-            listed = ", ".join(dot + name for name in allowed)
-            raise ConfigurationError(f"{unknown_key(dot + key, folders, allowed)} Allowed: {listed}.")
+            listed = [dot + name for name in allowed]
+            message = f"{unknown_key(dot + key, folders, allowed)} Allowed: {', '.join(listed)}."
+            raise UnknownName(message, key=dot + key, value=section[key], allowed=listed)
 
 
 def _check_values(prefix: str, section: Section, default: Section, rules: Mapping[str, Rule]) -> None:
@@ -222,5 +223,5 @@ def _check_values(prefix: str, section: Section, default: Section, rules: Mappin
     for key, value in section.items():
         rule = rule_for(rules, key, default.get(key))
         if rule is not None and not rule.accepts(value):
-            meant = nearest(value, filter(rule.accepts, rule.allowed.split(", "))) if isinstance(value, str) else ""
-            raise WrongValue(f"{dot}{key}={shown(value)} is not allowed.{meant} Allowed: {rule.allowed}.")
+            hint = nearest(value, filter(rule.accepts, rule.allowed.split(", "))) if isinstance(value, str) else ""
+            raise not_allowed(dot + key, value, rule.allowed, values=rule.values, shown=shown(value), hint=hint)

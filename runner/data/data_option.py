@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
 OBJECTS = Rule(
     "a list, each {_target_: <class>, ...}",
     lambda v: isinstance(v, list) and all(isinstance(each, dict) and "_target_" in each for each in v),
+    {"type": "array", "items": {"type": "object", "required": ["_target_"]}},
 )
 
 

@@ -1,8 +1,7 @@
 """What an estimate finds, as plain values; found by ``rank/rehearsal.py``, shown by the rest."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 EXACT = ("parameters", "gradients", "optimizer", "masters", "buffers")
 
@@ -87,24 +86,6 @@ class Estimate:
         """Least and most of a kind over the ranks."""
         found = [size for each in self.holds if (size := getattr(each, kind)) is not None]
         return min(found), max(found)
-
-    def as_json(self) -> dict[str, Any]:
-        """For ``--json``: bytes as whole numbers."""
-        if self.reason:
-            return {"label": self.label, "parallel": self.name, "refused": self.reason}
-        return {
-            "label": self.label,
-            "parallel": self.name,
-            "layout": self.layout,
-            "ranks": self.ranks,
-            "samples_per_micro_batch": self.samples,
-            "seconds": round(self.seconds, 2),
-            "largest_rank": self.largest.rank,
-            "holds": [
-                {**asdict(each), "total": each.total, "parts": each.parts(), "communicated": each.sent}
-                for each in self.holds
-            ],
-        }
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,28 @@
 """From the command's overrides to a run config for each combination of their values."""
 
-import json
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from rich.console import Console
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.job_context import explained
 from manyheads.runner.config.origin import Origin, resolve_origin
-from manyheads.runner.errors import DIFFERS, ConfigurationError, Unavailable
+from manyheads.runner.errors import ConfigurationError, Unavailable, not_allowed
+from manyheads.runner.estimate.answer import Estimates
 from manyheads.runner.estimate.estimate_picture import draw
 from manyheads.runner.estimate.findings import Device, Estimate
-from manyheads.runner.estimate.print_estimate import show
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.files import whole_file
+from manyheads.runner.run.progress import working
 
 RANKS = "launcher.nproc_per_node"
 DEVICE = "trainer.device"  # no device is needed, so that none of this machine's may limit the number of ranks
@@ -99,31 +98,23 @@ def estimate(
     config_dir: str | None = None,
     device_memory: str | None = None,
     picture: str | None = None,
-    as_json: bool = False,
-) -> int:
-    """Show it, and return the exit code: 3 where something does not fit. Raises ConfigurationError."""
+) -> Estimates:
+    """Estimate each configuration. Raises ConfigurationError."""
     device = _device(device_memory)
     if picture is not None and Path(picture).suffix not in PICTURES:
         raise ConfigurationError(f"--picture {picture}: its name must end in {' or '.join(PICTURES)}.")
     line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     planned = plan(line, origin)
-    status = Console(stderr=True)
     found = []
-    for number, each in enumerate(planned, 1):
-        with status.status(f"{number} of {len(planned)}: {each.label or 'one update, without its numbers'}"):
+    with working("estimating", len(planned)) as work:
+        for each in planned:
+            work.show(each.label or "one update, without its numbers")
             found.append(estimated(each, alone=len(planned) == 1))
-    if as_json:
-        shown: dict[str, Any] = {"estimates": [each.as_json() for each in found]}
-        if device is not None:
-            shown["device_bytes"] = device.memory
-        print(json.dumps(shown, indent=2))
-    else:
-        show(found, device)
+            work.advance()
     if picture is not None:
         _write(Path(picture), found, device)
-        status.print(f"wrote {picture}", highlight=False, soft_wrap=True)
-    too_large = device is not None and any(each.holds and each.largest.total > device.memory for each in found)
-    return DIFFERS if too_large else 0
+        print(f"wrote {picture}", file=sys.stderr)
+    return Estimates.of(found, device)
 
 
 def estimated(planned: PlannedEstimate, *, alone: bool = True) -> Estimate:
@@ -157,7 +148,7 @@ def _device(typed: str | None) -> Device | None:
         return None if found is None else Device(found, "this machine's GPUs")
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", typed, re.IGNORECASE)
     if match is None or match[2].lower() not in UNITS or float(match[1]) == 0:
-        raise ConfigurationError(f"--device-memory {typed} is not allowed. Allowed: a size such as 80GB or 79.2GiB.")
+        raise not_allowed("--device-memory", typed, "a size such as 80GB or 79.2GiB")
     return Device(int(float(match[1]) * UNITS[match[2].lower()]))
 
 

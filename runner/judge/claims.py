@@ -30,7 +30,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Claims:
-    """``reasons``: why it was refused or what failed; ``numerics``: the class; ``floor``, ``differences``: of rounds.
+    """The verdict of a judgement, and the numbers that it follows from.
+
+    ``reasons``: why it was refused or what failed; ``numerics``: the class; ``floor``, ``differences``: of rounds.
 
     ``scale``: of the noise floor; ``low``, ``high``: the interval, None while it is unbounded.
     """

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
-from manyheads.runner.errors import DIFFERS, ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, not_allowed, printable
+from manyheads.runner.judge.answer import CheckedJudgement, Judged
 from manyheads.runner.judge.arms import Arms, compose_arms
 from manyheads.runner.judge.audit import faults, read
 from manyheads.runner.judge.draw import new_draw
-from manyheads.runner.judge.judgement import FILE, Judgement, exit_code
-from manyheads.runner.judge.print_judgement import sentences, verdict_line
+from manyheads.runner.judge.judgement import FILE, Judgement
 from manyheads.runner.judge.question import SPEED, TARGET, Question
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.judge.session import spent
@@ -23,7 +23,6 @@ from manyheads.runner.option.rules import seconds
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import exclusive, make_folder
-from manyheads.runner.run.run_folder import RunFolder
 
 JUDGEMENTS = Path("outputs") / "judgements"
 MOST_SHOWN = 12
@@ -41,8 +40,8 @@ def judge(
     session: Path | None = None,
     budget: str = "10m",
     config_dir: str | None = None,
-) -> int:
-    """Judge whether the change is better; returns the exit code: 0 keep, 3 discard, 4 undecided.
+) -> Judged:
+    """Judge whether the change is better.
 
     ``overrides``: of base, as for train; ``on``: "speed", at the same numerics, a metric, or "seconds to metric=value";
     ``least``: the smallest gain worth having, for seconds as a fraction; ``alpha``: the error rate; ``test``: of
@@ -56,12 +55,12 @@ def judge(
     is_relative = on == SPEED or TARGET.fullmatch(on) is not None
     least = (LEAST_GAIN if is_relative else 0.0) if least is None else least
     if not 0 < alpha < 1:
-        raise ConfigurationError(f"--alpha {alpha} is not allowed. Allowed: a number between 0 and 1, such as 0.05.")
+        raise not_allowed("--alpha", alpha, "a number between 0 and 1, such as 0.05")
     if not 0 <= least < (1 if is_relative else math.inf):
-        raise ConfigurationError(f"--least {least} is not allowed. Allowed: a number from 0; for speed a fraction.")
+        raise not_allowed("--least", least, "a number from 0; for speed a fraction")
     test = test or ("symmetric" if on == SPEED else "mean")
     if (allowed := seconds(budget)) is None:
-        raise ConfigurationError(f"--budget {budget} is not allowed. Allowed: seconds, or 90s, 30m, 8h, 2d.")
+        raise not_allowed("--budget", budget, "seconds, or 90s, 30m, 8h, 2d")
     named = named_folder(overrides, SWEEP_DIR)
     words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
     arms = compose_arms(words, change, config_dir=config_dir)
@@ -81,15 +80,11 @@ def judge(
     _show_differences(arms)
     with exclusive(runs.ledger.path, of=folder), handled_by(interrupt):
         claims = Judgement(runs, asked, allowed, _say).decide()
-    print(verdict_line(asked, claims))
-    for sentence in sentences(asked, claims):
-        print(sentence)
-    print(f"wrote {RunFolder(runs.folder / FILE)}")
-    return exit_code(claims)
+    return Judged.of(runs.folder / FILE, asked, claims)
 
 
-def check(path: Path) -> int:
-    """Whether a judgement's claims follow from its rows, and its rows fit together; returns 0, or 3. Runs nothing."""
+def check(path: Path) -> CheckedJudgement:
+    """Whether a judgement's claims follow from its rows, and its rows fit together. Runs nothing."""
     try:
         content = read_json(path)
         question, rows = read(content)
@@ -98,18 +93,10 @@ def check(path: Path) -> int:
         raise ConfigurationError(f"{path}: {error.strerror}.") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    for line in wrong:
-        print(printable(f"does not hold: {line}"))
-    if wrong:
-        return DIFFERS
     last = content["lines"][-1]["digest"]
     sealed = content.get("seal") is not None and content["seal"] == seal.keyed("judgement", last)
-    print(f"all claims follow from the {len(rows)} runs.")
-    print("You recorded these rows yourself." if sealed else "The rows were recorded by somebody else.")
-    print(
-        f"To judge it on this machine: {invocation.command('judge', *question.overrides, '--change', question.change)}"
-    )
-    return 0
+    again = invocation.command("judge", *question.overrides, "--change", question.change)
+    return CheckedJudgement(path, len(rows), [*wrong], sealed, again)
 
 
 def _question(

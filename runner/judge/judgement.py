@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from manyheads.launchers.parent_signals import blocked_signals
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge import purposes
-from manyheads.runner.judge.claims import KEEP, REFUSED, UNDECIDED, Claims, claims_of, pairs
+from manyheads.runner.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, pairs
 from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row
@@ -166,8 +166,3 @@ def updates_of(rows: list[Row]) -> int:
     trial = next(row for row in rows if row.purpose == TRIAL and row.state == COMPLETED)
     per_update = trial.findings["seconds"] / trial.findings["updates"]
     return max(1, math.ceil(ROUND_SECONDS / per_update))
-
-
-def exit_code(claims: Claims) -> int:
-    """0 keep, 3 discard, 4 undecided."""
-    return {KEEP: 0, UNDECIDED: 4}.get(claims.verdict, 3)

@@ -4,7 +4,7 @@ import importlib.util
 from typing import ClassVar
 
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import TEXT, Rule, choice
+from manyheads.runner.option.rules import choice, text
 
 
 class LoggerOption(Option):
@@ -32,8 +32,12 @@ class TrackerOption(LoggerOption):
 
 
 # Run folders get published: what opens an account comes from the environment, or from the tracker's own login.
-ADDRESS = Rule("an address without user and password, which belong in the environment", lambda v: _is_address(v))
-NAME = Rule("a name without a slash", lambda v: TEXT.accepts(v) and "/" not in v)
+ADDRESS = text(
+    "an address without user and password, which belong in the environment",
+    "(?!.*://[^/]*@).+",
+    lambda v: _is_address(v),
+)
+NAME = text("a name without a slash", "[^/]+")
 
 
 def _is_address(value: object) -> bool:

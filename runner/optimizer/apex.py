@@ -33,7 +33,7 @@ class FusedOption(OptimizerOption):
 class FusedNovoGradOption(FusedOption):
     """NovoGrad, whose load_state_dict needs norms that its first step creates."""
 
-    rules: ClassVar = {"norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2))}
+    rules: ClassVar = {"norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2), {"enum": [2, 0]})}
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)

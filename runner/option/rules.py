@@ -2,15 +2,28 @@
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+Schema = Mapping[str, Any]
+FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}  # what a JSON Schema can say of infinity
+
 
 class Rule(NamedTuple):
-    """Which values a key may have. ``allowed`` completes the sentence "Allowed: ..."."""
+    """Which values a key may have.
+
+    ``allowed`` completes the sentence "Allowed: ..."; ``schema``: the same as JSON Schema, for editors.
+    """
 
     allowed: str
     accepts: Callable[[Any], bool]
+    schema: Schema
+
+    @property
+    def values(self) -> list[Any]:
+        """What may be chosen, if the rule names each; otherwise empty."""
+        return [*self.schema.get("enum", ())]
 
 
 def is_whole(value: Any) -> bool:
@@ -26,7 +39,8 @@ def is_number(value: Any) -> bool:
 def whole(lowest: int, highest: int | None = None) -> Rule:
     """An integer between these bounds, inclusive."""
     text = f"an integer of at least {lowest}" if highest is None else f"an integer from {lowest} to {highest}"
-    return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest))
+    schema = {"type": "integer", "minimum": lowest, **({} if highest is None else {"maximum": highest})}
+    return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest), schema)
 
 
 def number(
@@ -46,29 +60,60 @@ def number(
             and (above is None or v > above)
             and (below is None or v < below)
         ),
+        {
+            "type": "number",
+            **({} if infinite else FINITE),
+            **{
+                name: bound
+                for name, bound in (("minimum", at_least), ("exclusiveMinimum", above), ("exclusiveMaximum", below))
+                if bound is not None
+            },
+        },
     )
 
 
 def choice(*values: str) -> Rule:
     """One of these strings."""
-    return Rule(", ".join(values), lambda v: v in values)
+    return Rule(", ".join(values), lambda v: v in values, {"enum": [*values]})
 
 
 def either(*rules: Rule) -> Rule:
     """Any value that one of these rules accepts."""
-    return Rule(" or ".join(rule.allowed for rule in rules), lambda v: any(rule.accepts(v) for rule in rules))
+    return Rule(
+        " or ".join(rule.allowed for rule in rules),
+        lambda v: any(rule.accepts(v) for rule in rules),
+        {"anyOf": [rule.schema for rule in rules]},
+    )
+
+
+def text(allowed: str, pattern: str, accepts: Callable[[Any], bool] | None = None) -> Rule:
+    """A text that matches a regular expression as a whole. ``accepts``: what JSON Schema's expressions cannot say."""
+    whole_text = re.compile(pattern)
+
+    def matches(value: Any) -> bool:
+        return isinstance(value, str) and whole_text.fullmatch(value) is not None
+
+    return Rule(allowed, accepts or matches, {"type": "string", "pattern": f"^(?:{pattern})$"})
 
 
 def list_of(rule: Rule) -> Rule:
     """A list whose items all satisfy one rule."""
-    return Rule(f"a list, each {rule.allowed}", lambda v: isinstance(v, list) and all(map(rule.accepts, v)))
+    return Rule(
+        f"a list, each {rule.allowed}",
+        lambda v: isinstance(v, list) and all(map(rule.accepts, v)),
+        {"type": "array", "items": rule.schema},
+    )
 
 
-NULL = Rule("null", lambda v: v is None)
-BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool))
-TEXT = Rule("text", lambda v: isinstance(v, str) and v != "")
+NULL = Rule("null", lambda v: v is None, {"type": "null"})
+BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool), {"type": "boolean"})
+TEXT = Rule("text", lambda v: isinstance(v, str) and v != "", {"type": "string", "minLength": 1})
+INTEGER = Rule("an integer", is_whole, {"type": "integer"})
 AUTO = choice("auto")
-CLASS = Rule("the dotted name of a class, or a class in a file, net.py:Net", lambda v: isinstance(v, str) and "." in v)
+CLASS = text(
+    "the dotted name of a class, or a class in a file, net.py:Net",
+    r"[\s\S]*\.[\s\S]*",
+)
 
 
 def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:
@@ -101,4 +146,8 @@ def seconds(value: Any) -> float | None:
     return (float(found[1]) * UNITS[found[2]] or None) if found else None
 
 
-DURATION = Rule("seconds, or 90s, 30m, 8h, 2d", lambda value: seconds(value) is not None)
+DURATION = Rule(
+    "seconds, or 90s, 30m, 8h, 2d",
+    lambda value: seconds(value) is not None,
+    {"anyOf": [number(above=0).schema, {"type": "string", "pattern": f"^(?=.*[1-9]){_TEXT.pattern}$"}]},
+)

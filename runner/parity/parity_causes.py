@@ -1,7 +1,7 @@
 """Sentences that explain why a strategy computes a different result, as far as the findings tell."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyheads.runner.parity.parity_plan import FAILED, ParityOutcome, near
@@ -9,7 +9,7 @@ from manyheads.runner.parity.parity_plan import FAILED, ParityOutcome, near
 NAMED = 3
 
 
-def causes(outcome: ParityOutcome, baseline: dict[str, Any]) -> list[str]:
+def causes(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> list[str]:
     """Sentences about an outcome that differs. ``baseline``: what ``sides.Baseline.findings`` says of it."""
     if not outcome.differs:
         return []
@@ -25,7 +25,7 @@ def causes(outcome: ParityOutcome, baseline: dict[str, Any]) -> list[str]:
     return found or [_unknown(outcome)]
 
 
-def unused_note(baseline: dict[str, Any]) -> str:
+def unused_note(baseline: Mapping[str, Any]) -> str:
     """What there is to know of parameters that no step used, where nothing differs."""
     names = baseline["unused"]
     if not names:
@@ -33,7 +33,7 @@ def unused_note(baseline: dict[str, Any]) -> str:
     return f"{_names(names)} {_get(names)} no gradient: unused. ddp fails on that without find_unused_parameters=true."
 
 
-def _of_failure(outcome: ParityOutcome, baseline: dict[str, Any]) -> Iterator[str]:
+def _of_failure(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator[str]:
     names = baseline["unused"]
     unused = f"{_names(names)} {_get(names)} no gradient" if names else ""
     if outcome.run and (text := outcome.run.parallel.cause_of(outcome.error, unused=unused)):
@@ -77,7 +77,7 @@ def _of_first_step(outcome: ParityOutcome, settings: list[str]) -> Iterator[str]
             yield f"Outputs and loss agree, but all gradients are {_times(ratio)} the baseline's."
 
 
-def _of_cut(outcome: ParityOutcome, baseline: dict[str, Any]) -> Iterator[str]:
+def _of_cut(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator[str]:
     """Where the outputs can't be compared, as of samples that are padded to the longest of their share."""
     whole, parts = baseline.get("cut") or (0.0, 0.0)
     if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
@@ -141,7 +141,7 @@ def _of_settings(outcome: ParityOutcome) -> Iterator[str]:
             )
 
 
-def _of_unused(outcome: ParityOutcome, baseline: dict[str, Any]) -> Iterator[str]:
+def _of_unused(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator[str]:
     names = [entry["name"] for entry in outcome.beyond("weight") if entry["name"] in baseline["unused"]]
     if names:
         yield (

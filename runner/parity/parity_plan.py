@@ -77,7 +77,7 @@ def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
         names = list(override.sweep_string_iterator()) if several else [str(override.value())]
     for name in names:
         if name not in known:
-            raise ConfigurationError(no_such_option(WHICH, name, folders))
+            raise no_such_option(WHICH, name, folders)
     names = list(dict.fromkeys([baseline, *names]))
     if len(names) == 1:
         others = [name for name in known if name != baseline]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def announce(strategies: list[str], run: RunConfig, task: ParityTask) -> None:
     Console(highlight=False).print(Text(text))
 
 
-def show(outcomes: list[ParityOutcome], baseline: dict[str, Any], task: ParityTask, path: Path, name: str) -> None:
+def show(outcomes: list[ParityOutcome], baseline: Mapping[str, Any], task: ParityTask, path: Path, name: str) -> None:
     """Print it all. ``baseline``: what its own run found; ``path``: where everything is; ``name``: the baseline's."""
     console = Console(highlight=False)
     Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes, name))
@@ -57,7 +58,7 @@ def _table(outcomes: list[ParityOutcome], baseline: str) -> Table:
     return table
 
 
-def _lines(outcome: ParityOutcome, baseline: dict[str, Any]) -> list[str]:
+def _lines(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> list[str]:
     """What there is to say of one strategy."""
     name = outcome.strategy
     if outcome.state == NOT_HERE:

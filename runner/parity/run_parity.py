@@ -11,32 +11,29 @@ from manyheads.launchers.parent_signals import blocked_signals, interrupt
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.origin import resolve_origin
-from manyheads.runner.errors import DIFFERS, ConfigurationError, RunFailed
+from manyheads.runner.errors import ConfigurationError, RunFailed, not_allowed
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parity.answer import Parity
 from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, ParityOutcome, PlannedSide, judged, plan
 from manyheads.runner.parity.parity_task import ParityTask, StepFiles, write_task
-from manyheads.runner.parity.print_parity import announce, show
+from manyheads.runner.parity.print_parity import announce
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder
 
 PARITY = Path("outputs") / "parity"
 RANK = "manyheads.runner.parity.rank.probe"
 
 
-def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -> int:
-    """Compare, show, and return the exit code: 0 equal, 3 different. Raises ConfigurationError, RunFailed."""
-    return DIFFERS if any(outcome.differs for outcome in compare(overrides, steps=steps, config_dir=config_dir)) else 0
-
-
-def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) -> list[ParityOutcome]:
+def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -> Parity:
     """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed.
 
     config_dir: a folder of more options, which are the user's if he trusts what they name.
     """
     if not (steps.isdecimal() and int(steps) >= 1):
-        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
+        raise not_allowed("--steps", steps, "an integer of at least 1")
     line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     folders = line.folders
     planned = plan(list(line.overrides), folders[1:], origin.trust)
@@ -57,16 +54,19 @@ def compare(overrides: list[str], *, steps: str, config_dir: str | None = None) 
     )
     announce(list(frozen), frozen[first], task)
     baseline = RunFolder(path / first)
-    with handled_by(interrupt), log_file(path / "parity.log"):
+    kept = f"what has been compared is in {RunFolder(path)}"
+    with handled_by(interrupt), log_file(path / "parity.log"), working(first, len(planned), kept=kept) as work:
         try:
             findings = _run_baseline(baseline, task)
             others = replace(task, baseline=str(baseline.path))
-            outcomes = [_outcome(one, path, frozen.get(one.strategy), others) for one in planned[1:]]
+            outcomes = []
+            for one in planned[1:]:
+                work.advance(one.strategy)
+                outcomes.append(_outcome(one, path, frozen.get(one.strategy), others))
         finally:
             with blocked_signals():
                 shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
-    show(outcomes, findings, task, path, first)
-    return outcomes
+    return Parity.of(outcomes, findings, task, path, first)
 
 
 def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: ParityTask) -> ParityOutcome:

@@ -8,27 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from manyheads.runner.api import sweep
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.record import print_record
+from manyheads.runner.record.answer import RecordedRuns
 from manyheads.runner.record.evidence import Record, checked_signature, gather
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
-DIFFERS = 3
 CLOSE = 1e-9
 
 
-def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf: str | None) -> int:
-    """Run each recipe ``runs`` times, in turn, with other seeds; returns 0 where the first one reaches the target.
+def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf: str | None) -> RecordedRuns:
+    """Run each recipe ``runs`` times, in turn, with other seeds.
 
     ``conf``: a folder of more options.
 
@@ -41,21 +37,19 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
     return of_sweep(sweep([*overrides, *more], conf=conf).folder, target=target, clock=clock)
 
 
-def of_sweep(folder: Path, *, target: str, clock: str) -> int:
+def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
     """Write record.json and record.html into a sweep's folder. Raises ConfigurationError."""
     if not Ledger(folder).exists():
         raise ConfigurationError(f"{folder} holds no sweep.")
     found = gather(folder, target=target, clock=clock)
-    show(found)
-    write_whole(folder / "record.json", json.dumps(found.to_json(), indent=2) + "\n")
-    write_whole(folder / "record.html", print_record.as_page(found))
-    for name in ("record.json", "record.html"):
-        print(f"wrote {RunFolder(folder / name)}")  # named as a person would
-    return 0 if print_record.reaches(found, found.contenders[0]) else DIFFERS
+    contents = {"record.json": json.dumps(found.to_json(), indent=2) + "\n", "record.html": print_record.as_page(found)}
+    for name, text in contents.items():
+        write_whole(folder / name, text)
+    return RecordedRuns.of(found, [folder / name for name in contents])
 
 
-def again(path: Path, overrides: Sequence[str], *, runs: int) -> int:
-    """Time somebody else's first recipe on this machine; returns 0 where it reaches the target here.
+def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
+    """Time somebody else's first recipe on this machine.
 
     Its config is looked at as any from elsewhere is: raises ConfigurationError for classes that are not trusted.
     """
@@ -78,23 +72,17 @@ def read(path: Path) -> tuple[Record, dict[str, Any]]:
         raise ConfigurationError(f"{path}: {error}") from None
 
 
-def check(path: Path) -> int:
-    """Whether what a record claims follows from its runs; returns 0, or 3. Nothing that it names is run."""
+def check(path: Path) -> RecordedRuns:
+    """Whether what a record claims follows from its runs. Nothing that it names is run."""
     found, content = read(path)
     trust = Trust(trusted_packages())
-    show(found)
     wrong = [*differences_of(found.to_json(), content)]
     wrong += [
         f"contenders.{number}.signature: it does not match the config"
         for number, each in enumerate(found.contenders)
         if checked_signature(each.config, trust) != each.signature
     ]
-    for line in wrong:
-        print(f"does not follow from the runs: {line}")
-    if not wrong:
-        print("all claims follow from the runs.")
-        print(f"To time it here: {invocation.command('record', '--again', path)}")
-    return DIFFERS if wrong else 0
+    return RecordedRuns.of(found, [], again=invocation.command("record", "--again", path), wrong=wrong)
 
 
 def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
@@ -111,16 +99,3 @@ def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
         if not (math.isclose(expected, claimed, rel_tol=CLOSE) if numbers else expected == claimed):
             found.append(f"{where}: the record claims {claimed!r}, correct is {expected!r}")
     return found
-
-
-def show(found: Record) -> None:
-    """Print the table and its sentences."""
-    console = Console(highlight=False)
-    table = Table(title=str(found.target), title_justify="left")
-    for number, name in enumerate(print_record.COLUMNS):
-        table.add_column(name, justify="left" if number in (0, 2) else "right", overflow="fold")
-    for row in print_record.rows(found):
-        table.add_row(*map(Text, row))
-    console.print(table)
-    for sentence in print_record.sentences(found):
-        console.print(Text(sentence))

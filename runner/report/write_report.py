@@ -10,8 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.machine import invocation
+from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
@@ -21,6 +22,7 @@ from manyheads.runner.report.print_report import show
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.data_files import no_formula, without_collector
 from manyheads.runner.run.files import fresh_folder, make_folder, remove, whole_file, write_whole
+from manyheads.runner.run.progress import working
 
 log = logging.getLogger(__name__)
 COMPARISONS = Path("outputs") / "comparisons"
@@ -30,11 +32,13 @@ RELOAD_SECONDS = 5
 class NothingToCompare(ConfigurationError):
     """No job completed, and none is running; the table was shown anyway."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
-def report(paths: list[str], *, baseline: str | None = None, to: str | None = None, is_watched: bool = False) -> None:
-    """Print the comparison of these sweeps or runs, and write it into the sweep's folder, or into ``to``.
+def report(
+    paths: list[str], *, baseline: str | None = None, to: str | None = None, is_watched: bool = False
+) -> ComparedRuns:
+    """Compare these sweeps or runs, and write the comparison into the sweep's folder, or into ``to``.
 
     ``baseline``: a job's number, or values such as parallel=dp,precision=fp32; ``is_watched``: first keep its files up
     to date until no job runs any more. Raises ConfigurationError for a folder that holds no run, NothingToCompare if no
@@ -42,7 +46,7 @@ def report(paths: list[str], *, baseline: str | None = None, to: str | None = No
     """
     if is_watched:
         to = _follow(paths, baseline=baseline, to=to)
-    _report(paths, baseline=baseline, to=to)
+    return _report(paths, baseline=baseline, to=to)
 
 
 def _follow(paths: list[str], *, baseline: str | None, to: str | None) -> str | None:
@@ -70,17 +74,21 @@ def _folder(comparison: Comparison, to: str | None) -> Path:
 
 
 @without_collector()
-def _report(paths: list[str], *, baseline: str | None, to: str | None) -> None:
-    comparison = compare(gather(paths), baseline=baseline)
-    show(comparison)
-    if not comparison.rows:
-        if comparison.active:
-            return
-        raise NothingToCompare(f"{comparison.title}: there is nothing to compare.")
-    for path in write(comparison, _folder(comparison, to)):
-        Console(highlight=False, soft_wrap=True).print(Text(f"wrote {path}"))
+def _report(paths: list[str], *, baseline: str | None, to: str | None) -> ComparedRuns:
+    with working("comparing runs", kept="no file was written"):
+        comparison = compare(gather(paths), baseline=baseline)
+    written: list[Path] = []
+    if comparison.rows:
+        with working("writing the comparison"):
+            written = write(comparison, _folder(comparison, to))
+    answer = ComparedRuns.of(comparison, written, is_shown=True)
     if not (comparison.completed or comparison.active):
-        raise NothingToCompare(f"{comparison.title}: there is nothing to compare, since no job completed.")
+        answer.show()
+        why = ", since no job completed" if comparison.rows else ""
+        error = NothingToCompare(f"{comparison.title}: there is nothing to compare{why}.")
+        error.answer = answer
+        raise error
+    return answer
 
 
 @without_collector()

@@ -20,10 +20,10 @@ _KEY = re.compile(r"^(?=  [^\s-])", re.MULTILINE)  # a key one level below
 _PLAIN = re.compile(r"- ([A-Za-z_][\w./@]*=[\w./-]*)\n", re.ASCII)  # an item that YAML reads as this very text
 
 
-def read_frozen(path: Path, *, only: str = "") -> dict[str, Any]:
+def read_frozen(path: Path, *, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """A run config with dotted keys, lists as values; empty if there is no readable config.
 
-    ``only``: the key at the top that is wanted; the others need not be read.
+    ``only``: the keys at the top that are wanted; the others need not be read.
     """
     return without_format({key: value for part in _parts(path, _SECTION, dict, only) for key, value in part.items()})
 
@@ -33,12 +33,12 @@ def read_typed(path: Path) -> list[str]:
     return [printable(override) for items in _parts(path, _ITEM, list) for override in items]
 
 
-def _parts(path: Path, start: re.Pattern[str], kind: type, only: str = "") -> Iterator[Any]:
+def _parts(path: Path, start: re.Pattern[str], kind: type, only: tuple[str, ...] = ()) -> Iterator[Any]:
     """What the parts of a file hold; where they are not YAML each by itself, the whole of it."""
     try:
         text = read_text(path, most=MOST_BYTES)
         try:
-            found = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only)]
+            found = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only or "")]
         except yaml_text.Error:  # such as of an alias for what stands in another part
             found = [_parsed(text)]
     except Exception:  # YAML's constructors raise anything

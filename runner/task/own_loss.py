@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.rules import AUTO, TEXT, Rule, choice, either, is_whole
+from manyheads.runner.option.rules import AUTO, INTEGER, TEXT, Rule, choice, either, is_whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.task.task_option import TaskOption
 
@@ -18,15 +18,27 @@ def _is_named(value: Any) -> bool:
     )
 
 
+KEY_OR_POSITION = Rule(
+    "the key or the position of an entry",
+    lambda v: TEXT.accepts(v) or is_whole(v),
+    {"anyOf": [TEXT.schema, INTEGER.schema]},
+)
+NAMED = Rule(
+    "names, each with max or min, whichever is better",
+    _is_named,
+    {"type": "object", "propertyNames": {"pattern": r"^[^\W\d]\w*$"}, "additionalProperties": {"enum": ["max", "min"]}},
+)
+
+
 class OwnLossOption(TaskOption):
     """The model's own loss."""
 
     rules: ClassVar = {
         "loss_over": choice(*MEASURES),
         "reduction": choice("mean", "sum"),
-        "ignore_index": Rule("an integer", is_whole),
-        "labels": either(AUTO, Rule("the key or the position of an entry", lambda v: TEXT.accepts(v) or is_whole(v))),
-        "metrics": Rule("names, each with max or min, whichever is better", _is_named),
+        "ignore_index": INTEGER,
+        "labels": either(AUTO, KEY_OR_POSITION),
+        "metrics": NAMED,
     }
     loss = None
     loss_over: str

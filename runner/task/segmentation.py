@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from manyheads.runner.option.rules import Rule, is_whole, number
+from manyheads.runner.option.rules import INTEGER, number
 from manyheads.runner.task.task_option import TaskOption
 
 
@@ -10,7 +10,7 @@ class SegmentationOption(TaskOption):
     """Cross-entropy of pixels, and mean IoU."""
 
     rules: ClassVar = {
-        "ignore_index": Rule("an integer", is_whole),
+        "ignore_index": INTEGER,
         "aux_weight": number(at_least=0),
     }
     measures = ("loss", "acc", "miou")

@@ -52,7 +52,7 @@ def test_a_run(capsys, conf):
     assert result.status == "completed"
     assert result.folder.parent.parent == Path("outputs").resolve()
     assert result.metrics["val_loss"] > 0
-    assert (result.config["parallel"]["name"], result.config["seed"]) == ("ddp", 7)
+    assert (result.config.parallel.name, result.config.seed) == ("ddp", 7)
     out = capsys.readouterr().out
     assert "epoch 1/" in out
     assert f"results │ {result.folder.relative_to(Path.cwd())}" in out

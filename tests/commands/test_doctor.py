@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from manyheads.runner.commands.doctor import LISTED, describe_machine, examine, explain, list_models, note
+from manyheads.runner.commands.doctor import model_names
+from manyheads.runner.commands.doctor.examine import LISTED, describe_machine, examine, explain, note
 from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import apex_installation, hardware
@@ -30,7 +31,7 @@ def told(capsys):
     """What doctor says of all options of a group."""
 
     def run(group: str) -> list[str]:
-        explain([group])
+        explain([group]).show()
         return capsys.readouterr().out.splitlines()
 
     return run
@@ -40,7 +41,7 @@ def told(capsys):
 def test_every_option_is_in_the_table(machine, capsys, monkeypatch, gpus):
     monkeypatch.setenv("COLUMNS", "160")
     machine(gpus=gpus)
-    examine()
+    examine().show()
     out = capsys.readouterr().out
     rows = {
         cells[0]: cells[1:]
@@ -85,7 +86,7 @@ def test_a_reason_is_told_once(machine, told):
 @pytest.mark.parametrize("words", ["apex", "parallel=apex"])
 def test_an_option_is_explained_by_its_name(machine, capsys, words):
     machine(gpus=0)
-    explain([words])
+    explain([words]).show()
     assert "parallel=apex does not run here: NVIDIA Apex is not installed" in capsys.readouterr().out
 
 
@@ -181,7 +182,7 @@ def test_notes_what_an_option_comes_to_here(machine, group, option, gpus, text):
 
 
 def test_lists_the_models_of_torchvision(capsys):
-    list_models()
+    model_names().show()
     names = capsys.readouterr().out.splitlines()
     assert {"resnet50", "vit_b_16", "convnext_tiny"} <= set(names)
     assert set(options("model")) - {"small_cnn", "mlp", "gpt", "airbench", "custom", "torchvision", "timm"} <= set(

@@ -14,10 +14,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import FreshFolder
-from manyheads.runner.config.job_context import exit_code, explained
+from manyheads.runner.config.job_context import explained
 from manyheads.runner.config.lookup import CONF, options
 from manyheads.runner.errors import ConfigurationError, Ended, Failure, Interrupted, RunFailed, report
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.respond import respond
 from tests import in_process
 from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
@@ -272,7 +273,7 @@ class TestFreshFolder:
     def test_a_named_folder_with_a_run_ends_the_process(self, tmp_path, capsys):
         (tmp_path / ".hydra").mkdir()
         named = composed(tmp_path, f"hydra.run.dir={tmp_path}")
-        assert exit_code(lambda: FreshFolder().on_run_start(named)) == 2
+        assert respond("", lambda: FreshFolder().on_run_start(named)) == 2
         assert f"error: hydra.run.dir={tmp_path} already holds a run" in capsys.readouterr().err
 
 
@@ -329,7 +330,7 @@ class TestExitCode:
             (RunFailed(FAILURE), 1, "Traceback ...\nerror: rank 1 failed first (exit code 3): OSError: disk full\n"),
             (Interrupted(signal.SIGINT), 130, "\ninterrupted by SIGINT\n"),
             (Interrupted(signal.SIGTERM), 143, "\ninterrupted by SIGTERM\n"),
-            (KeyboardInterrupt(), 130, ""),
+            (KeyboardInterrupt(), 130, "\ninterrupted by SIGINT\n"),
             (HydraException("two\n  lines"), 2, "error: two lines\n"),
             (OmegaConfBaseException("no such node"), 2, "error: no such node\n"),
             (Ended(2, ConfigurationError("seed=x is wrong")), 2, "error: seed=x is wrong\n"),
@@ -338,11 +339,11 @@ class TestExitCode:
         ids=lambda value: type(value).__name__,
     )
     def test_of_each_end(self, capsys, error, code, text):
-        assert exit_code(raiser(error)) == code
+        assert respond("", raiser(error)) == code
         assert capsys.readouterr().err == text
 
     def test_a_mistake_of_ours_shows_its_traceback(self, capsys):
-        assert exit_code(raiser(ZeroDivisionError("oops"))) == 1
+        assert respond("", raiser(ZeroDivisionError("oops"))) == 1
         assert "Traceback" in (text := capsys.readouterr().err)
         assert text.endswith("ZeroDivisionError: oops\n")
 
@@ -351,7 +352,7 @@ class TestExitCode:
         """Hydra raises the first failure of a sweep again at its end, maybe out of another process."""
         report(error)
         assert capsys.readouterr().err
-        assert exit_code(raiser(pickle.loads(pickle.dumps(error)))) == error.exit_code
+        assert respond("", raiser(pickle.loads(pickle.dumps(error)))) == error.exit_code
         assert capsys.readouterr().err == ""
 
 

@@ -1,11 +1,16 @@
 """docs/ as a site: its pages, README as the first of them, and the config reference, put together in one folder."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from manyheads.runner.commands import names
+from manyheads.runner.commands.schema import schema_of_command
+from manyheads.runner.config.config_schema import schema_for
+from manyheads.runner.run.json_schema import Schema
 from tests.conftest import ROOT
 from tests.docs.config_reference import reference
 
@@ -32,8 +37,17 @@ def build(folder: Path) -> int:
     for page in pages.glob("*.md"):
         page.write_text(re.sub(r"<!--- skip.*?-->\n", "", page.read_text()))
     (pages / "config.md").write_text(reference())
+    (pages / "schemas").mkdir()
+    for name, schema in schemas().items():
+        (pages / "schemas" / f"{name}.json").write_text(json.dumps(schema, ensure_ascii=False))
     command = [sys.executable, "-m", "zensical", "build", "--strict", "-f", str(folder / "mkdocs.yml")]
     return subprocess.run(command, cwd=folder).returncode
+
+
+def schemas() -> dict[str, Schema]:
+    """Of each command's answer, and of the config, by the name that ``manyheads schema`` takes."""
+    own = ("config", "experiment")
+    return {**{name: schema_of_command(name) for name in names()}, **{name: schema_for(name) for name in own}}
 
 
 def _from_root(text: str) -> str:

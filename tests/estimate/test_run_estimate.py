@@ -17,6 +17,7 @@ from manyheads.runner.estimate.estimate_picture import draw
 from manyheads.runner.estimate.findings import Device, Estimate, RankHolds, Traffic
 from manyheads.runner.estimate.print_estimate import digits, readable, show
 from manyheads.runner.estimate.run_estimate import estimate, estimated, plan
+from manyheads.runner.run.json_schema import to_json
 from tests.tail import tail, tailed
 
 TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "data.batch_size=16")
@@ -82,10 +83,12 @@ def test_the_picture_shows_every_kind_and_the_device() -> None:
     assert draw([Estimate("parallel=dp", "dp", reason="no")], None, form="png") is None
 
 
-def test_a_sweep_has_a_row_for_each_and_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_has_a_row_for_each_and_json_has_bytes() -> None:
     swept = ["model=small_cnn", *IMAGES, "parallel=single,ddp", "optimizer=sgd,adamw", "launcher.nproc_per_node=1"]
-    assert estimate(swept, as_json=True, device_memory="10kB") == 3
-    found = json.loads(capsys.readouterr().out)
+    answer = estimate(swept, device_memory="10kB")
+    assert answer.exit_code == 3
+    found = to_json(answer)
+    assert found.keys() == {"estimates", "device_bytes"}
     assert [each["label"] for each in found["estimates"]] == [
         f"parallel={parallel} optimizer={optimizer}" for parallel in ("single", "ddp") for optimizer in ("sgd", "adamw")
     ]
@@ -96,13 +99,14 @@ def test_a_sweep_has_a_row_for_each_and_json_has_bytes(capsys: pytest.CaptureFix
     assert sgd["total"] == sum(sgd["parts"].values())
 
 
-def test_a_combination_that_a_run_refuses_is_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_combination_that_a_run_refuses_is_a_row_with_its_reason() -> None:
     kept = [each for each in IMAGES if not each.startswith("data.batch_size")]
     swept = ["parallel=single,ddp", "data.batch_size=33", "launcher.nproc_per_node=2"]
-    assert estimate(["model=small_cnn", *kept, *swept], as_json=True) == 0
-    single, ddp = json.loads(capsys.readouterr().out)["estimates"]
-    assert single["ranks"] == 1
-    assert "data.batch_size=33" in ddp["refused"]
+    answer = estimate(["model=small_cnn", *kept, *swept])
+    assert answer.exit_code == 0
+    single, ddp = answer.estimates
+    assert single.ranks == 1
+    assert "data.batch_size=33" in ddp.refused
 
 
 def test_a_model_of_the_user_s_own() -> None:
@@ -176,7 +180,7 @@ def test_seven_billion_parameters_on_64_ranks_take_a_minute_and_two_gigabytes(tm
     peak, seconds = measured.split()
     assert int(peak) < 2 * GB
     assert float(seconds) < 60  # of a core: others may be using this machine
-    found = json.loads(printed)["estimates"][0]
+    found = json.loads(printed)["result"]["estimates"][0]
     assert found["holds"][0]["parameters"] == pytest.approx(6.44e9 * 4 / 64, rel=0.01)
     assert found["holds"][0]["traffic"]["all-gather"]["calls"] == 65
 
@@ -184,8 +188,7 @@ def test_seven_billion_parameters_on_64_ranks_take_a_minute_and_two_gigabytes(tm
 MEASURED = """
 import resource, sys
 from manyheads.runner.app import main
-sys.argv[0:1] = ["estimate", "estimate"]
-code = main()
+code = main(["estimate", *sys.argv[1:]])
 used = resource.getrusage(resource.RUSAGE_SELF)
 print("used", used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
 sys.exit(code)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.commands.doctor import note
+from manyheads.runner.commands.doctor.examine import note
 from manyheads.runner.config.lookup import unavailable as unavailable_option
 from manyheads.runner.machine import apex_installation, hardware
 from manyheads.runner.machine.apex_installation import NATIVE, PARTS, has_kernels, unavailable

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.runner.config.job_context import exit_code
 from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.parity.run_parity import parity
+from manyheads.runner.respond import respond
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, Done, execute
 from tests.in_process import SMALL
@@ -34,7 +34,7 @@ def compare(tmp_path, monkeypatch, capsys):
     def run(*overrides: str, steps: str = "2") -> Done:
         given = {override.split("=")[0] for override in overrides}
         chosen = [*(o for o in TINY if o.split("=")[0] not in given), *overrides]
-        code = exit_code(lambda: parity(chosen, steps=steps))
+        code = respond("", lambda: parity(chosen, steps=steps))
         out, err = capsys.readouterr()
         return Done(code, " ".join(out.split()), " ".join(err.split()))
 
@@ -137,7 +137,7 @@ def test_a_broken_model_is_found_with_its_cause(compare, tmp_path, overrides, ca
 def test_a_task_whose_loss_depends_on_how_the_batch_is_cut_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     ranks = ("parallel=ddp", "launcher.nproc_per_node=2", "trainer.device=cpu", "launcher.threads_per_rank=1")
-    code = exit_code(lambda: parity([*OWN, f"task._target_={BROKEN}.Careless", *ranks], steps="1"))
+    code = respond("", lambda: parity([*OWN, f"task._target_={BROKEN}.Careless", *ranks], steps="1"))
     said = " ".join(capsys.readouterr().out.split())
     assert code == 3, said
     assert "what the task Careless computes depends on how a batch is split" in said

@@ -4,6 +4,7 @@ import argparse
 
 from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.commands.evaluate.evaluate_run import evaluate
+from manyheads.runner.report.run_result import Result
 
 HELP = "measure a run's weights on its own data or on other data"
 
@@ -15,6 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Evaluate in a new run folder, and show the metrics."""
-    evaluate(arguments.run_folder, arguments.overrides, which=arguments.weights)
+def run(arguments: argparse.Namespace) -> Result:
+    """Evaluate in a new run folder. Raises ConfigurationError."""
+    return evaluate(arguments.run_folder, arguments.overrides, which=arguments.weights)

@@ -9,9 +9,10 @@ from manyheads.runner.config.command_line import CommandLine, quoted
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
+from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.formats import chosen
@@ -19,8 +20,8 @@ from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values
 from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
 
 
-def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder:
-    """Evaluate a run's weights and return the folder of the evaluation, whose result.json names the run.
+def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
+    """Evaluate a run's weights in a new folder, whose result.json names the run.
 
     overrides: changes to its config, such as data.root=...; which: "best" or "last" weights, else the best there are.
 
@@ -46,10 +47,14 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> RunFolder
         folder.clear_refused()
         raise
     print(f"evaluating the {which} weights of {past}", flush=True)
-    with log_file(folder.log):
-        launch(prepare(folder), composed_from=str(past.config))
+    try:
+        with log_file(folder.log):
+            launch(prepare(folder), composed_from=str(past.config))
+    except (RunFailed, Interrupted) as reason:
+        reason.answer = result_if_any(folder.path)
+        raise
     _note(folder, {"of": str(past.path), "weights": which, "overrides": typed})
-    return folder
+    return Result.of(folder.path)
 
 
 def _start(config: Section, weights: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from manyheads.runner.commands.install_horovod.horovod_wheel import install
+from manyheads.runner.commands.install_horovod.horovod_wheel import HorovodInstalled, install
 
 HELP = "build Horovod against the installed torch, and install it"
 
@@ -16,6 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rebuild", action="store_true", help="even if an earlier build is cached")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> HorovodInstalled:
     """Install the matching wheel, building it first if there is none."""
-    install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild)
+    return install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild)

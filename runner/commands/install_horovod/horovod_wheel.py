@@ -6,8 +6,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -23,6 +25,7 @@ from manyheads.runner.commands.install_horovod.compile_horovod import (
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.parallel import horovod_installation
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import in_turn, write_whole
 from manyheads.runner.run.program import Program
 
@@ -34,7 +37,22 @@ _PERCENT = re.compile(r"^\s*\[\s*(\d+)%\]")
 _COMPLAINT = re.compile(r"\berror:|Error\b|ERROR:")  # of a compiler; of make, CMake and Python; of pip
 
 
-def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
+@dataclass(frozen=True)
+class HorovodInstalled(Answer):
+    """Horovod, as it is installed now."""
+
+    version: str
+    was_built: Annotated[bool, "false if an earlier build, or what was installed already, sufficed"]
+    tried: Annotated[str, "what was tried with it; empty if it was installed already"]
+
+    def show(self) -> None:
+        if self.tried:
+            print(f"Horovod {self.version} works: {self.tried}")
+        else:
+            print(f"Horovod {self.version} is already installed. --rebuild builds it again.")
+
+
+def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
     """Install the wheel, building it first where there is none. Raises ConfigurationError, RunFailed.
 
     ``mpi``: None where it shall be in it if it can be compiled here.
@@ -47,19 +65,18 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> None:
         mpi = missing is None
     features = Features(mpi, nccl)
     if not rebuild and is_installed(features):
-        console.print(f"Horovod {horovod_installation.version()} is already installed. --rebuild builds it again.")
-        return
+        return HorovodInstalled(str(horovod_installation.version()), was_built=False, tried="")
     check_tools(features)
     folder = cache_folder() / features.key
     folder.mkdir(parents=True, exist_ok=True)
     with in_turn(folder.resolve() / "lock"):  # whoever comes second finds the wheel
         wheel = next(folder.glob("*.whl"), None)
-        if wheel is None or rebuild:
+        if builds := wheel is None or rebuild:
             console.print(f"builds Horovod {VERSION} against torch {metadata.version('torch')}; takes 2 to 10 minutes")
             wheel = build(features, folder, _shown_on(console))
     _run([*_pip("install"), "--force-reinstall", "--no-deps", str(wheel)], folder / "install.log")
     _run([*_pip("install"), *REQUIREMENTS], folder / "install.log")
-    console.print(f"Horovod {VERSION} works: {_try_it(folder)}")
+    return HorovodInstalled(VERSION, builds, _try_it(folder))
 
 
 def is_installed(features: Features) -> bool:

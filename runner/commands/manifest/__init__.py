@@ -1,12 +1,29 @@
 """``python -m runner manifest``: a run's folder, and a file by which Kubernetes or SkyPilot would run it."""
 
 import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 from manyheads.runner.commands.manifest.subject import Machines
 from manyheads.runner.commands.manifest.write_manifest import ENGINES, write
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.run_folder import RunFolder
 
 HELP = "freeze a run, and write a Kubernetes JobSet or a SkyPilot task that runs it, without starting it"
+
+
+@dataclass(frozen=True)
+class Manifest(Answer):
+    """A frozen run, and the file by which an engine runs it."""
+
+    folder: Annotated[Path, "of the run"]
+    path: Annotated[Path, "the manifest"]
+    start: Annotated[str, "the command that starts it"]
+
+    def show(self) -> None:
+        where = f"{RunFolder(self.folder)}/{self.path.name}"
+        print(f"wrote {where}, which the authors have not tested on a cluster. To start it: {self.start}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,17 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write it, and say where; returns the exit code. Raises ConfigurationError."""
+def run(arguments: argparse.Namespace) -> Manifest:
+    """Write it. Raises ConfigurationError."""
     machines = Machines(arguments.nodes, arguments.gpus, arguments.cpus, arguments.accelerator)
     keys = ("engine", "image", "volume", "shared", "python", "config_dir")
     path = write(arguments.overrides, machines=machines, **{key: getattr(arguments, key) for key in keys})
     start = {"kubernetes": "kubectl apply -f", "skypilot": "sky launch"}[arguments.engine]
-    print(
-        f"wrote {RunFolder(path.parent)}/{path.name}, which the authors have not tested on a cluster. To start "
-        f"it: {start} {path}"
-    )
-    return 0
+    return Manifest(path.parent, path, f"{start} {path}")
 
 
 def _positive(text: str) -> int:

@@ -1,5 +1,6 @@
 """``manyheads new``: write a small project that runs at once."""
 
+import json
 import keyword
 import sys
 from importlib.machinery import PathFinder
@@ -7,10 +8,13 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from manyheads.runner.config.config_schema import file_schema
+from manyheads.runner.config.lookup import OWN
 from manyheads.runner.errors import ConfigurationError
 
 TEMPLATE = Path(__file__).resolve().parent / "template"
 SUFFIX = ".j2"
+SCHEMA = "schema.json"  # of experiments, for editors
 
 
 def write_project(folder: Path) -> None:
@@ -32,6 +36,8 @@ def write_project(folder: Path) -> None:
         path = folder / _place(name, package)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(templates.get_template(name).render(project=project, package=package))
+    conf = folder / "conf"
+    (conf / SCHEMA).write_text(json.dumps(file_schema((*OWN, conf)), ensure_ascii=False) + "\n")
 
 
 def _place(template: str, package: str) -> Path:

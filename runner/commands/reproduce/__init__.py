@@ -3,7 +3,7 @@
 import argparse
 
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.reproduce.reproduce_run import reproduce
+from manyheads.runner.commands.reproduce.reproduce_run import Reproduced, reproduce
 
 HELP = "repeat a finished run, and show whether the result is the same"
 
@@ -18,6 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Return 0 for the same, 3 for a different one."""
+def run(arguments: argparse.Namespace) -> Reproduced:
+    """Repeat it. Raises ConfigurationError, RunFailed."""
     return reproduce(arguments.run_folder, arguments.overrides, steps=arguments.steps, code=arguments.code)

@@ -1,6 +1,10 @@
 """``python -m runner reproduce``: read the past run, say what differs, repeat it, say whether it is the same."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -15,7 +19,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
-from manyheads.runner.errors import DIFFERS, ConfigurationError
+from manyheads.runner.errors import ConfigurationError, ExitCode, not_allowed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
@@ -23,7 +27,7 @@ from manyheads.runner.provenance.node_records import unless_submitted
 from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
-from manyheads.runner.run.files import remove_if_empty
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.check_trust import refuse_untrusted
@@ -32,10 +36,33 @@ from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packa
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
 
 
-def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> int:
-    """Repeat a run and compare; returns the exit code: 0 the same, 3 different, or that of a repetition that failed.
+@dataclass(frozen=True)
+class Reproduced(Answer):
+    """A run, its repetition, and whether both came to the same."""
 
-    steps: how many to repeat; code: run the recorded commit with its changes, not today's. Raises ConfigurationError.
+    of: Annotated[Path, "the folder of the recorded run"]
+    folder: Annotated[Path, "of the repetition"]
+    verdict: Annotated[str, "identical, equal within tolerance, or different"]
+    reason: str
+    rests_on: Annotated[Mapping[str, Any], "the numbers that the verdict rests on"]
+    overrides: list[str]
+    differences: Annotated[list[Difference], "what is not as it was recorded, what can change numbers first"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.NO if self.verdict == DIFFERENT else ExitCode.DONE
+
+    def show(self) -> None:
+        console = Console(highlight=False)
+        text = Text.assemble((self.verdict, STYLES[self.verdict]), f": {self.reason}")
+        console.print(text, soft_wrap=not console.is_terminal)
+
+
+def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> Reproduced:
+    """Repeat a run and compare.
+
+    steps: how many to repeat; code: run the recorded commit with its changes, not today's. Raises ConfigurationError,
+    and RunFailed where the repetition fails.
     """
     past = read_past(path)
     packages, typed = split_typed(overrides)
@@ -50,15 +77,10 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
         show(found)
         folder = RunFolder(new_folder(overrides))
         plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *replaced]
-        if failed := program.run(folder.path, *plain, *([f"trainer.stop_after={end}"] if end else [])):
-            remove_if_empty(folder.path)  # it holds what is left of the run, unless that was refused
-            return failed
+        program.train(folder, *plain, *([f"trainer.stop_after={end}"] if end else []))
         result = _verdict(past, folder, program, plain)
     _write(past, folder, result, overrides, found)
-    console = Console(highlight=False)
-    text = Text.assemble((result.kind, STYLES[result.kind]), f": {result.reason}")
-    console.print(text, soft_wrap=not console.is_terminal)
-    return DIFFERS if result.kind == DIFFERENT else 0
+    return Reproduced(past.folder.path, folder.path, result.kind, result.reason, result.rests_on, overrides, found)
 
 
 def last_step(past: Past, steps: str | None) -> int | None:
@@ -66,7 +88,7 @@ def last_step(past: Past, steps: str | None) -> int | None:
     if steps is None:
         return None
     if not (steps.isdecimal() and int(steps) > 0):
-        raise ConfigurationError(f"--steps {steps} is not allowed. Allowed: an integer of at least 1.")
+        raise not_allowed("--steps", steps, "an integer of at least 1")
     if past.config["trainer"]["evaluate_only"]:
         raise ConfigurationError(f"--steps {steps}: {past.folder} took none; it only evaluated. Leave it out.")
     logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]

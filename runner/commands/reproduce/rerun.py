@@ -10,10 +10,13 @@ from pathlib import Path
 
 from manyheads.runner.commands.reproduce.recorded import Past
 from manyheads.runner.config.command_line import quoted
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, ExitCode, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.code_state import ROOT, checkout
+from manyheads.runner.report.run_result import result_if_any
+from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.program import DISCARD, Program
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
 
@@ -34,6 +37,22 @@ class Rerun:
         program = Program(command, {**os.environ, "PYTHONPATH": self._path()})
         code = program.run(stdout=DISCARD if quiet else None)
         return code if code >= 0 else 1
+
+    def train(self, folder: RunFolder, *overrides: str) -> None:
+        """Run it into ``folder``. Raises ConfigurationError, RunFailed, which the child has printed, or Interrupted."""
+        code = self.run(folder.path, *overrides)
+        if not code:
+            return
+        answer = result_if_any(folder.path)
+        remove_if_empty(folder.path)  # it holds what is left of the run, unless that was refused
+        error: ConfigurationError | RunFailed
+        if code == ExitCode.REFUSED:
+            error = ConfigurationError("the run was refused; stderr says why")
+        else:
+            failure = Failure(Kind.PROGRAM_FAILED, exit_code=code, message="stderr says why")
+            error = RunFailed(answer.error if answer is not None and answer.error else failure)
+        error.reported, error.answer = True, answer
+        raise error
 
     def _path(self) -> str:
         """Where Python looks for modules: its own first, although another copy of them may be installed."""

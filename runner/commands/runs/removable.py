@@ -14,7 +14,7 @@ from manyheads.runner.commands.runs.folder_sizes import disk_use
 from manyheads.runner.commands.runs.run_summary import Summary, summaries
 from manyheads.runner.commands.runs.select import ordered
 from manyheads.runner.config.lookup import own_sections
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.run.checkpoint_places import folders
 from manyheads.runner.run.files import is_locked, matching
@@ -66,14 +66,14 @@ class Rules:
                 "--checkpoints removes only their checkpoints."
             )
         if self.keep_best is not None and self.keep_best < 0:
-            raise ConfigurationError(f"--keep-best {self.keep_best} is not allowed. Allowed: an integer of at least 0.")
+            raise not_allowed("--keep-best", self.keep_best, "an integer of at least 0")
 
 
 def age(text: str) -> float:
     """Hours of ``12h``, ``30d``, ``2w``. Raises ConfigurationError."""
     if match := re.fullmatch(r"(\d+)([hdw])", text):
         return int(match[1]) * HOURS[match[2]]
-    raise ConfigurationError(f"--older {text} is not allowed. Allowed: a number with h, d or w, such as 30d.")
+    raise not_allowed("--older", text, "a number with h, d or w, such as 30d")
 
 
 def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:

@@ -3,40 +3,86 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from manyheads.runner.commands.runs.folder_sizes import size_in_words
 from manyheads.runner.commands.runs.list_runs import show
 from manyheads.runner.commands.runs.removable import Going, Rules, going
 from manyheads.runner.commands.runs.run_summary import summary
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, ExitCode, printable
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import each, working
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import is_confirmed
 
 
-def clean(folder: Path, rules: Rules, *, yes: bool) -> int:
-    """Return 0 when it is done, or there is nothing to do, 1 when the user said no. Raises ConfigurationError."""
+@dataclass(frozen=True)
+class Removal:
+    """A folder, or checkpoints of a run."""
+
+    folder: str
+    files: Annotated[list[str], "the checkpoints that go; empty where the folder does"]
+    why: str
+    frees: Annotated[int, "bytes on the disk"]
+    stays: Annotated[str, "why it was not removed after all; empty if it was"] = ""
+
+    def show(self) -> None:
+        """Print why it stays, if it does."""
+        if self.stays:
+            print(printable(f"{self.folder} stays: {self.stays}"))
+
+
+@dataclass(frozen=True)
+class Cleaned(Answer):
+    """What was removed, and what stays although it fits the rules."""
+
+    removals: list[Removal]
+    staying: Annotated[list[str], "a sentence for each run that fits and must stay"]
+    is_confirmed: Annotated[bool, "false if the user declined, so that all is still there"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.DONE if self.is_confirmed else ExitCode.NO
+
+    def show(self) -> None:
+        for one in self.removals:
+            one.show()
+        if not self.is_confirmed:
+            print("nothing was removed")
+
+
+def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
+    """Show what would go, ask, and remove it. Raises ConfigurationError."""
     top = folder.resolve()
-    found, staying = going(top, rules)
+    with working("examining runs"):
+        found, staying = going(top, rules)
     for sentence in staying:
         print(printable(sentence))
     if not found:
         print("nothing to remove")
-        return 0
+        return Cleaned([], staying, is_confirmed=True)
     show([("frees", "folder", "why"), *((size_in_words(one.size), _name(one), printable(one.why)) for one in found)])
     what = "runs whose checkpoints are removed" if rules.checkpoints else "folders, with everything in them"
     print(f"{size_in_words(sum(one.size for one in found))} in total: {len(found)} {what}")
     if not yes and not is_confirmed("Remove them?"):
-        print("nothing was removed")
-        return 1
-    for one in found:
+        return Cleaned([_removal(one) for one in found], staying, is_confirmed=False)
+    removals = []
+    for one in each(found, "removing", kept="what has been removed is gone; run clean again for the rest"):
+        reason = ""
         try:
             remove(one, top=top)
         except (ConfigurationError, OSError) as error:
-            print(printable(f"{_name(one)} stays: {error}"))
-    return 0
+            reason = str(error)
+        removals.append(_removal(one, stays=reason))
+    return Cleaned(removals, staying, is_confirmed=True)
+
+
+def _removal(one: Going, *, stays: str = "") -> Removal:
+    return Removal(str(RunFolder(one.path)), [path.name for path in one.files], one.why, one.size, stays)
 
 
 def remove(one: Going, *, top: Path) -> None:

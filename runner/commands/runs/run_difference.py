@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from rich import box
 from rich.console import Console
@@ -14,13 +15,15 @@ from manyheads.runner.commands.runs.show_run import run_folder
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.load_run import Run, load_run
+from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.run_folder import RunFolder
 
 _EMPTY: dict[str, Any] = {"commit": None, **{name: {} for name in ("own_code", "environment", "cpu", "versions")}}
 _DATA: dict[str, Any] = {"files": int, "bytes": int, "contents": (str, type(None)), "sizes": (str, type(None))}
 
 
-class DifferenceRow(NamedTuple):
+@dataclass(frozen=True)
+class DifferenceRow:
     """One thing that differs, as text of either run."""
 
     what: str
@@ -28,22 +31,33 @@ class DifferenceRow(NamedTuple):
     second: str
 
 
-def show_difference(first: str, second: str) -> None:
-    """Print what differs. Raises ConfigurationError for a folder that holds no run."""
+@dataclass(frozen=True)
+class RunDifference(Answer):
+    """What differs between two runs, as far as both have recorded it."""
+
+    first: str
+    second: str
+    config: Annotated[list[DifferenceRow], "keys of the frozen configs; one that a config lacks is empty"]
+    origin: Annotated[list[DifferenceRow], "code, versions, machine and environment"]
+    results: list[DifferenceRow]
+
+    def show(self) -> None:
+        sections = {"config": self.config, "code and machine": self.origin, "results": self.results}
+        console = Console(highlight=False, markup=False, emoji=False)
+        if same := [name for name, rows in sections.items() if not rows]:
+            console.print(f"the same: {', '.join(same)}")
+        for name, rows in sections.items():
+            if rows:
+                console.print(_table(name, rows, (self.first, self.second)))
+
+
+def difference(first: str, second: str) -> RunDifference:
+    """Compare two runs. Raises ConfigurationError for a folder that holds no run."""
     folders = (run_folder(first), run_folder(second))
     before, after = (load_run(folder.path, steps=()) for folder in folders)
-    sections = {
-        "config": [*config_rows(before, after)],
-        "code and machine": [*origin_rows(before, after, (_changes(folders[0]), _changes(folders[1])))],
-        "results": [*result_rows(before, after)],
-    }
-    console = Console(highlight=False, markup=False, emoji=False)
-    alike = [name for name, rows in sections.items() if not rows]
-    if alike:
-        console.print(f"the same: {', '.join(alike)}")
-    for name, rows in sections.items():
-        if rows:
-            console.print(_table(name, rows, folders))
+    origin = origin_rows(before, after, (_changes(folders[0]), _changes(folders[1])))
+    rows = [*config_rows(before, after)], [*origin], [*result_rows(before, after)]
+    return RunDifference(str(folders[0]), str(folders[1]), *rows)
 
 
 def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
@@ -98,10 +112,10 @@ def _changes(folder: RunFolder) -> bytes:
     return b""
 
 
-def _table(name: str, rows: list[DifferenceRow], folders: tuple[RunFolder, RunFolder]) -> Table:
+def _table(name: str, rows: list[DifferenceRow], folders: tuple[str, str]) -> Table:
     table = Table(box=box.SIMPLE, title=name, title_justify="left", title_style="bold", padding=(0, 1))
-    for title in ("what", *map(str, folders)):
+    for title in ("what", *folders):
         table.add_column(printable(title), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(each)) for each in row))
+        table.add_row(*(Text(printable(each)) for each in (row.what, row.first, row.second)))
     return table

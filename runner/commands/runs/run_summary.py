@@ -46,7 +46,12 @@ class Summary:
     @property
     def name(self) -> Any:
         """Its ``name``, if it was given one, read without the rest of the config."""
-        return read_frozen(self.folder.config, only="name").get("name")
+        return self.about.get("name")
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """Its name, tags and notes, read without the rest of the config."""
+        return read_frozen(self.folder.config, only=ABOUT)
 
     @cached_property
     def typed(self) -> dict[str, str]:
@@ -79,22 +84,6 @@ class Summary:
     def value(self, key: str) -> Any:
         """Of a config key, of a group its option's name."""
         return config_value(self.config, key)
-
-    def to_json(self) -> dict[str, Any]:
-        """What ``list --json`` prints of it."""
-        return {
-            "folder": str(self.folder),
-            "sweep": None if self.sweep is None else str(self.sweep),
-            "status": self.status,
-            "started": self.started,
-            "seconds": self.seconds,
-            **{key: self.config.get(key) for key in ABOUT},
-            "metric": self.metric.column,
-            "value": self.measured,
-            "metrics": self.result.get("metrics") or {},
-            "typed": self.typed,
-            "job": self.job or None,
-        }
 
 
 def summaries(folder: Path) -> Iterator[Summary]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from manyheads.runner.commands.runs.run_summary import STATUSES, Summary
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.keys import text_of
 
@@ -60,7 +60,7 @@ def ordered(runs: Sequence[Summary], by: str | None) -> list[Summary]:
 def _pair(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     if key == "status" and value not in STATUSES:
-        raise ConfigurationError(f"status={value} is not allowed. Allowed: {', '.join(STATUSES)}.")
+        raise not_allowed("status", value, ", ".join(STATUSES), values=STATUSES)
     return key, value
 
 

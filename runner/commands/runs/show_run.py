@@ -1,8 +1,9 @@
 """``show``: everything important about a run, on one page, with the commands for what to do next."""
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +18,8 @@ from manyheads.runner.errors import ConfigurationError, Failure, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.report.load_run import load_run
-from manyheads.runner.run.files import matching
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -25,20 +27,79 @@ Rows = Iterator[tuple[str, str]]
 PARTS = ("cudnn", "nccl", "driver")  # versions that are too many for one page
 
 
-def show_run(path: str) -> None:
-    """Print the page. Raises ConfigurationError for a folder that holds no run."""
+@dataclass(frozen=True)
+class NextCommand:
+    """What can be done with a run."""
+
+    what: Annotated[str, "such as: resume it"]
+    command: Annotated[str, "as it can be pasted into a shell in the current directory"]
+
+
+@dataclass(frozen=True)
+class RunPage(Answer):
+    """Everything important about a run."""
+
+    folder: str
+    name: str | None
+    tags: list[str]
+    notes: str | None
+    status: str
+    epochs: int | None
+    steps: Annotated[int | None, "updates"]
+    job: Annotated[str, "what the queue that it was submitted to reports of it; empty if there is none"]
+    error: Annotated[Failure | None, "what failed first"]
+    started: Annotated[float, "when it was frozen, in seconds since 1970"]
+    seconds: Annotated[float | None, "how long it took, from its start to its end"]
+    typed: Annotated[dict[str, str], "the overrides that were typed for it, by key"]
+    provenance: Annotated[Mapping[str, Any], "where it was started and with what code, versions, devices and data"]
+    best: Annotated[dict[str, float | None] | None, "the metrics of the best epoch"]
+    metrics: Annotated[dict[str, float | None], "the metrics of the last evaluation"]
+    samples_per_second: float | None
+    weights_sha256: str | None
+    files: Annotated[dict[str, int], "bytes of each file and folder in the run's folder"]
+    next: list[NextCommand]
+    about: Annotated[dict[str, str], TEXT_ONLY]
+
+    def show(self) -> None:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, text in self.about.items():
+            grid.add_row(name, Text(printable(text)))
+        console = Console(highlight=False, markup=False, emoji=False)
+        console.print(grid)
+        for each in self.next:  # each in a line of its own, so that it can be copied as it is
+            console.print(f"{each.what}:", style="bold")
+            print(f"  {printable(each.command)}")
+
+
+def run_page(path: str) -> RunPage:
+    """All about one run. Raises ConfigurationError for a folder that holds no run."""
     run = summary(run_folder(path))
-    provenance = load_run(run.folder.path, steps=()).provenance
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, text in (*_state(run), *_origin(run, provenance), *_metrics(run.result), *_files(run.folder)):
-        grid.add_row(name, Text(printable(text)))
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.print(grid)
-    for name, command in commands(run):  # each in a line of its own, so that it can be copied as it is
-        console.print(f"{name}:", style="bold")
-        print(f"  {printable(command)}")
+    provenance, result = load_run(run.folder.path, steps=()).provenance, run.result
+    files = {each.name: disk_use(each) for each in sorted(run.folder.path.iterdir()) if each.name[0] != "."}
+    return RunPage(
+        folder=str(run.folder),
+        name=run.about.get("name"),
+        tags=[str(each) for each in run.about.get("tags") or ()],
+        notes=run.about.get("notes"),
+        status=run.status,
+        epochs=result.get("epochs"),
+        steps=result.get("steps"),
+        job=run.job,
+        error=Failure.from_json(result.get("error")),
+        started=run.started,
+        seconds=run.seconds,
+        typed=run.typed,
+        provenance=provenance,
+        best=result.get("best"),
+        metrics=result.get("metrics") or {},
+        samples_per_second=result.get("samples_per_second"),
+        weights_sha256=result.get("weights_sha256"),
+        files=files,
+        next=[NextCommand(*each) for each in commands(run)],
+        about=dict([*_state(run), *_origin(run, provenance), *_metrics(result), *_files(files)]),
+    )
 
 
 def run_folder(path: str) -> RunFolder:
@@ -120,6 +181,5 @@ def _metrics(result: dict[str, Any]) -> Rows:
         yield "weights", f"sha256 {result['weights_sha256']}"
 
 
-def _files(folder: RunFolder) -> Rows:
-    found = [f"{path.name} {size_in_words(disk_use(path))}" for path in matching(folder.path, "[!.]*")]
-    yield "files", ", ".join(found)
+def _files(files: Mapping[str, int]) -> Rows:
+    yield "files", ", ".join(f"{name} {size_in_words(size)}" for name, size in files.items())

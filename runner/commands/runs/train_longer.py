@@ -9,17 +9,17 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.kept_files import find_where_started
-from manyheads.runner.run.files import is_locked, remove_if_empty
+from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.trust_store import split_typed
 
 START = ("checkpoint.load=", "checkpoint.resume=")
 
 
-def continue_run(folder: RunFolder, overrides: list[str]) -> int:
-    """Train on from the run's last checkpoint, by its config with these overrides; returns the exit code.
+def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
+    """Train on from the run's last checkpoint, by its config with these overrides; returns the new run.
 
-    Raises ConfigurationError where there is nothing to go on from, or nothing left to train.
+    Raises ConfigurationError where there is nothing to go on from, or nothing left to train, and RunFailed.
     """
     typed = split_typed(overrides)[1]
     config = folder.read_config()
@@ -42,10 +42,8 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> int:
     new = RunFolder(new_folder(overrides))
     start = ("checkpoint.load=null", f"checkpoint.resume={quoted(folder.last_checkpoint)}")
     rest = [each for each in overrides if not each.startswith(RUN_DIR)]
-    code = Rerun(folder.config).run(new.path, *rest, *start)
-    if code:
-        remove_if_empty(new.path)  # it holds what is left of the run, unless that was refused
-    return code
+    Rerun(folder.config).train(new, *rest, *start)
+    return new
 
 
 def command(folder: RunFolder, config: Section) -> str:

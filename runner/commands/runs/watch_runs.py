@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -27,13 +28,18 @@ PALETTE = ("cyan", "magenta", "yellow", "green", "blue", "red")
 Look = Callable[[], tuple[RenderableType, bool]]  # what to show now, and whether that will not change any more
 
 
-def watch(path: str | None) -> None:
-    """Show it until it has ended; without a terminal, once. Raises ConfigurationError for what is neither."""
+def watch(path: str | None) -> tuple[Path, bool]:
+    """Show it until it has ended; without a terminal, once. Raises ConfigurationError for what is neither.
+
+    Returns the folder, and whether it has ended.
+    """
+    path = path or _newest()
     look = _looking_at(path)
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.print(look()[0])
-        return
+        view, has_ended = look()
+        console.print(view)
+        return Path(path), has_ended
     times_ended = 0
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while times_ended < 2:  # at its very start, a run is neither running nor planned
@@ -45,15 +51,18 @@ def watch(path: str | None) -> None:
             times_ended = times_ended + 1 if has_ended else 0
             if not has_ended:
                 time.sleep(max(SECONDS, 10 * (time.monotonic() - started)))
+    return Path(path), True
 
 
-def _looking_at(path: str | None) -> Look:
-    if path is None:
-        running = [each for each in summaries(OUTPUTS) if each.status == "running"] if OUTPUTS.is_dir() else []
-        if not running:
-            raise ConfigurationError(f"nothing runs below {OUTPUTS}/. Name the folder of a run or of a sweep.")
-        newest = max(running, key=lambda each: each.started)
-        path = str(newest.sweep or newest.folder.path)
+def _newest() -> str:
+    running = [each for each in summaries(OUTPUTS) if each.status == "running"] if OUTPUTS.is_dir() else []
+    if not running:
+        raise ConfigurationError(f"nothing runs below {OUTPUTS}/. Name the folder of a run or of a sweep.")
+    newest = max(running, key=lambda each: each.started)
+    return str(newest.sweep or newest.folder.path)
+
+
+def _looking_at(path: str) -> Look:
     ledger = Ledger(path)
     if ledger.exists():
         return lambda: sweep_view(ledger)

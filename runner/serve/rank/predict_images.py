@@ -3,19 +3,19 @@
 import csv
 import io
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
 from manyheads.runner.data.imagefolder_index import EXTENSIONS
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import no_formula
 from manyheads.runner.run.files import whole_file
+from manyheads.runner.run.progress import working
 from manyheads.runner.serve.rank.trained import AT_ONCE, TOP, Prediction, Trained
 
 Answer = Prediction | str  # a string says why the file could not be read
@@ -36,8 +36,7 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
         device = "cuda" if torch.cuda.is_available() else "cpu"
     trained.model.to(device)
     unreadable = 0
-    with whole_file(out.resolve()) as file, _progress() as progress:
-        task = progress.add_task("predicting", total=len(files))
+    with whole_file(out.resolve()) as file, working("predicting", len(files), kept=f"{out} was not written") as work:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")  # any name of a file
         writer = csv.writer(text, lineterminator="\n")
         columns = header(_count(trained))
@@ -45,10 +44,10 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
         for path, answer in answers(trained, files):
             if isinstance(answer, str):
                 unreadable += 1
-                progress.console.print(f"warning: {printable(path)} cannot be read: {printable(answer)}")
+                print(f"warning: {printable(path)} cannot be read: {printable(answer)}", file=sys.stderr)
             cells = row(path, answer)
             writer.writerow([*map(no_formula, cells), *[""] * (len(columns) - len(cells))])
-            progress.advance(task)
+            work.advance()
         text.flush()
         text.detach()
     return len(files), unreadable
@@ -111,8 +110,3 @@ def _read(trained: Trained, path: str) -> torch.Tensor | str:
 
 def _count(trained: Trained) -> int:
     return min(TOP, trained.description.num_classes or TOP)
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
-    return Progress(console=console, transient=True, disable=not console.is_terminal)

@@ -24,7 +24,7 @@ def outputs(tmp_path, monkeypatch):
 def gone(outputs, rules):
     """What is left after cleaning, of what there was: names of folders."""
     before = {path.name for path in outputs.rglob("*") if (path / ".hydra").exists()}
-    assert clean(outputs, rules, yes=True) == 0
+    assert clean(outputs, rules, yes=True).exit_code == 0
     return sorted(before - {path.name for path in outputs.rglob("*") if (path / ".hydra").exists()})
 
 
@@ -64,10 +64,12 @@ def test_it_says_what_and_asks(outputs, capsys, monkeypatch):
     assert "1.0 MB  outputs/a  failed" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: "")
-    assert clean(outputs, FAILED, yes=False) == 1
+    answer = clean(outputs, FAILED, yes=False)
+    answer.show()
+    assert answer.exit_code == 3
     assert (outputs / "a").exists()
     monkeypatch.setattr("builtins.input", lambda _: "y")
-    assert clean(outputs, FAILED, yes=False) == 0
+    assert clean(outputs, FAILED, yes=False).exit_code == 0
     assert not (outputs / "a").exists()
     assert outputs.exists()
 
@@ -197,7 +199,7 @@ class TestAttacks:
             return True
 
         monkeypatch.setattr("manyheads.runner.commands.runs.remove.is_confirmed", attacked)
-        clean(outputs, rules, yes=False)
+        clean(outputs, rules, yes=False).show()
         assert "stays: " in capsys.readouterr().out
         assert len(list((mine if by == "a link" else outputs / "day" / "src").rglob("*.*"))) == 2
 
@@ -211,7 +213,7 @@ class TestAttacks:
             return True
 
         monkeypatch.setattr("manyheads.runner.commands.runs.remove.is_confirmed", ended)
-        clean(outputs, Rules(keep_best=0), yes=False)
+        clean(outputs, Rules(keep_best=0), yes=False).show()
         assert "has changed meanwhile: it is completed" in capsys.readouterr().out
         assert run.result.exists()
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from manyheads.runner.commands.runs.run_difference import show_difference
+from manyheads.runner.commands.runs.run_difference import difference
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.runs.folders import write_run
 
@@ -16,7 +16,7 @@ def _wide(monkeypatch):
 
 
 def test_a_run_differs_in_nothing_from_itself(finished_run, capsys):
-    show_difference(str(finished_run.path), str(finished_run.path))
+    difference(str(finished_run.path), str(finished_run.path)).show()
     assert capsys.readouterr().out == "the same: config, code and machine, results\n"
 
 
@@ -27,7 +27,7 @@ def test_config_code_and_results(tmp_path, finished_run, capsys):
     other.write_json(other.provenance, provenance | {"versions": provenance["versions"] | {"torch": "0.0"}})
     result = other.read_result()
     other.write_json(other.result, result | {"metrics": result["metrics"] | {"val_acc1": 12.5}})
-    show_difference(str(finished_run.path), str(other.path))
+    difference(str(finished_run.path), str(other.path)).show()
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["seed", "1", "77"] in lines
     assert [line[-1] for line in lines if line[:1] == ["torch"]] == ["0.0"]
@@ -42,7 +42,7 @@ def test_config_code_and_results(tmp_path, finished_run, capsys):
 def test_what_others_wrote_is_data(tmp_path, capsys, provenance):
     first, second = write_run(tmp_path / "a", notes="\x1b[2J"), write_run(tmp_path / "b", status=None)
     first.provenance.write_text(provenance)
-    show_difference(str(first.path), str(second.path))
+    difference(str(first.path), str(second.path)).show()
     out = capsys.readouterr().out
     assert "notes" in out
     assert "\x1b" not in out

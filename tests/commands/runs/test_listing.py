@@ -1,6 +1,5 @@
 """``list``: which runs there are, how they stand, and how quickly that is known."""
 
-import json
 import os
 import time
 
@@ -28,15 +27,13 @@ def three(outputs):
     return outputs
 
 
-def listed(capsys, *words, **options):
+def listed(*words, **options):
     """The names of the folders, in the order in which they are listed."""
-    capsys.readouterr()
-    list_runs(words, as_json=True, **options)
-    return [os.path.basename(run["folder"]) for run in json.loads(capsys.readouterr().out)]
+    return [os.path.basename(run.folder) for run in list_runs(words, **options).runs]
 
 
 def test_a_line_for_each_run_the_newest_first(three, capsys):
-    list_runs([])
+    list_runs([]).show()
     title, *lines = capsys.readouterr().out.splitlines()
     assert title.split() == ["run", "name", "status", "metric", "time", "set"]
     assert [line.split()[0] for line in lines] == ["outputs/day/b", "outputs/day/c", "outputs/day/a"]
@@ -61,16 +58,16 @@ def test_a_line_for_each_run_the_newest_first(three, capsys):
         (["name=null"], ["b", "c"]),
     ],
 )
-def test_filters(three, capsys, words, expected):
-    assert listed(capsys, *words) == expected
+def test_filters(three, words, expected):
+    assert listed(*words) == expected
 
 
 @pytest.mark.parametrize(
     ("sort", "first"),
     [("val_acc1", "b"), ("val_loss", "b"), ("optimizer.lr", "c"), ("folder", "a"), ("model.width", "b")],
 )
-def test_sorted_by_a_metric_the_best_first_or_by_a_column_or_key(three, capsys, sort, first):
-    found = listed(capsys, sort=sort)
+def test_sorted_by_a_metric_the_best_first_or_by_a_column_or_key(three, sort, first):
+    found = listed(sort=sort)
     assert (found[0], sorted(found)) == (first, ["a", "b", "c"])
 
 
@@ -120,7 +117,7 @@ def test_foreign_files_are_data(outputs, capsys):
     (write_run(outputs / "c").config).write_text("a: &a [1]\nb: [*a, *a]\nseed: !!python/name:os.system x\n")
     os.symlink(outputs / "a", outputs / "link")
     os.symlink(outputs, outputs / "a" / "up")
-    list_runs([])
+    list_runs([]).show()
     out = capsys.readouterr().out
     assert len(out.splitlines()) == 4
     assert all(each.isprintable() for each in out.replace("\n", ""))
@@ -128,9 +125,9 @@ def test_foreign_files_are_data(outputs, capsys):
 
 def test_nothing_is_said_in_a_sentence(outputs, capsys):
     with pytest.raises(ConfigurationError, match="there is no folder outputs here"):
-        list_runs([])
+        list_runs([]).show()
     outputs.mkdir()
-    list_runs([])
+    list_runs([]).show()
     assert capsys.readouterr().out == "no run below outputs\n"
 
 
@@ -154,7 +151,7 @@ def test_a_thousand_runs_are_listed_at_the_speed_of_reading_their_files(outputs,
 
     def listing() -> float:
         started = time.process_time()
-        list_runs(["optimizer.lr=0.1"], sort="val_acc1")
+        list_runs(["optimizer.lr=0.1"], sort="val_acc1").show()
         return time.process_time() - started
 
     allowed = 25 * min(plain() for _ in range(3))

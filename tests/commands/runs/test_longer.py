@@ -15,8 +15,8 @@ from tests.commands.runs.folders import write_run
 def test_a_run_goes_on_in_a_new_folder(finished_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = {path: path.read_bytes() for path in finished_run.path.rglob("*") if path.is_file()}
-    assert continue_run(finished_run, ["trainer.max_steps=4", "name=longer", "hydra.run.dir=longer"]) == 0
-    longer = RunFolder("longer")
+    longer = continue_run(finished_run, ["trainer.max_steps=4", "name=longer", "hydra.run.dir=longer"])
+    assert longer.path == tmp_path / "longer"
     assert (longer.read_result()["status"], longer.read_result()["steps"]) == ("completed", 4)
     assert longer.read_config()["name"] == "longer"
     assert json.loads(longer.provenance.read_text())["continued_from"] == str(finished_run.path)
@@ -43,7 +43,7 @@ def test_by_epochs(tmp_path, monkeypatch, epochs, is_more):
         "manyheads.runner.commands.runs.train_longer.Rerun.run", lambda *call: started.append(call[2:]) or 0
     )
     if is_more:
-        assert continue_run(folder, [f"trainer.epochs={epochs}"]) == 0
+        assert continue_run(folder, [f"trainer.epochs={epochs}"]).path.parent.parent == tmp_path / "outputs"
         assert started[0][0] == f"trainer.epochs={epochs}"
     else:
         with pytest.raises(ConfigurationError, match=r"resume 'it'\"'\"'s' trainer\.epochs=4"):

@@ -5,13 +5,13 @@ import shlex
 import pytest
 
 from manyheads.runner.commands.runs.run_summary import summary
-from manyheads.runner.commands.runs.show_run import commands, show_run
+from manyheads.runner.commands.runs.show_run import commands, run_page
 from manyheads.runner.errors import ConfigurationError
 from tests.commands.runs.folders import write_run
 
 
 def test_of_a_real_run(finished_run, capsys):
-    show_run(str(finished_run.path))
+    run_page(str(finished_run.path)).show()
     out = " ".join(capsys.readouterr().out.split())
     for part in ("status completed", "2 steps", "model.width=2", "command python", "commit", "val_acc1", "checkpoints"):
         assert part in out
@@ -35,15 +35,15 @@ def test_what_was_interrupted_can_be_gone_on_with(tmp_path):
 
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(ConfigurationError, match="holds no run"):
-        show_run(str(tmp_path))
+        run_page(str(tmp_path))
     (tmp_path / "multirun.yaml").touch()
     with pytest.raises(ConfigurationError, match="is a sweep"):
-        show_run(str(tmp_path))
+        run_page(str(tmp_path))
 
 
 def test_what_it_prints_is_printable(tmp_path, capsys):
     folder = write_run(tmp_path / "run", "name=\x1b[2J", notes="\x1b]0;owned\x07")
     folder.provenance.write_text('{"host": "\\u001b[2J", "command": "a\\u001b[2Jb", "commit": "abc\\u001b[2J"}')
     (folder.path / "\x1b[2J").touch()
-    show_run(str(folder.path))
+    run_page(str(folder.path)).show()
     assert "\x1b[2J" not in capsys.readouterr().out

@@ -34,7 +34,7 @@ def test_machines_that_can_run_together(cluster) -> None:
 @pytest.mark.timeout(200)
 def test_one_that_cannot_be_reached(cluster) -> None:
     done = examined(cluster, "10.77.0.1", "10.77.0.9")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "10.77.0.1: host node1" in done.stdout
     assert "error: 10.77.0.9: Cannot open network namespace" in done.stdout
     assert "all-reduce" not in done.stdout

@@ -12,7 +12,7 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.slurm.queued import noted_job
 from manyheads.runner.commands.runs.removable import Rules, going
 from manyheads.runner.commands.runs.run_summary import summaries
-from manyheads.runner.commands.runs.show_run import show_run
+from manyheads.runner.commands.runs.show_run import run_page
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.machine.inventory import inventory
@@ -140,7 +140,7 @@ def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
     assert [each.path for each in going(tmp_path, Rules(failed=True))[0]] == [folder.path]
     assert not folder.result.exists()
     capfd.readouterr()
-    show_run(str(folder.path))
+    run_page(str(folder.path)).show()
     launch(prepare(folder))
     shown, again = capfd.readouterr().out.split("resume it:")
     assert f"job Slurm job {job} was cancelled before it started." in " ".join(shown.split())

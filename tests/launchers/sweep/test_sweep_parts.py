@@ -23,11 +23,11 @@ from manyheads.launchers.sweep.job_progress import JobProgress
 from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.states import settle, split
 from manyheads.launchers.sweep.sweep_options import RULES, Options
-from manyheads.runner.config.job_context import exit_code
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, Unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.respond import respond
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
@@ -270,14 +270,14 @@ class TestTheEnd:
     def test_a_sweep_ends_as_its_jobs_did(self, tmp_path, entries, code):
         ledger = Ledger(tmp_path)
         ledger.create({}, *(replace(entry, job=job) for job, entry in enumerate(entries)))
-        assert exit_code(lambda: end_as(ledger)) == code
+        assert respond("", lambda: end_as(ledger)) == code
 
     def test_a_job_that_was_put_right_and_then_failed_was_not_refused(self, tmp_path):
         ledger = Ledger(tmp_path)
         ledger.create({}, self.REFUSED)
         (tmp_path / "0").mkdir()
         (tmp_path / "0" / "result.json").write_text("{}")
-        assert exit_code(lambda: end_as(ledger)) == 1
+        assert respond("", lambda: end_as(ledger)) == 1
 
 
 class TestRoom:

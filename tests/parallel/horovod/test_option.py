@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.commands.doctor import note
+from manyheads.runner.commands.doctor.examine import note
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.parallel import horovod_installation

@@ -1,0 +1,80 @@
+"""--progress json: what happens in a run, as events on stderr, read from its folder while ranks anywhere write it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from manyheads.launchers.publishing.points import Tail
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.progress import event, is_json
+from manyheads.runner.run.run_folder import RunFolder
+
+BETWEEN = 0.2  # seconds between two looks at the folder
+
+
+@contextmanager
+def events(folder: RunFolder, run: RunConfig) -> Iterator[None]:
+    """Print the events of a run meanwhile, if they are wanted: started, row, evaluated, checkpoint, ended."""
+    if not is_json():
+        yield
+        return
+    watched = _Watched(folder)
+    trainer = {key: getattr(run.trainer, key) for key in ("epochs", "max_steps", "stop_after")}
+    event("started", folder=folder.path, ranks=run.launcher.ranks, parallel=run.parallel.name, **trainer)
+    ended = threading.Event()
+    thread = threading.Thread(target=watched.follow, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        watched.look()
+        with suppress(ConfigurationError, OSError):
+            result = folder.read_result() or {}
+            kept = {key: result.get(key) for key in ("status", "epochs", "steps", "metrics", "error")}
+            event("ended", folder=folder.path, **kept)
+
+
+class _Watched:
+    """The growing files of a run folder; what is there at first is not news."""
+
+    def __init__(self, folder: RunFolder):
+        self._folder = folder
+        self._tables = [
+            ("row", Tail(folder.steps)),
+            ("evaluated", Tail(folder.evaluations)),
+            ("evaluated", Tail(folder.epochs)),
+        ]
+        for _, table in self._tables:
+            for _ in table.rows():
+                pass
+        self._checkpoints = self._saved()
+
+    def follow(self, ended: threading.Event) -> None:
+        """Look again and again."""
+        while not ended.wait(BETWEEN):
+            with suppress(OSError):  # of a disk that is slow or full, which the run itself reports
+                self.look()
+
+    def look(self) -> None:
+        """Print what is new."""
+        for name, table in self._tables:
+            for row in table.rows():
+                event(name, folder=self._folder.path, values=row)
+        saved = self._saved()
+        for name, changed in saved.items():
+            if self._checkpoints.get(name) != changed:
+                event("checkpoint", folder=self._folder.path, path=self._folder.checkpoints / name)
+        self._checkpoints = saved
+
+    def _saved(self) -> dict[str, Any]:
+        """The checkpoints, each with the time of its last change."""
+        found = {}
+        with suppress(OSError):
+            for path in sorted(self._folder.checkpoints.iterdir()):
+                if path.suffix == ".pt" and not path.name.startswith("."):
+                    found[path.name] = path.lstat().st_mtime_ns
+        return found

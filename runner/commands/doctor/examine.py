@@ -1,0 +1,139 @@
+"""Which options run on this machine, and why the others do not."""
+
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+
+from manyheads.runner.commands.doctor.answer import ExaminedMachine, ExaminedOption, ExplainedOptions
+from manyheads.runner.config.installed import package_of
+from manyheads.runner.config.lookup import OWN, Folders, options, own_sections, read_option, unavailable
+from manyheads.runner.errors import UnknownName
+from manyheads.runner.machine import hardware, memory, software
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
+from manyheads.runner.option.locate import OPTION, TARGET
+from manyheads.runner.run.progress import each
+from manyheads.runner.trust.check_trust import complaint, untrusted
+from manyheads.runner.trust.trust_store import Trust
+from manyheads.runner.wording import nearest
+
+NONE = Trust()
+# Groups with options that need something of the machine; of the others, those of the user's own are listed.
+LISTED = ("parallel", "precision", "launcher", "optimizer", "logger")
+
+
+def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE) -> ExaminedMachine:
+    """The machine, and of each group what it can run and what not.
+
+    folders: where options are looked up; trust: what the user trusts of them, None if all of them are the user's own;
+    trusted: the installed packages whose options may be imported without being chosen.
+    """
+    found = [(group, name) for group, names in listed(folders).items() for name in names]
+    examined = each(found, "examining options")
+    return ExaminedMachine(describe_machine(), [_examined(*one, folders, trust, trusted) for one in examined])
+
+
+def explain(
+    asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE
+) -> ExplainedOptions:
+    """Details of options: whether they run here and how, or why not and how to get them.
+
+    asked: ``option``, ``group=option`` or ``group``. Raises UnknownName for anything else.
+    """
+    known = [(group, name) for group in sorted((*GROUPS, *ENTRIES)) for name in options(group, folders)]
+    explained = []
+    for words in asked:
+        found = [(group, name) for group, name in known if words in (group, name, f"{group}={name}")]
+        if not found:
+            names = [words for group, name in known for words in (name, f"{group}={name}")]
+            allowed = "Allowed: a group, an option, group=option, or nothing for a table of all"
+            message = f"{words} is not an option.{nearest(words, dict.fromkeys(names))} {allowed}."
+            raise UnknownName(message, key="doctor", value=words)
+        for group, name in found:
+            if words == group:
+                explained.append(_examined(group, name, folders, trust, trusted))
+            else:  # it was chosen
+                explained.append(_asked(group, name, folders, trust))
+    return ExplainedOptions(explained)
+
+
+def _examined(group: str, name: str, folders: Folders, trust: Trust | None, trusted: Trust) -> ExaminedOption:
+    """An option that was not chosen: one of an installed package that is not trusted is not imported."""
+    if (package := not_imported(group, name, trusted)) is not None:
+        return ExaminedOption(group, name, None, "", "", package)
+    return _asked(group, name, folders, trust)
+
+
+def _asked(group: str, name: str, folders: Folders, trust: Trust | None) -> ExaminedOption:
+    reason = why_not(group, name, folders, trust)
+    return ExaminedOption(group, name, reason is None, reason or "", note(group, name, folders) if not reason else "")
+
+
+def listed(folders: Folders) -> dict[str, list[str]]:
+    """The options of the table by group: of some groups all, of the others the user's own."""
+    groups = sorted((*GROUPS, *ENTRIES), key=lambda group: (*LISTED, group).index(group))
+    found = {
+        group: sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}) for group in groups
+    }
+    return {group: names for group, names in found.items() if names}
+
+
+def why_not(group: str, option: str, folders: Folders = OWN, trust: Trust | None = None) -> str | None:
+    """Why an option cannot run here, or may not be asked; None for one that runs."""
+    return _untrusted(group, option, folders, trust) or unavailable(group, option, folders)
+
+
+def not_imported(group: str, option: str, trusted: Trust) -> str | None:
+    """The installed package that brings an option, unless it is trusted: nothing of it may be imported."""
+    package = package_of(group, option)
+    if package is None:
+        return None
+    content = read_option(group, option, (package.folder,))
+    sections = [content] if group in GROUPS else content.values()
+    names = {name for section in sections for key in (TARGET, OPTION) if (name := section.get(key)) is not None}
+    return None if all(map(trusted.covers, names)) else package.name
+
+
+def describe_machine() -> dict[str, str]:
+    """What the doctor's first table says, by name."""
+    gpus = hardware.gpu_names()
+    cuda = hardware.torch_cuda_version()
+    if gpus:
+        devices = ", ".join(gpus)
+    elif why := hardware.unused_gpus():
+        devices = f"none usable by torch: {why}"
+    else:
+        devices = "none: there is no NVIDIA driver"
+    return {
+        "python": platform.python_version(),
+        "torch": f"{_version('torch')}, built for {f'CUDA {cuda}' if cuda else 'CPU'}",
+        "torchvision": _version("torchvision"),
+        **_installed(),
+        "GPUs": devices,
+        "CPU": f"{hardware.cpu_model()}, {hardware.cpu_cores()} cores",
+        "torch.compile": software.description(),
+        "shared memory": memory.size() or "unknown",
+    }
+
+
+def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -> str | None:
+    """Why an option of somebody's cannot be asked; None for one that can."""
+    found = [] if trust is None else untrusted({group: read_option(group, option, folders)}, trust)
+    return complaint(found).rstrip(".") if found else None
+
+
+def note(group: str, option: str, folders: Folders = OWN) -> str:
+    """What a runnable option comes to on this machine."""
+    return "" if group in ENTRIES else declared(group, read_option(group, option, folders)).note()
+
+
+def _installed() -> dict[str, str]:
+    """The libraries that this project's strategies are built on, by name."""
+    known = (declared("parallel", section).installed() for section in own_sections("parallel"))
+    return {name: text for libraries in known for name, text in libraries.items()}
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,67 @@
+"""What the command ``judge`` answers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from manyheads.runner.errors import ExitCode, printable
+from manyheads.runner.judge.claims import KEEP, UNDECIDED, Claims
+from manyheads.runner.judge.print_judgement import sentences, verdict_line
+from manyheads.runner.judge.question import Question
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.json_schema import TEXT_ONLY
+from manyheads.runner.run.run_folder import RunFolder
+
+CODES = {KEEP: ExitCode.DONE, UNDECIDED: ExitCode.UNDECIDED}
+
+
+@dataclass(frozen=True)
+class Judged(Answer):
+    """Whether a change is better, and how sure that is."""
+
+    path: Annotated[Path, "judgement.json, with all runs"]
+    change: Annotated[str, "the overrides that were judged"]
+    on: Annotated[str, "what is to get better: speed, a metric, or seconds to a target"]
+    least: Annotated[float, "the smallest gain worth having"]
+    alpha: Annotated[float, "the error rate"]
+    claims: Annotated[Claims, "the verdict, and what it follows from"]
+    question: Annotated[Question, TEXT_ONLY]
+
+    @classmethod
+    def of(cls, path: Path, question: Question, claims: Claims) -> "Judged":
+        """The answer to a question."""
+        return cls(path, question.change, question.on, question.least, question.alpha, claims, question)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return CODES.get(self.claims.verdict, ExitCode.NO)
+
+    def show(self) -> None:
+        print(verdict_line(self.question, self.claims))
+        for sentence in sentences(self.question, self.claims):
+            print(sentence)
+        print(f"wrote {RunFolder(self.path)}")
+
+
+@dataclass(frozen=True)
+class CheckedJudgement(Answer):
+    """Whether a judgement's claims follow from its rows."""
+
+    path: Path
+    runs: int
+    wrong: Annotated[list[str], "what does not hold"]
+    is_own: Annotated[bool, "whether you recorded the rows yourself"]
+    again: Annotated[str, "the command that judges the change on this machine"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.NO if self.wrong else ExitCode.DONE
+
+    def show(self) -> None:
+        for line in self.wrong:
+            print(printable(f"does not hold: {line}"))
+        if self.wrong:
+            return
+        print(f"all claims follow from the {self.runs} runs.")
+        print("You recorded these rows yourself." if self.is_own else "The rows were recorded by somebody else.")
+        print(f"To judge it on this machine: {self.again}")

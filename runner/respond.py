@@ -1,0 +1,115 @@
+"""The one place where commands end: prints a command's answer or error, as text or as JSON, and finds its exit code."""
+
+import errno
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from manyheads import __version__
+from manyheads.runner.config.explain import explain, raised_by_hydra
+from manyheads.runner.errors import (
+    Code,
+    ConfigurationError,
+    Ended,
+    ExitCode,
+    Interrupted,
+    Kind,
+    RunFailed,
+    complain,
+    printable,
+)
+from manyheads.runner.run import yaml_text
+from manyheads.runner.run.answer import Answer, Problem, Reply, reserve_stdout
+from manyheads.runner.run.files import FAILED, FULL
+
+USAGE = "the command line cannot be parsed; stderr says why"
+
+
+@dataclass(frozen=True)
+class End:
+    """How a command ended. ``error``: what is to be said of it; ``shown``: whether that has been printed."""
+
+    code: int
+    answer: Answer | None = None
+    error: Problem | None = None
+    shown: bool = False
+
+
+def respond(command: str, call: Callable[[], Answer | None], *, as_json: bool = False) -> int:
+    """Call a command, print its answer or its error, and return the exit code of the process.
+
+    as_json: print a ``Reply`` on stdout; whatever else is printed meanwhile goes to stderr.
+    """
+    out = reserve_stdout() if as_json else None
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it announces its font cache, and temporary folders
+    end = _ended(call, show=not as_json)
+    if out is None:
+        if end.error is not None and not end.shown:
+            _print(end.error)
+        return end.code
+    from manyheads.runner.run.json_schema import to_json
+
+    reply = Reply(__version__, command, int(end.code), end.answer, end.error)
+    with out:
+        out.write(json.dumps(to_json(reply), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return end.code
+
+
+def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:
+    answer: Answer | None = None
+    try:
+        answer = call()
+        if show and answer is not None:
+            answer.show()
+        return End(ExitCode.DONE if answer is None else answer.exit_code, answer)
+    except Ended as end:
+        if end.error is None:
+            return End(end.exit_code, end.answer)
+        return _of_error(end.error, end.answer)
+    except Interrupted as stop:
+        return End(stop.exit_code, stop.answer, Problem.of(stop))
+    except KeyboardInterrupt:
+        return End(ExitCode.INTERRUPTED, answer, Problem(Code.INTERRUPTED, "interrupted by SIGINT"))
+    except SystemExit as end:  # of a parser, which has printed the usage, or the help
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return End(code, error=Problem(Code.MISTAKE, USAGE) if code else None, shown=True)
+    except Exception as error:
+        return _of_error(error, getattr(error, "answer", None))
+
+
+def _of_error(error: Exception, answer: Answer | None) -> End:
+    if isinstance(error, (ConfigurationError, RunFailed)):
+        return End(error.exit_code, answer, Problem.of(error), shown=error.reported)
+    if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
+        found = Problem(Code.DISK, f"{error.filename}: {error.strerror}")  # in which a traceback leads nowhere
+        return End(ExitCode.FAILED, answer, found)
+    if isinstance(error, yaml_text.Error):
+        return End(ExitCode.REFUSED, answer, Problem(Code.MISTAKE, f"a config cannot be read: {_in_a_line(error)}."))
+    if isinstance(error, (HydraException, OmegaConfBaseException)) or raised_by_hydra(error):
+        return End(ExitCode.REFUSED, answer, Problem.of(explain(error)))
+    trace = "".join(traceback.format_exception(error))
+    return End(ExitCode.FAILED, answer, Problem(Kind.RAISED, f"{type(error).__name__}: {error}", traceback=trace))
+
+
+def _in_a_line(error: Any) -> str:
+    return " ".join(str(error).split())
+
+
+def _print(error: Problem) -> None:
+    """The traceback, if there is one, and last, where it will be seen, what happened."""
+    if error.code is Kind.RAISED and error.traceback and error.rank is None:
+        sys.stderr.write(error.traceback)  # its last line says it
+        return
+    if error.code is Code.INTERRUPTED:
+        print(f"\n{error.message}", file=sys.stderr)
+        return
+    if error.traceback:
+        print(printable(error.traceback.rstrip()), file=sys.stderr)
+    complain(error.message)
