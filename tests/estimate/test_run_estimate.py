@@ -176,11 +176,11 @@ def test_seven_billion_parameters_on_64_ranks_take_a_minute_and_two_gigabytes(tm
         cwd=CONF.parent, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    printed, _, measured = done.stdout.rpartition("used ")
+    measured = done.stderr.rpartition("used ")[2]  # stdout has the answer and nothing else
     peak, seconds = measured.split()
     assert int(peak) < 2 * GB
     assert float(seconds) < 60  # of a core: others may be using this machine
-    found = json.loads(printed)["result"]["estimates"][0]
+    found = json.loads(done.stdout)["result"]["estimates"][0]
     assert found["holds"][0]["parameters"] == pytest.approx(6.44e9 * 4 / 64, rel=0.01)
     assert found["holds"][0]["traffic"]["all-gather"]["calls"] == 65
 
