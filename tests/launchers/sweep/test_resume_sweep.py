@@ -56,7 +56,7 @@ def test_a_comparison_of_before_the_last_job_is_made_again(sweep: Path, conclude
 
 STOPPED = """
 import os, runpy
-from manyheads.launchers.sweep.batch import Batch
+from manyheads.launchers.sweep.batch import JobBatch
 from manyheads.runner.run.ledger import Ledger
 {step} = lambda *_: os.kill(os.getpid(), {signum})
 runpy.run_path({run!r}, run_name="__main__")
@@ -78,19 +78,19 @@ def _resumed(sweep: Path) -> tuple[Done, list[tuple[int, str]]]:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("step", ["Ledger.add", tail("Batch._compose"), tail("Batch._run")])
+@pytest.mark.parametrize("step", ["Ledger.add", tail("JobBatch._compose"), tail("JobBatch._run")])
 def test_a_sweep_that_is_killed_while_it_is_planned_loses_nothing(tmp_path, step):
     done = _stopped(tmp_path, step, signal.SIGKILL)
     assert done.code == -signal.SIGKILL, done.err
     assert Ledger(tmp_path / "sweep").exists()
     done, jobs = _resumed(tmp_path / "sweep")
     assert (done.code, jobs) == (0, BOTH), done.err
-    assert ("Planning its jobs again" in done.out) is (step != "Batch._run")
+    assert ("Planning its jobs again" in done.out) is (step != "JobBatch._run")
 
 
 @pytest.mark.processes
 def test_a_sweep_that_is_asked_to_stop_while_it_is_planned_says_how_to_resume(tmp_path):
-    done = _stopped(tmp_path, "Batch._note", signal.SIGTERM)
+    done = _stopped(tmp_path, "JobBatch._note", signal.SIGTERM)
     assert done.code == 128 + signal.SIGTERM, done.err
     assert "no job was started" in done.err
     assert f"resume {tmp_path / 'sweep'}" in done.err
@@ -100,7 +100,7 @@ def test_a_sweep_that_is_asked_to_stop_while_it_is_planned_says_how_to_resume(tm
 
 @pytest.mark.processes
 def test_a_sweep_in_batches_that_is_killed_at_its_first_job_loses_no_batch(tmp_path):
-    done = _stopped(tmp_path, "Batch._start", signal.SIGKILL, "hydra.sweeper.max_batch_size=1")
+    done = _stopped(tmp_path, "JobBatch._start", signal.SIGKILL, "hydra.sweeper.max_batch_size=1")
     assert done.code == -signal.SIGKILL, done.err
     assert "hydra.launcher.jobs sets how many run at the same time" in done.err
     done, jobs = _resumed(tmp_path / "sweep")

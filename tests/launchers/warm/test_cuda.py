@@ -35,7 +35,7 @@ int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned lo
 """
 CODE = """
 import os
-from manyheads.launchers import preload
+from manyheads.launchers import warm_preload
 with open(os.environ["NOTES"]) as file:
     print("before:", *file.read().split())
 import torch
