@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from manyheads.runner.errors import ConfigurationError, Failure, Kind, Unavailable
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, Unavailable, report
 
 JSON = {
     "kind": "ProcessDied",
@@ -128,3 +128,15 @@ def test_the_kind_of_an_exception(error, kind):
 )
 def test_the_kind_in_a_file(content, kind):
     assert Failure.from_json(content).kind is kind
+
+
+def test_a_loss_that_is_no_number_is_told_in_one_sentence(capsys):
+    """Its traceback leads into this project's loop, and away from the keys to set."""
+    for error, shows in ((FloatingPointError("the loss became nan"), False), (RuntimeError("the loss is odd"), True)):
+        try:
+            raise error
+        except Exception as caught:
+            report(RunFailed(Failure.of(caught, rank=0)))
+        err = capsys.readouterr().err
+        assert ("Traceback" in err) is shows
+        assert err.count(str(error)) == 1 + shows
