@@ -84,7 +84,7 @@ class Console:
     def block(self, example: Example) -> str | None:
         """Type the commands of a block."""
         for command, wanted in commands(example.parsed):
-            printed = self.type(command, may_fail="error:" in wanted)
+            printed = self.type(command, may_fail="error:" in wanted or '"error": {' in wanted)
             wrong = difference(wanted, printed) if wanted.strip() else None
             if wrong:
                 return f"$ {command}\n{wrong}"
