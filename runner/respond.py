@@ -110,6 +110,6 @@ def _print(error: Problem) -> None:
     if error.code is Code.INTERRUPTED:
         print(f"\n{error.message}", file=sys.stderr)
         return
-    if error.traceback:
+    if error.traceback and error.code is not Kind.DIVERGED:  # whose sentence names the keys to set
         print(printable(error.traceback.rstrip()), file=sys.stderr)
     complain(error.message)

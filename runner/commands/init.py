@@ -38,6 +38,29 @@ class DraftedExperiment(Answer):
             print(f"  {command}")
 
 
+@dataclass(frozen=True)
+class Initialized(Answer):
+    """An experiment for an existing repository."""
+
+    experiment: Annotated[str, "its name"]
+    is_written: Annotated[bool, "false if the user declined"]
+    files: Annotated[list[str], "paths of what is written"]
+    notes: Annotated[list[str], "what is still to be done"]
+    commands: Annotated[list[str], "what to try"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.DONE if self.is_written else ExitCode.NO
+
+    def show(self) -> None:
+        if not self.is_written:
+            print("nothing has changed")
+            return
+        print("Try it:")
+        for command in self.commands:
+            print(f"  {command}")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("folder", nargs="?", default=".", help="the repository; by default the working directory")
@@ -46,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="write without asking; trust is never given without asking")
 
 
-def run(arguments: argparse.Namespace) -> DraftedExperiment:
-    """Show what would be written, ask, and write it. Raises ConfigurationError."""
+def run(arguments: argparse.Namespace) -> Initialized:
+    """Show the files, write them if the user agrees, and ask whether they are trusted. Raises ConfigurationError."""
     folder = Path(arguments.folder).resolve()
     if not folder.is_dir():
         raise ConfigurationError(f"{arguments.folder} is not a folder. Name that of a repository.")
@@ -57,16 +80,17 @@ def run(arguments: argparse.Namespace) -> DraftedExperiment:
         print("".join(f"  {printable(line)}\n" for line in text.splitlines()), end="")
     for note in drafted.notes:
         print(f"\n{printable(note)}")
+    names = [str(path) for path in drafted.files]
     if not arguments.yes and not is_confirmed("\nWrite this?"):
-        return DraftedExperiment([], [*drafted.notes], False, [])
+        return Initialized(drafted.name, False, names, list(drafted.notes), [])
     try:
         for path, text in drafted.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from None
-    is_trusted = _trust(folder, may_ask=not arguments.yes)
-    return DraftedExperiment([*drafted.files], [*drafted.notes], is_trusted, [*commands(drafted)])
+    _trust(folder, may_ask=not arguments.yes)
+    return Initialized(drafted.name, True, names, list(drafted.notes), commands(drafted))
 
 
 def _trust(folder: Path, *, may_ask: bool) -> bool:
