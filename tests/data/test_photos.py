@@ -128,3 +128,11 @@ def test_a_file_without_end_is_not_read(tmp_path):
     os.truncate(tmp_path / "a.png", 2**40)
     with pytest.raises(ValueError, match="not a plain file"):
         Picture(tmp_path / "a.png")
+
+
+def test_a_program_that_is_named_like_an_image_is_not_interpreted(tmp_path, monkeypatch):
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("it was"))
+    path = tmp_path / "a.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    with pytest.raises(OSError, match="cannot identify image file"):
+        Picture(path).decoded()

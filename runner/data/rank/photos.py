@@ -22,6 +22,8 @@ from manyheads.runner.data.data_option import CorruptSample
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
 
+# Of all that Pillow reads: it would give PostScript, whatever the file is called, to Ghostscript, a program of its own.
+FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
 MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
 
 
@@ -115,7 +117,7 @@ class Picture:
     def _by_pil(self) -> np.ndarray:
         from PIL import Image
 
-        with Image.open(BytesIO(self._content)) as file:
+        with Image.open(BytesIO(self._content), formats=FORMATS) as file:
             return np.array(file.convert("RGB"))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.in_memory import resize
 from manyheads.runner.data.rank.loader import InputTransform
-from manyheads.runner.data.rank.photos import Picture, for_evaluation
+from manyheads.runner.data.rank.photos import FORMATS, Picture, for_evaluation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.description import Description, Steps
 
@@ -89,7 +89,7 @@ def _pixels(image: Any, steps: Steps) -> Tensor:
         if steps.mode == "RGB":
             return Picture(image).decoded()  # a JPEG by the decoder that the run used
         try:
-            with Image.open(BytesIO(content_of(image))) as file:
+            with Image.open(BytesIO(content_of(image)), formats=FORMATS) as file:
                 return _pixels(file, steps)
         except UnidentifiedImageError:
             raise ValueError("it is not an image, or of an unknown format") from None
