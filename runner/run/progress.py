@@ -60,7 +60,7 @@ class Work:
         if is_json():
             left = self._seconds_left(now)
             event("progress", what=self.what, done=self.done, total=self.total, seconds_left=left)
-        elif now - self._began >= QUIET and now - self._told >= BETWEEN:
+        elif self.done != self.total and now - self._began >= QUIET and now - self._told >= BETWEEN:
             self._told = now
             print(printable(self._line(now)), file=sys.stderr, flush=True)
 

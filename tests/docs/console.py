@@ -62,6 +62,9 @@ def difference(wanted: str, got: str) -> str | None:
     return None
 
 
+PROGRESS = re.compile(r".*, after \d+ s(, \d+ s left)?\n")  # of work that takes longer here than there
+
+
 @dataclass
 class Console:
     """A reader's terminal in one folder."""
@@ -101,7 +104,7 @@ class Console:
         words = shlex.split(command, comments=True)
         if words[:1] == ["manyheads"] and not SHELL.search(command.split(" #")[0]):
             done = execute(sys.executable, "-m", "manyheads", *words[1:], cwd=self.folder, timeout=600)
-            code, printed = done.code, done.out + done.err
+            code, printed = done.code, done.out + PROGRESS.sub("", done.err)
         else:
             path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
             environment = {**os.environ, "PATH": path}
