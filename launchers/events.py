@@ -8,6 +8,7 @@ from typing import Any
 from manyheads.launchers.publishing.points import Tail
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.files import matching
 from manyheads.runner.run.progress import event, is_json
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -74,7 +75,7 @@ class _Watched:
         """The checkpoints, each with the time of its last change."""
         found = {}
         with suppress(OSError):
-            for path in sorted(self._folder.checkpoints.iterdir()):
+            for path in matching(self._folder.checkpoints, "*"):
                 if path.suffix == ".pt" and not path.name.startswith("."):
                     found[path.name] = path.lstat().st_mtime_ns
         return found

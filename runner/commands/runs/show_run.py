@@ -19,6 +19,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.files import matching
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -77,7 +78,7 @@ def run_page(path: str) -> RunPage:
     """All about one run. Raises ConfigurationError for a folder that holds no run."""
     run = summary(run_folder(path))
     provenance, result = load_run(run.folder.path, steps=()).provenance, run.result
-    files = {each.name: disk_use(each) for each in sorted(run.folder.path.iterdir()) if each.name[0] != "."}
+    files = {each.name: disk_use(each) for each in matching(run.folder.path, "*") if each.name[0] != "."}
     return RunPage(
         folder=str(run.folder),
         name=run.about.get("name"),
