@@ -96,9 +96,9 @@ def without_hydra(composed: DictConfig) -> DictConfig:
     return task
 
 
-def _resolved(composed: DictConfig) -> Any:
+def _resolved(composed: DictConfig) -> dict[str, Any]:
     """The content as plain values. Raises ConfigurationError for what is missing or cannot be resolved."""
-    config: dict[str, object] = {}
+    config: dict[str, Any] = {}
     for key in composed:
         node: Any = composed._get_node(key)
         if key != "hydra":
@@ -113,7 +113,7 @@ def _resolved(composed: DictConfig) -> Any:
     if not any("${" in text or text == "???" for text in texts.values()):
         return config
     try:
-        return OmegaConf.to_container(without_hydra(composed), resolve=True, throw_on_missing=True)
+        return OmegaConf.to_container(without_hydra(composed), resolve=True, throw_on_missing=True)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None
 
