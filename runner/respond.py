@@ -104,7 +104,7 @@ def _in_a_line(error: Any) -> str:
 
 def _print(error: Problem) -> None:
     """The traceback, if there is one, and last, where it will be seen, what happened."""
-    if error.code is Kind.RAISED and error.traceback and error.rank is None:
+    if error.code is Kind.RAISED and error.traceback and error.rank is None and error.node is None:
         sys.stderr.write(error.traceback)  # its last line says it
         return
     if error.code is Code.INTERRUPTED:

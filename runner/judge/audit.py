@@ -11,7 +11,7 @@ from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.judgement import updates_of
 from manyheads.runner.judge.question import TRIAL_UPDATES, Question, config_digest
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row, broken, latest
-from manyheads.runner.record.make_record import differences_of
+from manyheads.runner.report.claims import differences_of
 
 SLACK = 0.05  # seconds between the clocks of a rank and of the file system, plus as a fraction of what is timed
 RELATIVE = 0.02

@@ -12,7 +12,7 @@ from manyheads.runner.judge.runs import Purpose
 from manyheads.runner.judge.task import PaceTask, marked_seconds, write_task
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.parity.parity_task import write_task as write_steps
-from manyheads.runner.record.evidence import direction
+from manyheads.runner.report.claims import direction
 from manyheads.runner.report.load_run import read_columns
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -1,7 +1,7 @@
 """The evidence of a record: what was run, what each run came to, on what, by which clock; and its check."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.record.statistics import Spread, p_of_difference, p_of_target
+from manyheads.runner.report.claims import direction
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -169,17 +170,6 @@ def _number(text: str, target: str) -> float:
     if not math.isfinite(value):
         raise ConfigurationError(f"--target {target} is not allowed. Give a metric and a number, as in val_acc1=94.")
     return value
-
-
-def direction(result: Mapping[str, Any], metric: str) -> str:
-    """Whether a metric is better at its "max" or "min", by a run's result.json. Raises ConfigurationError."""
-    if metric not in result.get("metrics", {}):
-        known = ", ".join(name for name in result.get("metrics", {}) if not name.endswith("samples"))
-        raise ConfigurationError(f"{metric}: the runs did not measure that. Allowed: {known or 'nothing'}.")
-    name = metric.partition("_")[2]
-    if name == "loss":
-        return "min"
-    return str(result.get("scores", {}).get("metrics", {}).get(name, {}).get("direction", "max"))
 
 
 def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str, common: set[str]) -> Contender:

@@ -1,7 +1,6 @@
 """Making a record, making one of a sweep that is there, and checking one that somebody else made."""
 
 import json
-import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +14,11 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.record import print_record
 from manyheads.runner.record.answer import RecordedRuns
 from manyheads.runner.record.evidence import Record, checked_signature, gather
+from manyheads.runner.report.claims import differences_of
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
-
-CLOSE = 1e-9
 
 
 def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf: str | None) -> RecordedRuns:
@@ -83,19 +81,3 @@ def check(path: Path) -> RecordedRuns:
         if checked_signature(each.config, trust) != each.signature
     ]
     return RecordedRuns.of(found, [], again=invocation.command("record", "--again", path), wrong=wrong)
-
-
-def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
-    """Sentences on claims that are not what is expected, key by key. ``where``: the key of both."""
-    found: list[str] = []
-    if isinstance(expected, dict) and isinstance(claimed, dict):
-        for key in [*expected, *(key for key in claimed if key not in expected)]:
-            found += differences_of(expected.get(key), claimed.get(key), f"{where}.{key}".lstrip("."))
-    elif isinstance(expected, (list, tuple)) and isinstance(claimed, list) and len(expected) == len(claimed):
-        for number, (one, other) in enumerate(zip(expected, claimed, strict=True)):
-            found += differences_of(one, other, f"{where}.{number}")
-    else:
-        numbers = all(type(each) in (int, float) for each in (expected, claimed))
-        if not (math.isclose(expected, claimed, rel_tol=CLOSE) if numbers else expected == claimed):
-            found.append(f"{where}: the record claims {claimed!r}, correct is {expected!r}")
-    return found

@@ -103,8 +103,11 @@ class Ledger:
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def options(self) -> dict[str, Any]:
+        """How the sweep runs its jobs. Raises ConfigurationError."""
         found = self._lines()[0].get("options", {})
-        return found if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            raise ConfigurationError(f"{self.path} cannot be read: its options are not a mapping.")
+        return found
 
     def about(self, sealed: Mapping[str, bytes]) -> Mapping[str, Any]:
         """The first line, as ``sealed_part`` has read it. Raises ConfigurationError."""

@@ -138,7 +138,7 @@ def better_claim(content):
         (other_code, "has other code, versions or devices"),
         (at_once, "had ended"),
         (other_seed, "has the seed 7"),
-        (better_claim, "the record claims"),
+        (better_claim, "the file claims"),
     ],
 )
 def test_a_cheat_is_found_even_if_the_chain_is_made_anew(content, cheat, said):

@@ -79,7 +79,7 @@ def test_a_record_is_checked(made, tmp_path):
     [
         (
             lambda record: record["contenders"][0]["value"].update(mean=99.0),
-            "contenders.0.value.mean: the record claims 99.0",
+            "contenders.0.value.mean: the file claims 99.0",
         ),
         (lambda record: record["contenders"][1].update(p_of_target=1e-9), "contenders.1.p_of_target"),
         (lambda record: record["contenders"][0]["config"].update(seed=7), "contenders.0.signature"),

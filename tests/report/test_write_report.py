@@ -25,7 +25,7 @@ def test_a_sweep_gets_its_files(sweep: Sweep, capsys: pytest.CaptureFixture[str]
     sweep.job("parallel=single", "data.batch_size=8", seconds=2.0)
     sweep.job("parallel=ddp", "data.batch_size=8", seconds=1.0, ranks=2)
     sweep.job("parallel=horovod", "data.batch_size=8", state="failed", reason="rank 0 failed first")
-    report([str(sweep.folder)])
+    report([str(sweep.folder)]).show()
     out = capsys.readouterr().out
     assert out.startswith(f"{sweep.folder}: 2 of 3 jobs completed, 1 failed\n")
     assert "2.00 x" in out
@@ -146,7 +146,7 @@ def test_of_a_running_sweep_nothing_completed_is_no_error(
         sweep.job("parallel=single", state=state)
     assert sweep.ledger
     with sweep.ledger.locked():
-        report([str(sweep.folder)])
+        report([str(sweep.folder)]).show()
     assert ("0 of 2 jobs completed" if states else "no jobs yet") in capsys.readouterr().out
 
 
@@ -154,7 +154,7 @@ def test_every_form_tells_what_to_know(tmp_path: Path, real_run: RunFolder, caps
     sweep = Sweep(tmp_path / "sweep", real_run, options={"jobs": 3})
     for parallel in ("single", "ddp"):
         sweep.job(f"parallel={parallel}")
-    report([str(sweep.folder)])
+    report([str(sweep.folder)]).show()
     texts = [(sweep.folder / f"comparison.{suffix}").read_text() for suffix in ("md", "html")]
     assert all("3 jobs ran at the same time" in text for text in (capsys.readouterr().out, *texts))
 

@@ -89,7 +89,7 @@ def pip(tmp_path, monkeypatch):
 
 
 def build(*, mpi: bool | None = False, rebuild: bool = False) -> None:
-    install(mpi=mpi, nccl=False, rebuild=rebuild)
+    install(mpi=mpi, nccl=False, rebuild=rebuild).show()
 
 
 def kept(features: Features = PLAIN) -> list[Path]:

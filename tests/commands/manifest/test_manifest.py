@@ -152,5 +152,5 @@ def test_every_engine_has_a_way_to_be_started(tmp_path, capsys):
         command.add_arguments(parser)
         typed = ["parallel=ddp", f"hydra.run.dir={tmp_path}/{engine}", "--for", engine, "--nodes", "2"]
         arguments = parser.parse_args([*typed, "--image", "i", "--volume", "v"])
-        assert command.run(arguments) == 0
+        command.run(arguments).show()
         assert f"{engine}.yaml, which the authors have not tested on a cluster" in capsys.readouterr().out

@@ -1,0 +1,36 @@
+"""What is claimed of runs, such as in a record or a judgement: compared with what their rows say."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+
+CLOSE = 1e-9  # relative; numbers that were computed in another order
+
+
+def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
+    """Sentences on claims that are not what is expected, key by key. ``where``: the key of both."""
+    found: list[str] = []
+    if isinstance(expected, dict) and isinstance(claimed, dict):
+        for key in [*expected, *(key for key in claimed if key not in expected)]:
+            found += differences_of(expected.get(key), claimed.get(key), f"{where}.{key}".lstrip("."))
+    elif isinstance(expected, (list, tuple)) and isinstance(claimed, list) and len(expected) == len(claimed):
+        for number, (one, other) in enumerate(zip(expected, claimed, strict=True)):
+            found += differences_of(one, other, f"{where}.{number}")
+    else:
+        numbers = all(type(each) in (int, float) for each in (expected, claimed))
+        if not (math.isclose(expected, claimed, rel_tol=CLOSE) if numbers else expected == claimed):
+            found.append(f"{where}: the file claims {claimed!r}, correct is {expected!r}")
+    return found
+
+
+def direction(result: Mapping[str, Any], metric: str) -> str:
+    """Whether a metric is better at its "max" or "min", by a run's result.json. Raises ConfigurationError."""
+    if metric not in result.get("metrics", {}):
+        known = ", ".join(name for name in result.get("metrics", {}) if not name.endswith("samples"))
+        raise ConfigurationError(f"{metric}: the runs did not measure that. Allowed: {known or 'nothing'}.")
+    name = metric.partition("_")[2]
+    if name == "loss":
+        return "min"
+    return str(result.get("scores", {}).get("metrics", {}).get(name, {}).get("direction", "max"))
