@@ -13,6 +13,7 @@ from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folde
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.report.run_result import Result
 from manyheads.runner.run.files import remove_if_empty
+from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.program import Program
 from manyheads.runner.run.run_folder import RunFolder
@@ -61,7 +62,7 @@ class Row:
     overrides: dict[str, Any]
     status: str
     reason: str
-    metrics: dict[str, Any]
+    metrics: Numbers
     folder: Path
 
 

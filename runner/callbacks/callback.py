@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyheads.runner.run.json_types import Numbers
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -51,7 +53,7 @@ class Callback:
     def on_update(self, step: int) -> None:
         """Called after update ``step``, counted from 1."""
 
-    def on_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch(self, row: Numbers) -> None:
         """Called after an epoch with its row of epochs.csv, which is the same on all ranks except for timings."""
 
     def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:

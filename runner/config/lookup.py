@@ -64,7 +64,7 @@ def read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[str, ...] = ()) -> dict[str, Any]:
+def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[str, ...] = ()) -> Section:
     """The keys of ``<group>/<name>.yaml`` with their defaults, including those of the options in its defaults list.
 
     above: the options that include this one, which it cannot include in turn.
@@ -82,7 +82,7 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
     return {key: value for base in (*bases, own) for key, value in base.items()}
 
 
-def own_sections(group: str) -> list[dict[str, Any]]:
+def own_sections(group: str) -> list[Section]:
     """The contents of this project's own options of a group; for a group of entries, the contents of these.
 
     Empty for any other name.
@@ -93,7 +93,7 @@ def own_sections(group: str) -> list[dict[str, Any]]:
     return [entry for each in found for entry in each.values()] if group in NAMED else found
 
 
-def option_of(group: str, section: Any, folders: Folders = OWN) -> dict[str, Any] | None:
+def option_of(group: str, section: Any, folders: Folders = OWN) -> Section | None:
     """The option that a composed section is an instance of; None if its keys are the user's own."""
     known = options(group, folders)
     if not isinstance(section, dict):
@@ -118,7 +118,7 @@ def refuse_hidden(group: str, section: Section, folders: Folders = OWN) -> None:
             raise ConfigurationError(f"{group}={name} is {taken}, which hides {path}. Rename the file.")
 
 
-def entry_option(group: str, entry: Section, folders: Folders = OWN) -> dict[str, Any] | None:
+def entry_option(group: str, entry: Section, folders: Folders = OWN) -> Section | None:
     """The entry for this entry's class in an option of the group, with its defaults; None if no option has one."""
     known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
     return next((each for each in known if each["_target_"] == entry["_target_"]), None)

@@ -36,7 +36,7 @@ from manyheads.runner.wording import nearest
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 
 
-def check(composed: DictConfig, folders: Folders = OWN) -> dict[str, Any]:
+def check(composed: DictConfig, folders: Folders = OWN) -> Section:
     """The run config as plain values. Raises ConfigurationError for unknown keys, wrong types and ranges.
 
     composed: with or without Hydra's own part; folders: where options are looked up. Imports what the options'
@@ -96,7 +96,7 @@ def without_hydra(composed: DictConfig) -> DictConfig:
     return task
 
 
-def _resolved(composed: DictConfig) -> dict[str, Any]:
+def _resolved(composed: DictConfig) -> Section:
     """The content as plain values. Raises ConfigurationError for what is missing or cannot be resolved."""
     config: dict[str, Any] = {}
     for key in composed:
@@ -134,7 +134,7 @@ def _missing_or(error: OmegaConfBaseException) -> str:
     return f"{key}: {str(error).splitlines()[0]}. Set {key} to a plain value, or to a reference to another key."
 
 
-def _completed(name: str, config: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+def _completed(name: str, config: dict[str, Any], default: Section) -> Section:
     """The section completed with the defaults of missing keys."""
     section = config.setdefault(name, {})
     if not isinstance(section, dict):
@@ -148,8 +148,8 @@ def _completed(name: str, config: dict[str, Any], default: dict[str, Any]) -> di
 
 def _check_section(
     name: str,
-    section: dict[str, Any],
-    default: dict[str, Any],
+    section: Section,
+    default: Section,
     rules: Mapping[str, Rule],
     folders: Folders = OWN,
     *,
@@ -175,7 +175,7 @@ def _check_named(section: str, entries: Any) -> None:
         _check_values(key, entry, {}, {})
 
 
-def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders = OWN) -> None:
+def check_entry(group: str, name: str, entry: Section, folders: Folders = OWN) -> None:
     """Check an entry and complete it with defaults. Raises ConfigurationError.
 
     If an option has an entry of the same class, the entry may have that option's keys; otherwise any keys.

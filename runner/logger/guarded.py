@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from manyheads.runner.logger.logger import LoggedRun, Logger
+from manyheads.runner.run.json_types import Numbers
 
 log = logging.getLogger(__name__)
 MOST_WAITING = 1000  # calls; more than that are left out
@@ -28,13 +29,13 @@ class Guarded(Logger):
     def start(self, run: LoggedRun) -> None:
         self._pass_on("start", run)
 
-    def step(self, row: dict[str, Any]) -> None:
+    def step(self, row: Numbers) -> None:
         self._pass_on("step", row)
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: Numbers) -> None:
         self._pass_on("epoch", row)
 
-    def evaluation(self, row: dict[str, Any]) -> None:
+    def evaluation(self, row: Numbers) -> None:
         self._pass_on("evaluation", row)
 
     def picture(self, name: str, png: bytes, step: int) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.run.json_types import Numbers
+
 
 @dataclass(frozen=True)
 class LoggedRun:
@@ -32,13 +34,13 @@ class Logger:
     def start(self, run: LoggedRun) -> None:
         """Called when the run starts or is resumed."""
 
-    def step(self, row: dict[str, Any]) -> None:
+    def step(self, row: Numbers) -> None:
         """Called with a row of steps.csv, by column."""
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: Numbers) -> None:
         """Called with a row of epochs.csv, by column; None for what was not measured."""
 
-    def evaluation(self, row: dict[str, Any]) -> None:
+    def evaluation(self, row: Numbers) -> None:
         """Called with a row of evaluations.csv, from an evaluation within an epoch, by column."""
 
     def picture(self, name: str, png: bytes, step: int) -> None:

@@ -1,14 +1,13 @@
 """Going on with another run's checkpoint, in a run that may have other epochs than that one."""
 
-from typing import Any
-
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 
 
-def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: dict[str, Any]) -> None:
+def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict) -> None:
     """Fit the restored progress to this run. Raises ConfigurationError where it can't be, or nothing is left to train.
 
     The best checkpoint of then becomes this run's where it is still there; else the search for the best begins anew.

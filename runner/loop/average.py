@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.loop.update import Update
 from manyheads.runner.option.sections import TrainerSection
@@ -78,20 +79,20 @@ class Average:
         """The average of the whole model's weights, by name, complete on rank 0; all ranks call it."""
         return self._update.parallel.gather_tensors(dict(zip(self._update.names, self.tensors, strict=True)))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """What a checkpoint must hold, complete on rank 0; all ranks call it."""
         return {"weights": self.whole(), **self.about()}
 
-    def shares(self) -> dict[str, Any]:
+    def shares(self) -> StateDict:
         """The state as in ``state_dict``, but with each rank holding a part of it."""
         own = dict(zip(self._update.names, self.tensors, strict=True))
         return {"weights": self._update.parallel.share_tensors(own), **self.about()}
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> StateDict:
         """The metadata of the average, the same on all ranks."""
         return {"count": self.count, "is_evaluated": self.is_evaluated}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore the result of ``state_dict``, under any strategy."""
         parallel = self._update.parallel
         parts = real(parallel.split_tensors(state["weights"]))
@@ -139,10 +140,10 @@ class SWA(Average):
             self._learn_statistics(train.epoch(epoch))
             self.is_put = True
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> StateDict:
         return super().about() | {"epoch": self.epoch, "is_put": self.is_put}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         super().load_state_dict(state)
         self.epoch, self.is_put = state["epoch"], state["is_put"]
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.loader import InputTransform
@@ -51,7 +51,7 @@ def build(
     parallel: Parallel,
     folder: RunFolder,
     heartbeat: Heartbeat,
-    state: dict[str, Any] | None = None,
+    state: StateDict | None = None,
     *,
     on_model: Callable[[nn.Module], None] | None = None,
     is_silent: bool = False,

@@ -18,6 +18,7 @@ from manyheads.runner.loop.stopping import Stop
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.json_types import Numbers
 
 INTERVAL = 50  # batches between two reductions, at each of which all ranks may stop together
 
@@ -38,7 +39,7 @@ class Evaluation:
         self.update, self.loader, self.callbacks = update, loader, callbacks
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
 
-    def run(self, split: str = "val") -> tuple[dict[str, Any], int] | None:
+    def run(self, split: str = "val") -> tuple[Numbers, int] | None:
         """The split's columns and the number of unreadable samples; None when asked to stop meanwhile."""
         started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
         parallel.share_buffers(update.model)

@@ -2,10 +2,10 @@
 
 import time
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import torch
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.loop.scores import Scores, Statistics
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
@@ -55,7 +55,7 @@ class Sums:
         return [getattr(self, name) for name in NAMES]
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Sums":
+    def from_state(cls, state: StateDict) -> "Sums":
         """What ``asdict`` gave; of an older run, whose statistics are fields of their own."""
         own = {name: value for name, value in state.items() if name in (*NAMES, "statistics")}
         older = {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items() if name not in own}

@@ -1,10 +1,10 @@
 """What watches a run: tables, terminal, loggers and callbacks, from the run config."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.checkpoint.retention import steps_of
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.logger.guarded import Guarded
 from manyheads.runner.logger.logger import LoggedRun, Logger
 from manyheads.runner.logger.logger_option import LoggerOption
@@ -26,7 +26,7 @@ def build_reporter(
     parallel: Parallel,
     scores: Scores,
     folder: RunFolder,
-    state: dict[str, Any] | None,
+    state: StateDict | None,
     *,
     utilization: Utilization | None = None,
     is_silent: bool = False,

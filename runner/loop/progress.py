@@ -1,11 +1,12 @@
 """How far a run has come: all that a checkpoint must hold besides weights and optimizer."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.clock import Lap
 from manyheads.runner.loop.meter import Sums
+from manyheads.runner.run.json_types import Numbers
 
 
 @dataclass
@@ -27,8 +28,8 @@ class Progress:
     timed_seconds: float = 0.0
     interval: Sums = field(default_factory=Sums)
     sums: Sums = field(default_factory=Sums)  # of the current epoch
-    metrics: dict[str, Any] = field(default_factory=dict)
-    best: dict[str, Any] | None = None
+    metrics: Numbers = field(default_factory=dict)
+    best: Numbers | None = None
     evaluated: int = 0  # the update after which it was evaluated last
     evaluation_seconds: float = 0.0  # of evaluations within the current epoch
     record: float | None = None  # what the monitored metric has to surpass, and how often it has not
@@ -87,10 +88,10 @@ class Progress:
             self.epoch_step = updates
         self.step = self.epoch * updates + self.epoch_step
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return asdict(self)
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Progress":
+    def from_state(cls, state: StateDict) -> "Progress":
         sums = {name: Sums.from_state(state[name]) for name in ("interval", "sums")}
         return cls(**{**state, **sums})

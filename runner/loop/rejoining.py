@@ -1,9 +1,8 @@
 """State that ranks keep for peers that rejoin, and take over from peers when they rejoin themselves."""
 
-from typing import Any
-
 from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.state import TrainingState
 from manyheads.runner.parallel.rank.passes import RunState
@@ -14,7 +13,7 @@ class Rejoining(RunState):
 
     def __init__(self, state: TrainingState):
         self._state, self._trainer, self._parallel = state, state.trainer, state.parallel
-        self._best: dict[str, Any] | None = None  # the content of best.pt
+        self._best: StateDict | None = None  # the content of best.pt
 
     def catch_up(self, checkpoints: Checkpoints, *, seed: int) -> bool:
         """Take over the state of other ranks if they are ahead; returns whether they were.
@@ -37,7 +36,7 @@ class Rejoining(RunState):
         if self._parallel.keeps_rows:
             self._best = kept(best_of(self._state.whole()))
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> StateDict:
         self._trainer.collect_all()
         return {**self._state.whole(), "rows": self._trainer.reporter.recorder.kept(), "best": self._best}
 

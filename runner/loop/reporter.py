@@ -3,7 +3,6 @@
 import logging
 import resource
 import time
-from typing import Any
 
 import torch
 
@@ -17,6 +16,7 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.json_types import Numbers
 
 log = logging.getLogger(__name__)
 SPLITS = ("train", "val")
@@ -89,13 +89,14 @@ class Reporter:
         unit = "tokens/s" if is_of_tokens else "samples/s"
         return f"{thousands(value) if brief else f'{value:,.0f}'} {unit}"
 
-    def epoch(self, progress: Progress, seconds: float, measured: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def epoch(self, progress: Progress, seconds: float, measured: Numbers) -> tuple[Numbers, bool]:
         """A row of epochs.csv, and whether this epoch is the best so far. ``seconds``: of the slowest rank.
 
         checkpoint_seconds: of the checkpoints since the row before, the one at that epoch's end included.
         """
         empty = dict.fromkeys(("val_seconds", *self.scores.names("val"), "val_samples"))
-        row = {
+        samples_per_second = progress.sums.count / seconds
+        row: Numbers = {
             "epoch": progress.epoch + 1,
             "step": progress.step,
             "started": progress.started,
@@ -103,7 +104,7 @@ class Reporter:
             **self.scores.of("train", progress.sums),
             **empty,
             **measured,
-            "samples_per_second": progress.sums.count / seconds,
+            "samples_per_second": samples_per_second,
             "peak_memory_mb": peak_memory_mb(self.parallel.device),
             **{f"{part}_seconds": part_seconds for part, part_seconds in parts(progress.sums, seconds).items()},
             "checkpoint_seconds": progress.checkpoint_seconds,
@@ -112,14 +113,14 @@ class Reporter:
         progress.metrics = {name: row[name] for name in names}
         self.recorder.epoch(row)
         words = [f"{split} {text}" for split in SPLITS if (text := self.scores.line(split, row))]
-        speed = self._speed(progress.sums, row["samples_per_second"])
+        speed = self._speed(progress.sums, samples_per_second)
         self.display.epoch([f"epoch {row['epoch']}/{self.epochs}", *words, speed])
         is_best = self.scores.is_better(row, progress.best)
         if is_best:
             progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
         return row, is_best
 
-    def evaluation(self, progress: Progress, measured: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def evaluation(self, progress: Progress, measured: Numbers) -> tuple[Numbers, bool]:
         """A row of evaluations.csv, of one within an epoch, and whether it is the best so far."""
         row = {"epoch": progress.epoch + 1, "step": progress.step, "time": round(time.time(), 3), **measured}
         self.recorder.evaluation(row)

@@ -11,6 +11,7 @@ from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.machine import invocation
+from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -100,7 +101,7 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     return title, rows
 
 
-def place(best: dict[str, Any]) -> str:
+def place(best: Numbers) -> str:
     """When that was."""
     return f"step {best['step']}" if "step" in best else f"epoch {best['epoch']}"
 
@@ -112,7 +113,7 @@ def shares(seconds: dict[str, float]) -> str:
     return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)
 
 
-def _measured(scores: Scores, metrics: dict[str, Any]) -> str:
+def _measured(scores: Scores, metrics: Numbers) -> str:
     samples = metrics.get("test_samples", metrics.get("val_samples"))
     parts = [scores.sentence(metrics), f"on {samples:,} samples" if samples is not None else ""]
     return ", ".join(filter(None, parts)) or "nothing measured"

@@ -11,6 +11,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Collected, Metric
 from manyheads.runner.parallel.rank.passes import ForwardResult
+from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.task.rank.task import Task
 from manyheads.runner.wording import nearest
 
@@ -138,7 +139,7 @@ class Scores:
         """Which way the monitored column is better: max or min."""
         return next((m.direction for m in self.metrics if f"val_{m.name}" == self.monitor), "min")
 
-    def is_better(self, row: dict[str, Any], best: dict[str, Any] | None) -> bool:
+    def is_better(self, row: Numbers, best: Numbers | None) -> bool:
         """Whether a row of epochs.csv is better than the best one so far."""
         value, sign = row[self.monitor], 1 if self.direction == "max" else -1
         if value is None or math.isnan(value):
@@ -153,27 +154,24 @@ class Scores:
 
     # -- words ---------------------------------------------------------------------------------------
 
-    def live(self, row: dict[str, Any]) -> str:
+    def live(self, row: Numbers) -> str:
         """The first metric of training, for the live line; empty where there is none, or not yet."""
         value = row.get(f"train_{self.metrics[0].name}") if self.metrics else None
         return "" if value is None else self.metrics[0].live(value)
 
-    def line(self, split: str, row: dict[str, Any]) -> str:
+    def line(self, split: str, row: Numbers) -> str:
         """Loss and first metric of a split, for an epoch's line; empty where it was not measured."""
         if row[f"{split}_loss"] is None:
             return ""
         value = row.get(f"{split}_{self.metrics[0].name}") if self.metrics else None
         return f"{row[f'{split}_loss']:.4f}" + ("" if value is None else f" {self.metrics[0].text(value)}")
 
-    def sentence(self, row: dict[str, Any]) -> str:
+    def sentence(self, row: Numbers) -> str:
         """Loss and all metrics of the split that was tested, evaluated or trained on; empty where none was."""
         for split in ("test", "val", "train"):
             if row.get(f"{split}_loss") is not None:
-                found = [
-                    (m, row[f"{split}_{m.name}"])
-                    for m in self.metrics
-                    if m.is_shown and row.get(f"{split}_{m.name}") is not None
-                ]
+                shown = [m for m in self.metrics if m.is_shown]
+                found = [(m, value) for m in shown if (value := row.get(f"{split}_{m.name}")) is not None]
                 first, *more = [f"{m.label} {m.text(value)}" for m, value in found] or [""]
                 rest = f" ({', '.join(more)})" if more else ""
                 return f"{split} loss {row[f'{split}_loss']:.4f}" + (f", {first}{rest}" if first else "")

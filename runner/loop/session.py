@@ -8,6 +8,7 @@ from typing import Any
 from manyheads.runner.callbacks.callback import RunContext
 from manyheads.runner.checkpoint.background_save import FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.adapt_progress import adapt_progress
 from manyheads.runner.loop.build import build
@@ -39,7 +40,7 @@ class Session:
         self._is_described = False
         self._gradients = 0  # bytes
 
-    def train(self, *, seed: int, state: dict[str, Any] | None) -> None:
+    def train(self, *, seed: int, state: StateDict | None) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
         try:
             with self._reported():
@@ -67,7 +68,7 @@ class Session:
             self.trainer.heartbeat.fail(error)
             raise
 
-    def _train(self, *, seed: int, state: dict[str, Any] | None) -> None:
+    def _train(self, *, seed: int, state: StateDict | None) -> None:
         trainer = self.trainer
         # What the model draws, as for dropout, differs between ranks that have different samples.
         seed_everything(seed + 1 + self.parallel.data_rank)

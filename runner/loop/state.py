@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.data.rank.rng import get_state, seed_everything, set_state
 from manyheads.runner.loop.progress import Progress
@@ -17,7 +18,7 @@ class TrainingState:
     def __init__(self, trainer: Trainer):
         self.trainer, self.update, self.parallel = trainer, trainer.update, trainer.update.parallel
 
-    def restore(self, state: dict[str, Any], *, seed: int) -> None:
+    def restore(self, state: StateDict, *, seed: int) -> None:
         """Restore everything from the checkpoint. Raises ConfigurationError for another model's or optimizer's."""
         trainer = self.trainer
         self.load(state)
@@ -32,7 +33,7 @@ class TrainingState:
         else:  # other ranks than before: new streams, the same in every such attempt
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: StateDict) -> None:
         """Restore the result of ``learned``. Raises ConfigurationError for another model's or optimizer's."""
         update, precision = self.update, self.update.precision
         self.put(state["model"], state["source"])
@@ -45,7 +46,7 @@ class TrainingState:
         """Load the whole model's weights into this rank's part of it."""
         self.update.put_own(self.parallel.split_tensors(whole), source)
 
-    def learned(self) -> dict[str, Any]:
+    def learned(self) -> StateDict:
         """Everything that updates have changed, except the progress; of the whole model, complete on rank 0."""
         return {
             "model": self.weights(),
@@ -53,7 +54,7 @@ class TrainingState:
             "precision": self.update.precision.state_dict(),
         }
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> StateDict:
         """The content of a checkpoint: of the whole model, with each rank's own state, complete on rank 0."""
         state = {**self.learned(), "rng": self.parallel.gather(get_state())}
         if self.parallel.has_own_state:
@@ -62,7 +63,7 @@ class TrainingState:
             state["average"] = average.state_dict()
         return {**state, **self.reached()}
 
-    def shares(self) -> dict[str, Any]:
+    def shares(self) -> StateDict:
         """The content of a checkpoint, with this rank's part of each tensor as a Share."""
         update, rank = self.update, self.parallel.rank
         state = {
@@ -77,7 +78,7 @@ class TrainingState:
             state["parallel"] = {rank: self.parallel.own_state()}
         return {**state, **(self.reached() if rank == 0 else {})}
 
-    def reached(self) -> dict[str, Any]:
+    def reached(self) -> StateDict:
         """The progress of training; the positions of the tables are known to the rank that writes them."""
         trainer, progress = self.trainer, self.trainer.progress
         return {

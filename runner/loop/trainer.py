@@ -22,6 +22,7 @@ from manyheads.runner.loop.stopping import Stop
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.serve.description import Description
 
 LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop together
@@ -163,7 +164,7 @@ class Trainer:
         self._judge(row)
         for callback in self.callbacks:
             callback.on_epoch(row)
-        progress.end_epoch(seconds, evaluation=measured.get("val_seconds", 0.0))
+        progress.end_epoch(seconds, evaluation=measured.get("val_seconds") or 0.0)
         save(best=is_best)
 
     def evaluate_within(self, save: Callable[..., None]) -> bool:
@@ -174,17 +175,17 @@ class Trainer:
         row, is_best = self.reporter.evaluation(progress, measured)
         self._judge(row)
         progress.evaluated = progress.step
-        progress.evaluation_seconds += measured["val_seconds"]
+        progress.evaluation_seconds += measured["val_seconds"] or 0.0
         save(best=is_best)
         return True
 
-    def _judge(self, row: dict[str, Any]) -> None:
+    def _judge(self, row: Numbers) -> None:
         """What follows from a monitored metric: learning rates, and maybe the end."""
         score, direction = row[self.update.scores.monitor], self.update.scores.direction
         self.update.schedule.evaluated(score, direction)
         self.settings.ending.evaluated(score, direction, self.progress)
 
-    def evaluate(self) -> dict[str, Any] | None:
+    def evaluate(self) -> Numbers | None:
         """The val_ columns over the whole evaluation split; None if asked to stop meanwhile."""
         self.reporter.phase(self.progress, evaluates=True)
         with self.average.in_place() if self.average is not None and self.average.is_evaluated else nullcontext():

@@ -4,6 +4,7 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 
+Numbers = dict[str, float | None]  # a row of a run's tables, by column; None for what was not measured
 _NUMBER = (int, float)
 RESULT: dict[str, Any] = {
     **dict.fromkeys(("status", "device", "parallel", "precision", "launcher", "weights_sha256"), str),

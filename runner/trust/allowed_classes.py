@@ -4,11 +4,10 @@ No class of the list opens a file, imports a module by name or calls its argumen
 """
 
 from functools import cache
-from typing import Any
 
 from manyheads.runner.config.lookup import CONF, own_sections, read
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.locate import OPTION
+from manyheads.runner.option.locate import OPTION, Section
 
 _LAYERS = (
     "Linear Flatten Unflatten Identity Dropout Dropout2d Conv1d Conv2d ConvTranspose2d BatchNorm1d BatchNorm2d "
@@ -47,7 +46,7 @@ def own_steering(group: str) -> frozenset[str]:
     return frozenset(key for section in _declaring(group) for key in declared_class(group, section).every("steering"))
 
 
-def _declaring(group: str) -> list[dict[str, Any]]:
+def _declaring(group: str) -> list[Section]:
     """The project's own options of a group whose options declare something."""
     return own_sections(group) if group in (*GROUPS, *ENTRIES) else []
 

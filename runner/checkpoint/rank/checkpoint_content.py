@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import VERSION
-from manyheads.runner.checkpoint.sharded.rank.rank_share import each_of
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict, each_of
 
 PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the weights
 
@@ -13,20 +13,20 @@ PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the
 class View(Protocol):
     """One rank's view of the state of training. All ranks call both methods."""
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> StateDict:
         """The state of the whole model, complete on the first rank."""
 
-    def shares(self) -> dict[str, Any]:
+    def shares(self) -> StateDict:
         """The same state with this rank's part of each tensor as a Share."""
 
 
-def best_of(state: dict[str, Any]) -> dict[str, Any]:
+def best_of(state: StateDict) -> StateDict:
     """The content of best.pt, of a checkpoint at the best evaluation so far."""
     parts = {part: state[part] for part in PARTS_OF_BEST}
     return {"version": state.get("version", VERSION), **parts, "model": evaluated(state)}
 
 
-def evaluated(state: dict[str, Any]) -> dict[str, Tensor]:
+def evaluated(state: StateDict) -> dict[str, Tensor]:
     """The weights that evaluations use: the trained ones, or their average."""
     weights, average = state["model"], state.get("average", {})
     if not average.get("is_evaluated"):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -10,6 +9,7 @@ from manyheads.runner.checkpoint.background_save import BackgroundSave, Finished
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup
 from manyheads.runner.checkpoint.sharded.rank.shard_files import copy_folder
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, whole_size, written_beside, written_by_all
@@ -83,7 +83,7 @@ class Checkpoints:
         work(lambda: True)
         return FinishedSave(step, waited=0.0)
 
-    def _fitting_format(self, state: dict[str, Any], ranks: RankGroup, say: Callable[[str], None]) -> str:
+    def _fitting_format(self, state: StateDict, ranks: RankGroup, say: Callable[[str], None]) -> str:
         """A file if ``state`` fits into half of the memory of the first rank's machine, else a folder."""
         size, most = whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
         if size <= most:
@@ -99,7 +99,7 @@ class Checkpoints:
         state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
         return lambda is_wanted: self._write(state, step=step, best=best)
 
-    def _write(self, state: dict[str, Any], *, step: int, best: bool) -> None:
+    def _write(self, state: StateDict, *, step: int, best: bool) -> None:
         folder = self._folder.checkpoints
         make_folder(folder)
         self._folder.sync_tables()
@@ -145,7 +145,7 @@ class Checkpoints:
         if self._flight is not None:
             self._flight.give_up()
 
-    def last(self, *, otherwise: str | None = None, ranks: RankGroup | None = None) -> dict[str, Any] | None:
+    def last(self, *, otherwise: str | None = None, ranks: RankGroup | None = None) -> StateDict | None:
         """The checkpoint to resume from: the run's own last one, else ``otherwise``, another run's; or None.
 
         ``ranks``: those that load it together, if they do.
@@ -157,7 +157,7 @@ class Checkpoints:
         state = complete(Path(otherwise).resolve(), ranks)
         return state | {"source": otherwise, "tables": {}, "is_elsewhere": True}  # its tables stay with it
 
-    def take_best(self, source: str | Path, best: dict[str, Any] | None, *, copies: bool) -> bool:
+    def take_best(self, source: str | Path, best: StateDict | None, *, copies: bool) -> bool:
         """Whether the best.pt next to another run's checkpoint belongs to the epoch that was ``best`` then.
 
         copies: whether it becomes this run's.
@@ -178,7 +178,7 @@ class Checkpoints:
                 self.save_best(best_of(state))
         return True
 
-    def save_best(self, content: dict[str, Any]) -> None:
+    def save_best(self, content: StateDict) -> None:
         """Write best.pt. ``content``: what ``best_of`` returned."""
         make_folder(self._folder.checkpoints)
         with whole_file(self._folder.checkpoints / BEST) as file:

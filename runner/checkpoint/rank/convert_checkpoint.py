@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, each_of, tensors
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, StateDict, each_of, tensors
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all
@@ -65,7 +65,7 @@ def _is_named(weights: Any) -> bool:
     )
 
 
-def _write_folder(path: Path, state: dict[str, Any]) -> None:
+def _write_folder(path: Path, state: StateDict) -> None:
     if not isinstance(state.get("model"), dict):
         state = {"model": state}
     progress = state.get("progress")
@@ -74,7 +74,7 @@ def _write_folder(path: Path, state: dict[str, Any]) -> None:
     save.finish(written_by_all(save, OneRank()), best=None)
 
 
-def _write_safetensors(path: Path, weights: dict[str, Any]) -> None:
+def _write_safetensors(path: Path, weights: StateDict) -> None:
     chosen = []
     for name, tensor in weights.items():
         if tensor.dtype not in NAMES:
@@ -126,7 +126,7 @@ class _mapped:  # noqa: N801
         return found
 
 
-def _with_lists(state: dict[str, Any]) -> dict[str, Any]:
+def _with_lists(state: StateDict) -> StateDict:
     """What each rank has of its own in a list, as single files have it."""
     own = {name: state[name] for name in ("rng", "parallel") if isinstance(state.get(name), dict)}
     return {**state, **{name: [each for _, each in sorted(by_rank.items())] for name, by_rank in own.items()}}

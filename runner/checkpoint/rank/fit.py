@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy
+from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
 
@@ -73,7 +73,7 @@ def load_model(
     return unfit
 
 
-def _parts(weights: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
+def _parts(weights: StateDict) -> Iterator[dict[str, Tensor]]:
     """The weights, those that are still on the disk a few at a time."""
     if not any(isinstance(weight, Lazy) for weight in weights.values()):
         yield weights
@@ -92,7 +92,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
-def load_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str | Path) -> None:
+def load_optimizer(optimizer: Optimizer, state: StateDict, source: str | Path) -> None:
     """Load the optimizer's state. Raises ConfigurationError if it belongs to another kind of optimizer."""
     saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
     if saved != own:

@@ -10,7 +10,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import tensors
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict, tensors
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
@@ -21,7 +21,7 @@ MOST_SHARED = 100  # how often as many bytes as a file has may be in its tensors
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
 
-def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = False) -> dict[str, Any]:
+def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = False) -> StateDict:
     """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError.
 
     The tensors of a sharded one are read when they are used. ``ranks``: those that load it together, where they do.
@@ -47,7 +47,7 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
     return _of_this_version(state, path)
 
 
-def load_folder(path: Path, ranks: RankGroup | None) -> dict[str, Any]:
+def load_folder(path: Path, ranks: RankGroup | None) -> StateDict:
     """A sharded checkpoint's content. Raises ConfigurationError with the one before it that is whole."""
     try:
         return opened(path, ranks)
@@ -62,7 +62,7 @@ def load_folder(path: Path, ranks: RankGroup | None) -> dict[str, Any]:
     raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason}.")
 
 
-def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
+def _of_this_version(state: StateDict, path: str | Path) -> StateDict:
     version = state.get("version", VERSION)
     if not isinstance(version, int):
         raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: its version is {version!r}.")
@@ -73,7 +73,7 @@ def _of_this_version(state: dict[str, Any], path: str | Path) -> dict[str, Any]:
     return state
 
 
-def complete(path: str | Path, ranks: RankGroup | None = None) -> dict[str, Any]:
+def complete(path: str | Path, ranks: RankGroup | None = None) -> StateDict:
     """A checkpoint with everything that a run needs to resume, and its ``source``. Raises ConfigurationError."""
     state = load(path, ranks)
     if missing := set(PARTS) - set(state):

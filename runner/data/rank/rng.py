@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -62,11 +64,11 @@ def seed_everything(seed: int) -> None:
     np.random.seed(seed % 2**32)
 
 
-def get_state() -> dict[str, Any]:
+def get_state() -> StateDict:
     """The generators' state in values that ``torch.load(weights_only=True)`` accepts."""
     version, internal, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    state: dict[str, Any] = {
+    state: StateDict = {
         "torch": torch.get_rng_state(),
         "random": [version, torch.tensor(internal, dtype=torch.int64), gauss],
         "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, cached],
@@ -76,7 +78,7 @@ def get_state() -> dict[str, Any]:
     return state
 
 
-def set_state(state: dict[str, Any]) -> None:
+def set_state(state: StateDict) -> None:
     """Put this process's generators back to what ``get_state`` returned."""
     torch.set_rng_state(state["torch"])
     version, internal, gauss = state["random"]

@@ -12,6 +12,7 @@ from manyheads.runner.logger.csv import MFU, STEP_COLUMNS, epoch_columns, evalua
 from manyheads.runner.logger.logger import Logger
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, write_whole
+from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
@@ -20,13 +21,13 @@ FLUSH_SECONDS = 0.25
 class NullWriter:
     """Writes nothing: what every rank but the first has. ``CSVWriter`` is the other one."""
 
-    def step(self, row: dict[str, Any]) -> None:
+    def step(self, row: Numbers) -> None:
         """One row of steps.csv."""
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: Numbers) -> None:
         """One row of epochs.csv."""
 
-    def evaluation(self, row: dict[str, Any]) -> None:
+    def evaluation(self, row: Numbers) -> None:
         """One row of evaluations.csv."""
 
     def picture(self, name: str, png: bytes, step: int) -> None:
@@ -36,11 +37,11 @@ class NullWriter:
         """Everything so far is on the disk; the sizes of the tables then."""
         return {}
 
-    def kept(self) -> list[tuple[str, dict[str, Any]]]:
+    def kept(self) -> list[tuple[str, Numbers]]:
         """The last rows, by table; of who keeps them."""
         return []
 
-    def catch_up(self, rows: list[tuple[str, dict[str, Any]]], *, after: int) -> None:
+    def catch_up(self, rows: list[tuple[str, Numbers]], *, after: int) -> None:
         """Take rows that another rank has kept, those after this many updates."""
 
     def end(self, result: dict[str, Any]) -> None:
@@ -78,20 +79,20 @@ class CSVWriter(NullWriter):
         self._pictures, self._loggers = folder.pictures, loggers
         self._flushed = -FLUSH_SECONDS
 
-    def step(self, row: dict[str, Any]) -> None:
+    def step(self, row: Numbers) -> None:
         self._steps.append(row)
         for logger in self._loggers:
             logger.step(row)
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self._flush()
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: Numbers) -> None:
         self._epochs.append(row)
         for logger in self._loggers:
             logger.epoch(row)
         self._flush()
 
-    def evaluation(self, row: dict[str, Any]) -> None:
+    def evaluation(self, row: Numbers) -> None:
         assert self._evaluations is not None
         self._evaluations.append(row)
         for logger in self._loggers:
@@ -149,7 +150,7 @@ class CSVTable:
         self._file.seek(0)
         return tuple(next(csv.reader([self._file.readline()]), ()))
 
-    def append(self, row: dict[str, Any]) -> None:
+    def append(self, row: Numbers) -> None:
         # Floats by their repr. What was known where the table was begun need not be known where it is continued.
         self._writer.writerow([row.get(name, "") if name == MFU else row[name] for name in self._columns])
 

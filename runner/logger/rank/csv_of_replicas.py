@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 from manyheads.runner.logger.rank.csv import NullWriter
+from manyheads.runner.run.json_types import Numbers
 
 MOST = 20_000  # rows, some megabytes
 
@@ -13,15 +14,15 @@ class Keeping(NullWriter):
 
     def __init__(self, recorder: NullWriter):
         self._recorder = recorder
-        self._rows: deque[tuple[str, dict[str, Any]]] = deque(maxlen=MOST)
+        self._rows: deque[tuple[str, Numbers]] = deque(maxlen=MOST)
 
-    def step(self, row: dict[str, Any]) -> None:
+    def step(self, row: Numbers) -> None:
         self._take("step", row)
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: Numbers) -> None:
         self._take("epoch", row)
 
-    def evaluation(self, row: dict[str, Any]) -> None:
+    def evaluation(self, row: Numbers) -> None:
         self._take("evaluation", row)
 
     def picture(self, name: str, png: bytes, step: int) -> None:
@@ -30,12 +31,12 @@ class Keeping(NullWriter):
     def position(self) -> dict[str, int]:
         return self._recorder.position()
 
-    def kept(self) -> list[tuple[str, dict[str, Any]]]:
+    def kept(self) -> list[tuple[str, Numbers]]:
         return list(self._rows)
 
-    def catch_up(self, rows: list[tuple[str, dict[str, Any]]], *, after: int) -> None:
+    def catch_up(self, rows: list[tuple[str, Numbers]], *, after: int) -> None:
         for table, row in rows:
-            if row["step"] > after:
+            if (row["step"] or 0) > after:
                 self._take(table, row)
 
     def end(self, result: dict[str, Any]) -> None:
@@ -44,6 +45,6 @@ class Keeping(NullWriter):
     def close(self) -> None:
         self._recorder.close()
 
-    def _take(self, table: str, row: dict[str, Any]) -> None:
+    def _take(self, table: str, row: Numbers) -> None:
         self._rows.append((table, row))
         getattr(self._recorder, table)(row)

@@ -27,6 +27,7 @@ from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.json_types import Numbers
 
 FOLDER = "tensorboard"
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
@@ -50,15 +51,18 @@ class TensorBoard(Logger):
             self._board.write(config_text(run.config), run.step)
             self._board.write(session_start(run.config, name=run.folder.name), run.step)
 
-    def step(self, row: dict[str, Any]) -> None:
-        self._board.add({tag: row[name] for name, tag in STEP_TAGS.items()}, row["step"], time=row["time"])
+    def step(self, row: Numbers) -> None:
+        self._add(STEP_TAGS, row, time=row["time"])
 
-    def epoch(self, row: dict[str, Any]) -> None:
-        tags = self._epoch_tags.items()
-        self._board.add({tag: row[name] for name, tag in tags if row.get(name) is not None}, row["step"])
+    def epoch(self, row: Numbers) -> None:
+        self._add(self._epoch_tags, row)
 
-    def evaluation(self, row: dict[str, Any]) -> None:
+    def evaluation(self, row: Numbers) -> None:
         self.epoch(row)
+
+    def _add(self, tags: dict[str, str], row: Numbers, *, time: float | None = None) -> None:
+        values = {tag: value for name, tag in tags.items() if (value := row.get(name)) is not None}
+        self._board.add(values, int(row["step"] or 0), time=time)
 
     def picture(self, name: str, png: bytes, step: int) -> None:
         self._board.write(image(name, png), step)

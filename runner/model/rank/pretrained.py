@@ -12,7 +12,7 @@ from manyheads.runner.errors import ConfigurationError
 def load_file(model: nn.Module, path: str) -> None:
     """Load weights from a file that contains a state_dict, or one under the key "model" or "state_dict"."""
     content = load(Path(path).expanduser().resolve())
-    state = content.get("model", content.get("state_dict", content))
+    state = content.get("model") or content.get("state_dict") or content
     for prefix in ("module.", "_orig_mod."):  # of models saved within DataParallel, DDP or torch.compile
         if all(key.startswith(prefix) for key in state):
             state = {key.removeprefix(prefix): value for key, value in state.items()}

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+
 
 class LAMB(Optimizer):
     """LAMB with weight decay included in the scaled step. If the weight or the step is zero, the step is Adam's."""
@@ -54,7 +56,7 @@ class LAMB(Optimizer):
         torch._foreach_mul_(steps, trust)
         torch._foreach_add_(parameters, steps, alpha=-lr)
 
-    def _state(self, parameter: Tensor) -> dict[str, Any]:
+    def _state(self, parameter: Tensor) -> StateDict:
         state = self.state[parameter]
         if not state:
             state |= {"step": torch.tensor(0.0)}  # on the CPU, to avoid synchronization

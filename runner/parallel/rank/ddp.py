@@ -7,6 +7,7 @@ import numpy as np
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.replicas import Replicas
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
@@ -45,7 +46,7 @@ class DistributedDataParallel(Replicas):
         if self.powersgd is not None:
             self.powersgd.iter = 0  # those were none; nothing has been compressed yet
 
-    def own_state(self) -> dict[str, Any]:
+    def own_state(self) -> StateDict:
         """What this rank owes, and where its hook is."""
         assert self.powersgd is not None
         generator = self.powersgd.rng.get_state(legacy=False)
@@ -53,7 +54,7 @@ class DistributedDataParallel(Replicas):
         tensors = {name: {k: t.cpu() for k, t in getattr(self.powersgd, name).items()} for name in KEPT}
         return {"powersgd": {**tensors, "iter": self.powersgd.iter, "random": numbers}}
 
-    def load_own_state(self, state: dict[str, Any]) -> None:
+    def load_own_state(self, state: StateDict) -> None:
         if self.powersgd is None or "powersgd" not in state:
             return
         found = state["powersgd"]

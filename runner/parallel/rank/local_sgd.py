@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.model_parallel.gradients import SharedScaler
 from manyheads.runner.parallel.rank.replicas import Replicas
 
@@ -74,7 +75,7 @@ class LocalSGD(Replicas):
         self._agree()  # in place, where these tensors are
         return tensors
 
-    def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    def share_tensors(self, tensors: dict[str, Tensor]) -> StateDict:
         return self.gather_tensors(tensors)
 
     def _agree(self) -> None:
@@ -97,8 +98,8 @@ class LocalSGD(Replicas):
 
     # -- how far it has come, which says when the next averaging is due --------------------------------
 
-    def own_state(self) -> dict[str, Any]:
+    def own_state(self) -> StateDict:
         return {"updates": self.updates}
 
-    def load_own_state(self, state: dict[str, Any]) -> None:
+    def load_own_state(self, state: StateDict) -> None:
         self.updates = state.get("updates", 0)

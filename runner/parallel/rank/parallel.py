@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.structure import call
 
@@ -69,7 +70,7 @@ class Parallel:
 
     keeps_rows = False  # whether a rank keeps the tables' last rows, for one that writes them and was away
 
-    def catch_up(self, course: RunState, *, step: int) -> dict[str, Any] | None:
+    def catch_up(self, course: RunState, *, step: int) -> StateDict | None:
         """The state of the other ranks if they are ahead of update ``step``; called before the first update."""
         return None
 
@@ -187,32 +188,32 @@ class Parallel:
         """This rank's part of a weight of its model, as a plain tensor in the same memory."""
         return tensor
 
-    def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def gather_optimizer(self, state: StateDict) -> StateDict:
         """The state_dict of an optimizer of the whole model, from each rank's own; complete on rank 0."""
         return state
 
-    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def split_optimizer(self, state: StateDict) -> StateDict:
         """This rank's part of a whole optimizer's state_dict; the inverse of ``gather_optimizer``."""
         return state
 
-    def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    def share_tensors(self, tensors: dict[str, Tensor]) -> StateDict:
         """This rank's parts of the whole model's tensors: whole tensors unchanged, parts as a Share.
 
         All ranks call it; together they return what ``gather_tensors`` gathers.
         """
         return tensors
 
-    def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
+    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
         """This rank's parts of the state_dict of an optimizer of the whole model, as in ``share_tensors``."""
         return optimizer.state_dict()
 
     has_own_state: bool = False  # whether a checkpoint must hold the ``own_state`` of each rank
 
-    def own_state(self) -> dict[str, Any]:
+    def own_state(self) -> StateDict:
         """State of this rank besides model and optimizer that a checkpoint must store, as plain data."""
         return {}
 
-    def load_own_state(self, state: dict[str, Any]) -> None:
+    def load_own_state(self, state: StateDict) -> None:
         """Restore the result of ``own_state``, on the same number of ranks; empty if another strategy wrote it."""
 
     # -- what this rank holds ------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
 
@@ -52,7 +54,7 @@ class ForwardBackward(Protocol):
 class RunState(Protocol):
     """The state of a rank's run, for strategies whose ranks may leave and rejoin."""
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> StateDict:
         """Everything that another rank needs to reach this rank's state, between two updates; plain data."""
 
     def drawn(self, batches: "list[Batch]", *, share: int, of: int) -> "list[Batch]":

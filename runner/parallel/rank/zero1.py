@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.replicas import Replicas
 
 
@@ -21,11 +22,11 @@ class Zero1(Replicas):
         self._shared_out = SharedOut(optimizer, rank=self.rank)
         return self._shared_out
 
-    def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
+    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
         assert isinstance(optimizer, SharedOut)
         return optimizer.own_state_dict()
 
-    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def split_optimizer(self, state: StateDict) -> StateDict:
         own = set(self._shared_out.own_numbers())
         return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
 
@@ -61,7 +62,7 @@ class SharedOut(ZeroRedundancyOptimizer):
             for groups in self._partition_parameters()  # type: ignore[attr-defined]
         ]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         self.consolidate_state_dict(to=0)
         if self._is_first:
             found = super().state_dict()
@@ -69,7 +70,7 @@ class SharedOut(ZeroRedundancyOptimizer):
             return found
         return {"state": {}, "param_groups": self.optim.state_dict()["param_groups"]}
 
-    def own_state_dict(self) -> dict[str, Any]:
+    def own_state_dict(self) -> StateDict:
         """The plain optimizer's, with the state that this rank keeps."""
         own = self.optim.state_dict()["state"]
         state = {number: own[index] for index, number in enumerate(self.own_numbers()) if index in own}
@@ -81,6 +82,6 @@ class SharedOut(ZeroRedundancyOptimizer):
         numbers = {parameter: number for number, parameter in enumerate(parameters)}
         return [numbers[parameter] for group in self.optim.param_groups for parameter in group["params"]]
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # which torch empties as it goes
         self.state.clear()  # torch's second copy, which nothing reads

@@ -5,13 +5,13 @@ Source: https://pytorch.org/docs/stable/notes/amp_examples.html.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.amp import AUTO
@@ -82,10 +82,10 @@ class AMP(Precision):
     def weights_loaded(self, model: nn.Module, weights: dict[str, Tensor]) -> None:
         self.master_weights.load_state_dict(model, weights)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return self.scaler.state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self.scaler.load_state_dict(state)
 
 

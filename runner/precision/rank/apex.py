@@ -12,6 +12,7 @@ from apex import amp
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
 
@@ -83,10 +84,10 @@ class Apex(Precision):
                 if parameter in self.masters:
                     self.masters[parameter].copy_(weights[name])
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return dict(amp.state_dict())
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         amp.load_state_dict(state)
 
     def close(self) -> None:

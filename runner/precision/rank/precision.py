@@ -1,12 +1,12 @@
 """Plain single precision: every hook that a precision may override, doing nothing."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.parallel import Parallel
 
 
@@ -76,11 +76,11 @@ class Precision:
     def weights_loaded(self, model: nn.Module, weights: dict[str, Tensor]) -> None:
         """Update internal copies after the user's own model was loaded from ``weights``."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """What a checkpoint must store for this precision besides the weights."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: StateDict) -> None: ...
 
     def close(self) -> None:
         """Undo this precision's changes to torch itself, at the end of the run."""

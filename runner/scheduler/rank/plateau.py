@@ -5,6 +5,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.scheduler.rank.schedules import Schedule
 
 
@@ -44,9 +45,9 @@ class Plateau(Schedule):
         if self._bad > self._patience:
             self._factor, self._bad = max(self._least, self._factor * self._gamma), 0
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return {"factor": self._factor, "best": self._best, "bad": self._bad}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         if self.state_dict().keys() <= state.keys():
             self._factor, self._best, self._bad = state["factor"], state["best"], state["bad"]

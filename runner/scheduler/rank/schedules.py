@@ -6,6 +6,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.errors import ConfigurationError
 
 
@@ -51,11 +52,11 @@ class Schedule:
         score: the same on every rank; direction: "max" or "min", whichever is better.
         """
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """State that does not follow from the update's number, for the checkpoint."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore the result of ``state_dict``; ignored if another kind of schedule wrote it."""
 
     def rise(self, update: int) -> float:

@@ -13,6 +13,8 @@ from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
 
+StateDict = dict[str, Any]  # of a part of training, as torch's own: tensors and plain values by name
+
 DTYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -115,7 +117,7 @@ def versions_of(weights: Any) -> dict[str, int] | None:
     return None if found is None else {name: about["version"] for name, about in found.items() if "version" in about}
 
 
-def with_versions(weights: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
+def with_versions(weights: StateDict, versions: dict[str, int]) -> StateDict:
     """The weights with the modules' version numbers, as in a model's state_dict."""
     found = OrderedDict(weights)
     found._metadata = OrderedDict((name, {"version": version}) for name, version in versions.items())  # type: ignore

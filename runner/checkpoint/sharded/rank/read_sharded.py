@@ -9,7 +9,14 @@ from torch import Tensor
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.index import Index, Piece, TensorEntry
-from manyheads.runner.checkpoint.sharded.rank.rank_share import DTYPES, Lazy, each_of, from_json, with_versions
+from manyheads.runner.checkpoint.sharded.rank.rank_share import (
+    DTYPES,
+    Lazy,
+    StateDict,
+    each_of,
+    from_json,
+    with_versions,
+)
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
 
@@ -92,7 +99,7 @@ def real(value: Any) -> Any:
     return value
 
 
-def opened(folder: Path, ranks: RankGroup | None = None) -> dict[str, Any]:
+def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
     """A checkpoint's state, with the tensors of its LARGE parts as Stored, after verifying all its files.
 
     ``ranks``: those that open it together, each of which verifies a part of the files. Raises ValueError that says

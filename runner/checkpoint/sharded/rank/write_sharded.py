@@ -16,6 +16,7 @@ from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Index, Part, P
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
     RankShare,
+    StateDict,
     held,
     merged,
     parted,
@@ -53,7 +54,7 @@ class Save:
     ``state``: tensors in it may be Shares; other values are taken from the first rank that has them.
     """
 
-    def __init__(self, place: Path, state: dict[str, Any], ranks: RankGroup, *, step: int):
+    def __init__(self, place: Path, state: StateDict, ranks: RankGroup, *, step: int):
         self.place, self.step, self.rank = place, step, ranks.rank
         if (versions := versions_of(state.get("model"))) is not None:
             state = {**state, "versions": versions}
@@ -126,7 +127,7 @@ def _file_of(key: str) -> str:
     return "average" if key.startswith(AVERAGE) else "state"
 
 
-def whole_size(state: dict[str, Any], ranks: RankGroup) -> int:
+def whole_size(state: StateDict, ranks: RankGroup) -> int:
     """Size in bytes of all tensors of all ranks, counted once. A collective operation of all ranks."""
     shares: dict[str, RankShare] = {}
     parted(state, shares)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, RankShare
+from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, RankShare, StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored, real
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut, TensorRanks
@@ -51,7 +51,7 @@ class WholeState:
         found = self._assembly.gathered({(name, ""): tensor for name, tensor in tensors.items()})
         return {name: found[name, ""] for name, _ in sorted(found, key=lambda key: order.get(key[0], len(order)))}
 
-    def split(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def split(self, tensors: Mapping[str, Any]) -> StateDict:
         """This rank's parts of complete tensors, without those of other stages.
 
         Tensors whose names the model does not have are kept, so that loading can report them.
@@ -67,10 +67,10 @@ class WholeState:
 
     # -- the optimizer's state -----------------------------------------------------------------------
 
-    def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def gather_optimizer(self, state: StateDict) -> StateDict:
         """The state_dict of an optimizer of the complete model on rank 0; without state elsewhere."""
         tensors: dict[tuple[str, str], Tensor] = {}
-        plain: dict[str, dict[str, Any]] = {}
+        plain: dict[str, StateDict] = {}
         own = dict(self._trained())
         for index, name in enumerate(_flat(self._own_groups)):
             parameter = own[name]
@@ -81,7 +81,7 @@ class WholeState:
                     plain.setdefault(name, {})[key] = value
         whole = self._assembly.gathered(tensors)
         plain = {name: values for rank in reversed(self._ranks.gather(plain)) for name, values in rank.items()}
-        found: dict[int, dict[str, Any]] = {}
+        found: dict[int, StateDict] = {}
         if self._ranks.rank == 0:
             number = {name: index for index, name in enumerate(_flat(self._groups))}
             for (name, key), tensor in whole.items():
@@ -93,11 +93,11 @@ class WholeState:
 
     # -- without gathering anything ------------------------------------------------------------------
 
-    def share(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    def share(self, tensors: Mapping[str, Tensor]) -> StateDict:
         """This rank's part of each tensor as a Share, with placeholders for those of other stages."""
         return {name: self._share(name, tensors[name]) if name in tensors else ABSENT for name in self.names}
 
-    def share_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def share_optimizer(self, state: StateDict) -> StateDict:
         """An optimizer's state_dict with this rank's part of each tensor as a Share."""
         number = {name: index for index, name in enumerate(_flat(self._groups))}
         shares, own = {}, dict(self._trained())
@@ -114,7 +114,7 @@ class WholeState:
 
     # -- the optimizer's parts -----------------------------------------------------------------------
 
-    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def split_optimizer(self, state: StateDict) -> StateDict:
         """This rank's part of a plain optimizer's state_dict. Raises ConfigurationError for another model's."""
         groups = state["param_groups"]
         if [len(group["params"]) for group in groups] != [len(names) for names in self._groups]:
@@ -139,7 +139,7 @@ def _flat(groups: list[list[str]]) -> list[str]:
     return [name for names in groups for name in names]
 
 
-def _numbered(groups: list[dict[str, Any]], names: list[list[str]]) -> list[dict[str, Any]]:
+def _numbered(groups: list[StateDict], names: list[list[str]]) -> list[StateDict]:
     """An optimizer's groups, with their parameters numbered in order as in a state_dict."""
     number = iter(range(len(_flat(names))))
     return [{**group, "params": [next(number) for _ in own]} for group, own in zip(groups, names, strict=True)]

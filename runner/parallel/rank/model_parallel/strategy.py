@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.rank.model_parallel.gradients import Gradients, SharedScaler
 from manyheads.runner.parallel.rank.model_parallel.own_parts import OwnParts, refuse_what_wants_whole_weights
@@ -176,16 +177,16 @@ class ModelParallel(ProcessGroup):
     def own_part(self, tensor: Tensor) -> Tensor:
         return local(tensor)
 
-    def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def gather_optimizer(self, state: StateDict) -> StateDict:
         return self.state.gather_optimizer(state)
 
-    def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+    def split_optimizer(self, state: StateDict) -> StateDict:
         return self.state.split_optimizer(state)
 
-    def share_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    def share_tensors(self, tensors: dict[str, Tensor]) -> StateDict:
         return self.state.share(tensors)
 
-    def share_optimizer(self, optimizer: Optimizer) -> dict[str, Any]:
+    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
         return self.state.share_optimizer(optimizer.state_dict())
 
     # -- what this rank holds ------------------------------------------------------------------------

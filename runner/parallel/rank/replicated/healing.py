@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torchft.checkpointing.transport import CheckpointTransport
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.run.files import whole_file
 
 WAIT_SECONDS = 0.02
@@ -36,11 +37,11 @@ class FolderTransport(CheckpointTransport[dict[str, Any]]):
     def metadata(self) -> str:
         return str(self._replica)
 
-    def send_checkpoint(self, dst_ranks: list[int], step: int, state_dict: dict[str, Any], timeout: timedelta) -> None:
+    def send_checkpoint(self, dst_ranks: list[int], step: int, state_dict: StateDict, timeout: timedelta) -> None:
         """Remember that another replica waits for the state."""
         self.is_wanted = True
 
-    def offer(self, step: int, state: Callable[[], dict[str, Any]]) -> None:
+    def offer(self, step: int, state: Callable[[], StateDict]) -> None:
         """Write the state, unless it is there from a quorum that came to nothing: that took the others too long."""
         path = self._path(str(self._replica), step)
         if path == self._sent:

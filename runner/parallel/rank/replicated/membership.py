@@ -6,13 +6,13 @@ import zlib
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed import ReduceOp
 from torchft import Manager, ProcessGroupGloo
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS, ReplicaGroup, store_on
 from manyheads.runner.parallel.rank.replicated.healing import FolderTransport
 from manyheads.runner.parallel.replicated import HOST, LIGHTHOUSE, PLACE
@@ -30,10 +30,10 @@ class Membership:
     """
 
     def __init__(
-        self, replica: int, group: ReplicaGroup, *, timeout: float, standing: Callable[[], dict[str, Any]], step: int
+        self, replica: int, group: ReplicaGroup, *, timeout: float, standing: Callable[[], StateDict], step: int
     ):
         self._group, self._standing = group, standing
-        self._taken: dict[str, Any] | None = None
+        self._taken: StateDict | None = None
         self._history = 0
         self._error: Exception | None = None
         for name in LOUD:  # several lines for each update
@@ -138,7 +138,7 @@ class Membership:
         elif not self._history:
             self._history = known[0]
 
-    def taken(self) -> dict[str, Any] | None:
+    def taken(self) -> StateDict | None:
         """The state of a replica that is further, where the last quorum has brought one."""
         taken, self._taken = self._taken, None
         return taken
@@ -179,7 +179,7 @@ class Membership:
     def _offer(self) -> None:
         """Let replicas that are behind have this one's state; the update is repeated if they cannot have it."""
 
-        def state() -> dict[str, Any]:
+        def state() -> StateDict:
             own = {"state": self._standing(), "history": self._history}
             return {"user": {"default": own}, "torchft": self._manager.state_dict()}
 
@@ -188,5 +188,5 @@ class Membership:
         except OSError as error:  # of the disk
             self._manager.report_error(error)
 
-    def _take(self, state: dict[str, Any]) -> None:
+    def _take(self, state: StateDict) -> None:
         self._taken, self._history = state["state"], state["history"]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.replicated.group import ReplicaGroup
@@ -82,7 +83,7 @@ class Replica(Parallel):
 
     # -- where the others are ------------------------------------------------------------------------
 
-    def catch_up(self, course: RunState, *, step: int) -> dict[str, Any] | None:
+    def catch_up(self, course: RunState, *, step: int) -> StateDict | None:
         self._course = course
         reached = -int(self._group.most([-step])[0])  # its ranks may have read two checkpoints, one after the other
         self._members = Membership(
