@@ -84,7 +84,7 @@ def run_on_nodes(
 def attempt(
     machines: Gathering, shares: list[NodeShare], job: Job, order: Order, *, number: int, stall_timeout: float
 ) -> None:
-    """Start all ranks and watch them until they end. Raises Grown if they stopped to let more machines join."""
+    """Start all ranks and watch them until they end. Raises ScaleUp if they stopped to let more machines join."""
     count = shares[-1].ranks.stop
     job = replace(job, ranks=count, heartbeat=Heartbeat(None, ranks=count))
     silence = machines.settings.silence
