@@ -14,12 +14,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", help="base, as for train; hydra.sweep.dir=<folder> names the folder")
     parser.add_argument("--change", metavar="OVERRIDES", help='such as "trainer.channels_last=true", in one string')
     parser.add_argument("--least", type=float, help="smallest gain worth having: of speed 0.01, else 0")
-    parser.add_argument("--on", default="speed", help="what is to get better: speed (default) or a metric, as val_acc1")
+    parser.add_argument("--on", default="speed", help="speed (default), or what is to get better: val_acc1,val_loss")
     parser.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
     parser.add_argument("--alpha", type=float, default=0.05, help="how often equal arms may be told apart (0.05)")
     parser.add_argument(
         "--session", metavar="FILE", type=Path, help="spend alpha over all changes asked with this file"
     )
+    parser.add_argument("--rate", action="store_true", help="with --session: bound the fraction of false keeps instead")
     parser.add_argument("--budget", default="10m", help="how long it may take: seconds, or 90s, 30m, 8h (10m)")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument(
@@ -33,6 +34,8 @@ def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
 
     if arguments.check is not None:
         return check(arguments.check)
+    if arguments.rate and arguments.session is None:
+        raise ConfigurationError("--rate is a matter of a session: name its file with --session.")
     if not arguments.change:
         raise ConfigurationError("Name the change: --change trainer.channels_last=true.")
     return judge(
@@ -43,6 +46,7 @@ def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
         least=arguments.least,
         alpha=arguments.alpha,
         session=arguments.session,
+        rate=arguments.rate,
         budget=arguments.budget,
         config_dir=arguments.config_dir,
     )

@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.claims import claims_of
+from manyheads.runner.judge.aims import FOUND, SIGNS, UNREACHED
+from manyheads.runner.judge.claims import REFUSED, claims_of
 from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.judgement import updates_of
 from manyheads.runner.judge.question import TRIAL_UPDATES, Question, config_digest
@@ -43,19 +44,18 @@ def faults(content: Mapping[str, Any]) -> list[str]:
         claims = claims_of(question, rows)
     except (KeyError, TypeError, ValueError, ArithmeticError, LookupError, StopIteration) as error:
         raise ConfigurationError(f"it is not a judgement: {type(error).__name__}: {error}.") from None
-    return [*found, *differences_of(claims.to_json(), content.get("claims"))]
+    claimed = content.get("claims")
+    if claims.verdict == REFUSED and not (isinstance(claimed, dict) and claimed.get("verdict") == REFUSED):
+        found += claims.reasons
+    return [*found, *differences_of(claims.to_json(), claimed)]
 
 
 def _of_rows(rows: Sequence[Row]) -> Iterator[str]:
-    """Runs that are missing, or that were made by other code, other versions or on other devices."""
+    """Runs that are missing, or that were not made one after another."""
     for expected, row in enumerate(rows):
         if row.number != expected:
             yield f"run {expected} is missing: the next is run {row.number}"
             break
-    made = [row for row in rows if row.state == COMPLETED]
-    for row in made:
-        if row.machine != made[0].machine:
-            yield f"run {row.number} has other code, versions or devices than run {made[0].number}"
     for one, other in pairwise(rows):
         if one.ended is not None and other.began < one.ended:
             yield f"run {other.number} began before run {one.number} had ended"
@@ -99,28 +99,28 @@ def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:
 
 def _of_clocks(question: Question, rows: Sequence[Row]) -> Iterator[str]:
     """Times that contradict each other."""
-    for row in rows:
-        if row.state != COMPLETED or row.purpose not in (TRIAL, FLOOR, ROUND):
-            continue
+    timed = [row for row in rows if row.state == COMPLETED and row.purpose in (TRIAL, FLOOR, ROUND)]
+    for row in timed:
         if not question.is_about_speed:
-            yield from _of_training(question, row)
+            yield from _of_training(question, row, timed[0].findings[SIGNS])
             continue
         seconds, marked, updates = (row.findings[key] for key in ("seconds", "marked", "updates"))
-        if not 0 < seconds < math.inf or row.value is None or row.ended is None:
+        if not 0 < seconds < math.inf or not updates > 0 or row.ended is None:
             yield f"run {row.number} has no time"
             continue
         if marked is None or abs(seconds - marked) > SLACK + RELATIVE * seconds:
             yield f"run {row.number} measured {seconds:.3f} s, the file system's clock {marked} s"
         if seconds > row.ended - row.began:
             yield f"run {row.number} measured {seconds:.3f} s, but took {row.ended - row.began:.3f} s in all"
-        if not math.isclose(row.value, -math.log(seconds / updates), rel_tol=1e-9, abs_tol=1e-12):
-            yield f"run {row.number}: its value does not follow from its seconds"
 
 
-def _of_training(question: Question, row: Row) -> Iterator[str]:
+def _of_training(question: Question, row: Row, signs: Mapping[str, int]) -> Iterator[str]:
+    """``signs``: of the first run that measured any."""
     seconds = row.findings["train_seconds"]
-    measured = math.log(row.findings["seconds"]) if question.is_relative else row.findings[question.on]
-    if row.value is None or not math.isclose(abs(row.value), abs(measured), rel_tol=1e-9):
-        yield f"run {row.number}: its value {row.value} does not follow from what it measured"
-    if row.ended is None or seconds > row.ended - row.began:
+    if row.ended is None or not 0 <= seconds <= row.ended - row.began:
         yield f"run {row.number} trained for {seconds:.1f} s, but took less in all"
+    if row.findings[SIGNS] != signs:
+        yield f"run {row.number} takes other metrics for better when they are lower than the first"
+    for aim in question.aims:
+        if aim.target is not None and not 0 < row.findings[FOUND][aim.text] <= UNREACHED * seconds * (1 + RELATIVE):
+            yield f"run {row.number}: {aim.text} took longer than its training"

@@ -5,134 +5,129 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from manyheads.runner.judge.arms import config_differences
-from manyheads.runner.judge.numerics import DIFFERENT, class_of, unlike_facts
+from manyheads.runner.judge.aims import Aim
+from manyheads.runner.judge.numerics import Numerics, class_of
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
-from manyheads.runner.judge.sequential import TESTS, Interval, intervals, least_rounds, spread
+from manyheads.runner.judge.refusals import refusals
+from manyheads.runner.judge.rounds import differences, pairs, scale_of
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, FAILED, FLOOR, ROUND, STEPS, Row
+from manyheads.runner.judge.sequential import TESTS, Interval, intervals, least_rounds
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A complete round."""
+class Effect:
+    """What the rounds say of one aim.
 
-    base: Row
-    change: Row
+    ``scale``: of the noise floor; ``floor``, ``differences``: by round; ``low``, ``high``: the interval, None while it
+    is unbounded; ``is_worse``: whether all of it is below 0.
+    """
 
-    @property
-    def difference(self) -> float:
-        assert self.base.value is not None
-        assert self.change.value is not None
-        return self.change.value - self.base.value
+    on: str
+    scale: float
+    floor: tuple[float, ...]
+    differences: tuple[float, ...]
+    low: float | None
+    high: float | None
+    is_worse: bool
 
 
 @dataclass(frozen=True)
 class Claims:
     """The verdict of a judgement, and the numbers that it follows from.
 
-    ``reasons``: why it was refused or what failed; ``numerics``: the class; ``floor``, ``differences``: of rounds.
-
-    ``scale``: of the noise floor; ``low``, ``high``: the interval, None while it is unbounded.
+    ``reasons``: why it was refused or what failed; ``numerics``: the class; ``largest``: relative difference over the
+    compared steps; ``effects``: by aim; ``lost``: rounds in which one arm failed, by arm; ``interrupted``: runs.
     """
 
     verdict: str
     reasons: tuple[str, ...] = ()
     numerics: str | None = None
     largest: float | None = None
-    scale: float | None = None
-    floor: tuple[float, ...] = ()
-    differences: tuple[float, ...] = ()
-    low: float | None = None
-    high: float | None = None
+    effects: tuple[Effect, ...] = ()
+    lost: tuple[int, int] = (0, 0)
+    interrupted: int = 0
 
     def to_json(self) -> Mapping[str, Any]:
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        found: Mapping[str, Any] = _plain(asdict(self))
+        return found
 
 
 def claims_of(question: Question, rows: Sequence[Row]) -> Claims:
     """The claims that follow from the rows."""
     if reasons := refusals(question, rows):
         return Claims(REFUSED, reasons)
-    steps = next((row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED), None)
-    numerics = class_of(steps.findings, question.tolerances) if steps else None
+    numerics = _numerics(question, rows)
+    found = pairs(rows, ROUND)
     known: Mapping[str, Any] = {
         "numerics": None if numerics is None else numerics.name,
         "largest": None if numerics is None else numerics.biggest,
+        "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in ("base", "change")),
+        "interrupted": sum(row.state == "interrupted" for row in rows),
     }
     if failure := _failure_of_change(rows):
         return Claims(DISCARD, (failure,), **known)
-    floor = tuple(pair.difference for pair in pairs(rows, FLOOR))
-    differences = tuple(pair.difference for pair in pairs(rows, ROUND))
-    if not floor:
+    if not pairs(rows, FLOOR):
         return Claims(UNDECIDED, **known)
-    scale = max(spread(floor), 1e-12)
-    if len(differences) >= least_rounds(TESTS[question.test], question.alpha) and not any(differences):
+    effects = tuple(_effect(question, aim, rows) for aim in question.aims)
+    if len(found) >= rounds_needed(question) and not any(value for each in effects for value in each.differences):
         return Claims(DISCARD, ("it changes nothing: all rounds of both arms came out the same",), **known)
-    found = intervals(TESTS[question.test], differences, scale=scale, alpha=question.alpha)
-    low, high = found[-1] if found else Interval(-math.inf, math.inf)
-    return Claims(
-        verdict(low, high, least=least_gain(question)),
-        scale=scale,
-        floor=floor,
-        differences=differences,
-        low=low if math.isfinite(low) else None,
-        high=high if math.isfinite(high) else None,
-        **known,
+    return Claims(verdict(effects, least=least_gain(question)), effects=effects, **known)
+
+
+def _effect(question: Question, aim: Aim, rows: Sequence[Row]) -> Effect:
+    floor = differences(pairs(rows, FLOOR), aim, scale=0)
+    scale = scale_of(floor)
+    found = differences(pairs(rows, ROUND), aim, scale=scale)
+    test, alpha = TESTS[question.test], question.alpha_each
+    looks = intervals(test, found, scale=scale, alpha=alpha)
+    low, high = looks[-1] if looks else Interval(-math.inf, math.inf)
+    return Effect(
+        aim.text,
+        scale,
+        tuple(floor),
+        tuple(found),
+        low if math.isfinite(low) else None,
+        high if math.isfinite(high) else None,
+        is_worse=high < 0,
     )
 
 
-def verdict(low: float, high: float, *, least: float) -> str:
-    """``least``: the smallest gain worth having."""
-    if low > 0 and high >= least:
-        return KEEP
-    return DISCARD if high < least or high <= 0 else UNDECIDED
+def verdict(effects: Sequence[Effect], *, least: float) -> str:
+    """Better in the first aim and worse in none is kept. ``least``: the smallest gain worth having in the first."""
+    first = effects[0]
+    low = -math.inf if first.low is None else first.low
+    high = math.inf if first.high is None else first.high
+    if high < least or high <= 0 or any(each.is_worse for each in effects):
+        return DISCARD
+    return KEEP if low > 0 else UNDECIDED
 
 
 def least_gain(question: Question) -> float:
-    """The question's ``least`` in the unit of the differences, which are logarithms for speed."""
-    return -math.log1p(-question.least) if question.is_relative else question.least
+    """The question's ``least`` in the unit of the differences, which are logarithms of seconds."""
+    return -math.log1p(-question.least) if question.aims[0].is_relative else question.least
 
 
-def refusals(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Why the arms can't be compared, in sentences, as far as the rows tell."""
-    facts = {row.arm: row.findings for row in rows if row.purpose == FACTS and row.state == COMPLETED}
-    found: list[str] = []
-    if {BASE, CHANGE} <= facts.keys():
-        differing = config_differences(question.base, question.changed)
-        found += unlike_facts(facts[BASE], facts[CHANGE], differing, steps=question.is_about_speed)
-    for row in rows:
-        if row.purpose == STEPS and row.arm == CHANGE and row.state == FAILED:
-            found.append(f"the steps of the change cannot be compared with those of base: {row.reason}")
-        if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED:
-            numerics = class_of(row.findings, question.tolerances)
-            if numerics.name == DIFFERENT:
-                found.append(
-                    f"the change computes different numbers: after one step the {numerics.worst} differs by "
-                    f"{numerics.biggest:.2g} of its size, and rounding explains {question.tolerances[1]:.2g}"
-                )
-    return tuple(found)
+def rounds_needed(question: Question) -> int:
+    """The least number of rounds in which it can be decided."""
+    return least_rounds(TESTS[question.test], question.alpha_each)
 
 
-def pairs(rows: Sequence[Row], purpose: str) -> list[Pair]:
-    """The complete rounds with this purpose, in order. Of a round that was interrupted, the attempt that completed."""
-    attempts: dict[int, dict[int, Row]] = {}
-    for row in rows:
-        if row.purpose != purpose:
-            continue
-        if row.place == 0:
-            attempts[row.round] = {}
-        if row.state == COMPLETED and row.round in attempts:
-            attempts[row.round][row.place] = row
-    found = []
-    for number in sorted(attempts):
-        if attempts[number].keys() == {0, 1}:
-            first, second = attempts[number][0], attempts[number][1]
-            found.append(Pair(second, first) if first.arm == CHANGE else Pair(first, second))
-    return found
+def _numerics(question: Question, rows: Sequence[Row]) -> Numerics | None:
+    steps = next((row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED), None)
+    return class_of(steps.findings, question.tolerances) if steps else None
 
 
 def _failure_of_change(rows: Sequence[Row]) -> str | None:
-    failed = next((row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose != STEPS), None)
-    return None if failed is None else f"the change fails where base does not: {failed.reason}"
+    """Why the change failed before the rounds; STEPS are a matter of refusals."""
+    failed = (row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose not in (STEPS, ROUND))
+    found = next(failed, None)
+    return None if found is None else f"the change fails where base does not: {found.reason}"
+
+
+def _plain(content: Any) -> Any:
+    """Lists for tuples, as a file has them."""
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    return [*map(_plain, content)] if isinstance(content, (list, tuple)) else content

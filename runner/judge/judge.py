@@ -9,22 +9,24 @@ from pathlib import Path
 from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
 from manyheads.runner.errors import ConfigurationError, not_allowed, printable
+from manyheads.runner.judge.aims import SPEED, aims_of
 from manyheads.runner.judge.answer import CheckedJudgement, Judged
 from manyheads.runner.judge.arms import Arms, compose_arms
 from manyheads.runner.judge.audit import faults, read
 from manyheads.runner.judge.draw import new_draw
 from manyheads.runner.judge.judgement import FILE, Judgement
-from manyheads.runner.judge.question import SPEED, TARGET, Question
+from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.runs import Runs
-from manyheads.runner.judge.session import spent
+from manyheads.runner.judge.session import Session
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.files import exclusive, make_folder
+from manyheads.runner.run.files import exclusive, in_turn, make_folder
 
 JUDGEMENTS = Path("outputs") / "judgements"
+LOCK = ".asked"
 MOST_SHOWN = 12
 LEAST_GAIN = 0.01  # of the seconds per update
 
@@ -38,27 +40,28 @@ def judge(
     alpha: float = 0.05,
     test: str | None = None,
     session: Path | None = None,
+    rate: bool = False,
     budget: str = "10m",
     config_dir: str | None = None,
 ) -> Judged:
     """Judge whether the change is better.
 
     ``overrides``: of base, as for train; ``on``: "speed", at the same numerics, a metric, or "seconds to metric=value";
-    ``least``: the smallest gain worth having, for seconds as a fraction; ``alpha``: the error rate; ``test``: of
-    sequential.TESTS; ``session``: a file, over all of whose questions alpha is spent; ``budget``: a duration.
+    of several, separated by commas, the first is to get better and none worse; ``least``: the smallest gain worth
+    having in the first, for seconds as a fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS;
+    ``session``: a file, over all of whose questions alpha is spent; ``rate``: it then bounds the fraction of false
+    keeps; ``budget``: a duration.
 
     Asked again, the same question continues the same judgement. Raises ConfigurationError, what base fails with, and
     Interrupted.
     """
-    if on.startswith("seconds") and TARGET.fullmatch(on) is None:
-        raise ConfigurationError(f"--on '{on}' is not allowed. Name a target, such as --on 'seconds to val_acc1=94'.")
-    is_relative = on == SPEED or TARGET.fullmatch(on) is not None
-    least = (LEAST_GAIN if is_relative else 0.0) if least is None else least
+    aim = aims_of(on)[0]
+    least = (LEAST_GAIN if aim.is_relative else 0.0) if least is None else least
     if not 0 < alpha < 1:
         raise not_allowed("--alpha", alpha, "a number between 0 and 1, such as 0.05")
-    if not 0 <= least < (1 if is_relative else math.inf):
+    if not 0 <= least < (1 if aim.is_relative else math.inf):
         raise not_allowed("--least", least, "a number from 0; for speed a fraction")
-    test = test or ("symmetric" if on == SPEED else "mean")
+    test = test or ("symmetric" if aim.is_speed else "mean")
     if (allowed := seconds(budget)) is None:
         raise not_allowed("--budget", budget, "seconds, or 90s, 30m, 8h, 2d")
     named = named_folder(overrides, SWEEP_DIR)
@@ -66,20 +69,24 @@ def judge(
     arms = compose_arms(words, change, config_dir=config_dir)
     question = _question(arms, words, change, on=on, least=least, alpha=alpha, test=test)
     folder = named or JUDGEMENTS / question.id
-    if session is not None:
-        number, alpha = spent(session, question.id, alpha)
-        question = replace(question, alpha=alpha)
-        _say(f"question {number} of the session {session}: its error rate is {alpha:.2g}")
     make_folder(folder.resolve())
     runs = Runs(folder.resolve())
-    if not runs.ledger.exists():
-        runs.ledger.create(question.to_json())
-    asked = Question.of(runs.ledger.question())
+    spending = None if session is None else Session(session, is_rate=rate)
+    with in_turn(folder.resolve() / LOCK):
+        asked = Question.of(runs.ledger.question()) if runs.ledger.exists() else None
+        if spending is not None:
+            number, alpha = spending.ask(question.draw if asked is None else asked.draw, change, alpha)
+            question = replace(question, alpha=alpha)
+            _say(f"question {number} of the session {session}: its error rate is {alpha:.2g}")
+        if asked is None:
+            runs.ledger.create((asked := question).to_json())
     if asked.id != question.id:
         raise ConfigurationError(f"{folder} holds the judgement of another question. Name another folder.")
     _show_differences(arms)
     with exclusive(runs.ledger.path, of=folder), handled_by(interrupt):
         claims = Judgement(runs, asked, allowed, _say).decide()
+    if spending is not None:
+        spending.answer(asked.draw, claims.verdict)
     return Judged.of(runs.folder / FILE, asked, claims)
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from manyheads.launchers.parent_signals import blocked_signals
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.judge import purposes
-from manyheads.runner.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, pairs
+from manyheads.runner.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
 from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row
+from manyheads.runner.judge.rounds import pairs
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
 from manyheads.runner.judge.runs import Purpose, Runs
-from manyheads.runner.judge.sequential import TESTS, least_rounds
 from manyheads.runner.option.locate import Section
 from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.run import seal
@@ -23,7 +23,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 FILE = "judgement.json"
 MOST_ROUNDS = 200
-ROUND_SECONDS = 0.5  # of timed updates per arm
+SHORTEST, LONGEST = 0.2, 5.0  # seconds of timed updates per arm
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,13 @@ class Judgement:
         RunFailed if base fails.
         """
         until = time.monotonic() + self.budget
-        about_speed = (self._steps, self._trial) if self.question.is_about_speed else ()
-        for ask in (self._facts, *about_speed, self._floor):
-            claims = self.claims()
-            if claims.verdict != UNDECIDED:
-                break
-            ask()
-        claims = self.claims()
-        if claims.verdict == UNDECIDED and not claims.differences:
-            self._announce(until - time.monotonic())
-        while claims.verdict == UNDECIDED and self._fits(until) and len(claims.differences) < MOST_ROUNDS:
-            self._round(ROUND, len(claims.differences))
-            claims = self.claims()
+        self.examine()
+        if self.claims().verdict == UNDECIDED:
+            if self.count(FLOOR):  # asked again
+                self._announce(until - time.monotonic())
+            self._floor(until)
+        while (claims := self.claims()).verdict == UNDECIDED and self._fits(until) and self.count(ROUND) < MOST_ROUNDS:
+            self.round(ROUND, self.count(ROUND))
         self.write(claims)
         if claims.verdict == REFUSED:
             raise ConfigurationError(f"{'; '.join(claims.reasons)}. Such arms are not compared.")
@@ -69,6 +64,13 @@ class Judgement:
         write_whole(self.runs.folder / FILE, json.dumps(content, indent=2) + "\n")
 
     # -- what is run ---------------------------------------------------------------------------------
+
+    def examine(self) -> None:
+        """What comes before the rounds, as long as the arms may be compared."""
+        about_speed = (self._steps, self._trial) if self.question.is_about_speed else ()
+        for ask in (self._facts, *about_speed):
+            if self.claims().verdict == UNDECIDED:
+                ask()
 
     def _facts(self) -> None:
         for arm in (BASE, CHANGE):
@@ -95,18 +97,26 @@ class Judgement:
         if not self._rows(TRIAL, BASE):
             self._run(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
 
-    def _floor(self) -> None:
-        for number in range(len(pairs(self.runs.ledger.rows(), FLOOR)), FLOOR_ROUNDS):
+    def _floor(self, until: float) -> None:
+        """Base against base. Raises ConfigurationError as soon as it is known that no verdict fits before ``until``."""
+        for number in range(self.count(FLOOR), FLOOR_ROUNDS):
             self.say(f"base against base, {number + 1} of {FLOOR_ROUNDS}")
-            self._round(FLOOR, number)
+            self.round(FLOOR, number)
+            if number == 0:
+                self._announce(until - time.monotonic())
 
-    def _round(self, purpose: str, number: int) -> None:
+    def round(self, purpose: str, number: int) -> None:
         """Both arms, in the order of the coin; base against itself for the noise floor."""
         arms = [BASE, CHANGE] if is_base_first(self.question.draw, purpose, number) else [CHANGE, BASE]
         if purpose == ROUND:
             self.say(f"round {number + 1}")
-        for place, arm in enumerate(arms):
+        made = [
             self._run(self._measured(purpose), arm if purpose == ROUND else BASE, number, place)
+            for place, arm in enumerate(arms)
+        ]
+        if all(row.state == FAILED for row in made):
+            message = f"both arms failed in round {number + 1}: {made[arms.index(BASE)].reason}"
+            raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=message))
 
     def _run(self, purpose: Purpose, arm: str, round: int = 0, place: int = 0) -> Row:
         config = self._config(purpose.name, arm, round, place)
@@ -116,10 +126,7 @@ class Judgement:
         """What the runs of a round do."""
         if self.question.is_about_speed:
             return purposes.pace(purpose, self._updates())
-        if self.question.target is not None:
-            metric, value = self.question.target
-            return purposes.reaching(purpose, metric, value)
-        return purposes.training(purpose, self.question.on)
+        return purposes.training(purpose, self.question.aims)
 
     def _config(self, purpose: str, arm: str, round: int, place: int) -> Section:
         facts = self._rows(FACTS, arm)
@@ -130,7 +137,7 @@ class Judgement:
         return self.question.config(purpose, arm, **where, updates=updates, per_epoch=per_epoch)
 
     def _updates(self) -> int:
-        """How many updates are timed, such that they take about ROUND_SECONDS."""
+        """How many updates are timed."""
         return updates_of(self.runs.ledger.rows())
 
     def _rows(self, purpose: str, arm: str) -> list[Row]:
@@ -139,19 +146,25 @@ class Judgement:
             row for row in self.runs.ledger.rows() if (row.purpose, row.arm, row.state) == (purpose, arm, COMPLETED)
         ]
 
+    def count(self, purpose: str) -> int:
+        """The number of complete rounds."""
+        return len(pairs(self.runs.ledger.rows(), purpose))
+
     # -- the budget ----------------------------------------------------------------------------------
 
     def _announce(self, left: float) -> None:
         """Show how many rounds fit. Raises ConfigurationError if they can't decide anything."""
-        seconds, least = self._seconds_per_round(), least_rounds(TESTS[self.question.test], self.question.alpha)
-        fits = max(0, min(int(left / seconds), MOST_ROUNDS))
+        seconds, done = self._seconds_per_round(), self.count(ROUND)
+        before = FLOOR_ROUNDS - self.count(FLOOR)
+        least = max(0, rounds_needed(self.question) - done)
+        fits = max(0, min(int(left / seconds) - before, MOST_ROUNDS - done))
         if fits < least:
-            needed = math.ceil(self.budget + (least - fits) * seconds)
+            needed = math.ceil(self.budget - left + (before + least) * seconds)
             raise ConfigurationError(
-                f"--budget: {fits} rounds of {seconds:.1f} s fit, but no verdict needs fewer than {least}. Allow at "
+                f"--budget: {fits} rounds of {seconds:.1f} s fit, but a verdict needs at least {least}. Allow at "
                 f"least {needed} s."
             )
-        self.say(f"a round takes {seconds:.1f} s: {fits} fit into the budget, the least that can decide is {least}")
+        self.say(f"a round takes {seconds:.1f} s: {fits} fit into the budget, a verdict needs at least {least}")
 
     def _fits(self, until: float) -> bool:
         return time.monotonic() + self._seconds_per_round() <= until
@@ -162,7 +175,11 @@ class Judgement:
 
 
 def updates_of(rows: list[Row]) -> int:
-    """The number of timed updates that follows from the trial run."""
+    """The number of timed updates that follows from the trial run: they take about as long as starting a run does.
+
+    Fewer would save little, more would cost more than further rounds; within SHORTEST and LONGEST.
+    """
     trial = next(row for row in rows if row.purpose == TRIAL and row.state == COMPLETED)
-    per_update = trial.findings["seconds"] / trial.findings["updates"]
-    return max(1, math.ceil(ROUND_SECONDS / per_update))
+    seconds = trial.findings["seconds"]
+    startup = (trial.ended or trial.began) - trial.began - seconds
+    return max(1, math.ceil(min(max(startup, SHORTEST), LONGEST) * trial.findings["updates"] / seconds))

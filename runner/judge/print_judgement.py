@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator
 from statistics import median
 
-from manyheads.runner.judge.claims import KEEP, UNDECIDED, Claims, least_gain
+from manyheads.runner.judge.aims import Aim
+from manyheads.runner.judge.claims import DISCARD, Claims, Effect, least_gain
 from manyheads.runner.judge.numerics import CLASSES
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.sequential import TESTS
@@ -15,45 +16,56 @@ def verdict_line(question: Question, claims: Claims) -> str:
     if claims.reasons:
         return f"{claims.verdict}: {'; '.join(each.rstrip('.') for each in claims.reasons)}."
     numbers = f", {CLASSES[claims.numerics]}" if claims.numerics else ""
-    return f"{claims.verdict}: {_effect(question, claims)}{numbers}."
+    worse = [each for each in claims.effects[1:] if each.is_worse]
+    if claims.verdict == DISCARD and worse:
+        return f"discard: {_effect(worse[0], least=0)}."
+    found = _effect(claims.effects[0], least=least_gain(question)) if claims.effects else "nothing was measured"
+    return f"{claims.verdict}: {found}{numbers}."
 
 
 def sentences(question: Question, claims: Claims) -> Iterator[str]:
     """What was found beside the verdict, and what it means."""
-    if claims.scale is None:
-        return
-    floor = f"{100 * math.expm1(claims.scale):.2g} %" if question.is_relative else f"{claims.scale:.3g}"
-    yield f"Noise floor: base against base typically differs by {floor} ({len(claims.floor)} rounds)."
-    yield (
-        f"The verdict is wrong in at most {100 * question.alpha:g} % of cases, whenever one looks: "
-        f"{TESTS[question.test].null}. The interval is for a gain that is the same in every round."
-    )
+    for each in claims.effects[1:]:
+        yield f"{each.on}: {_effect(each, least=0)}."
+    for each in claims.effects:
+        floor = f"{100 * math.expm1(each.scale):.2g} %" if Aim(each.on).is_relative else f"{each.scale:.3g}"
+        on = f" in {each.on}" if len(claims.effects) > 1 else ""
+        yield f"Noise floor: base against base typically differs by {floor}{on} ({len(each.floor)} rounds)."
+    for arm, count in zip(("base", "the change"), claims.lost, strict=True):
+        if count:
+            yield f"In {count} round{'' if count == 1 else 's'} only {arm} failed, and lost the round."
+    if claims.interrupted:
+        yield f"{claims.interrupted} run{'' if claims.interrupted == 1 else 's'} never ended; its round was repeated."
+    if claims.effects:
+        yield (
+            f"The verdict is wrong in at most {100 * question.alpha:g} % of cases, whenever one looks: "
+            f"{TESTS[question.test].null}. The interval is for a gain that is the same in every round."
+        )
 
 
-def _effect(question: Question, claims: Claims) -> str:
-    count = len(claims.differences)
+def _effect(effect: Effect, *, least: float) -> str:
+    """One aim. ``least``: the smallest gain worth having in it."""
+    aim, count = Aim(effect.on), len(effect.differences)
     rounds = f"{count} round{'' if count == 1 else 's'}"
-    if claims.low is None or claims.high is None:
+    if effect.low is None or effect.high is None:
         return f"nothing can be told after {rounds}"
-    unit = " %" if question.is_relative else ""
-    what = "seconds per update" if question.is_about_speed else question.on
+    unit = " %" if aim.is_relative else ""
     better, worse = (
-        (f"fewer {what}", f"more {what}") if question.is_relative else (f"gain in {what}", f"loss in {what}")
+        (f"fewer {aim.what}", f"more {aim.what}") if aim.is_relative else (f"gain in {aim.what}", f"loss in {aim.what}")
     )
-    low, high = _shown(question, claims.low), _shown(question, claims.high)
-    if claims.verdict == UNDECIDED or low * high <= 0:
-        least = _shown(question, least_gain(question))
-        about = "" if claims.verdict == UNDECIDED else f"no gain of {least:.3g}{unit} or more: "
+    low, high = shown(aim, effect.low), shown(aim, effect.high)
+    about = f"no gain of {shown(aim, least):.3g}{unit} or more: " if 0 < high < shown(aim, least) else ""
+    if low * high <= 0:
         return f"{about}between {_number(low)} and {_number(high)}{unit} {better} ({rounds})"
-    middle = _shown(question, median(claims.differences))
+    middle = shown(aim, median(effect.differences))
     one, other = sorted((abs(low), abs(high)))
-    word = better if claims.verdict == KEEP or middle > 0 else worse
-    return f"{_number(abs(middle))}{unit} {word} ({_number(one)} to {_number(other)}{unit}, {rounds})"
+    word = better if low > 0 else worse
+    return f"{about}{_number(abs(middle))}{unit} {word} ({_number(one)} to {_number(other)}{unit}, {rounds})"
 
 
-def _shown(question: Question, difference: float) -> float:
-    """A difference as people read it: for speed in percent fewer seconds; negative for more."""
-    return 100 * -math.expm1(-difference) if question.is_relative else difference
+def shown(aim: Aim, difference: float) -> float:
+    """A difference as people read it: of seconds in percent fewer; negative for more."""
+    return 100 * -math.expm1(-difference) if aim.is_relative else difference
 
 
 def _number(value: float) -> str:

@@ -3,32 +3,31 @@
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.aims import Aim, aims_of
 from manyheads.runner.judge.draw import seed
 from manyheads.runner.judge.rows import BASE, FACTS, FLOOR, ROUND, TRIAL
 from manyheads.runner.judge.sequential import TESTS
 from manyheads.runner.judge.task import WARM_UP
 from manyheads.runner.option.locate import Section
 
-FORMAT = 1
-SPEED = "speed"
-TARGET = re.compile(r"seconds to (\w+)=(-?\d+(?:\.\d+)?)")
+FORMAT = 2
 TRIAL_UPDATES = 10
 FLOOR_ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class Question:
-    """``overrides``, ``change``: as typed; ``on``: "speed", or the metric that is to get better.
+    """``overrides``, ``change``, ``on``: as typed.
 
-    ``least``: the smallest gain worth having, as a fraction of the seconds or in the metric's unit; ``test``: of TESTS;
-    ``base``, ``changed``: the run configs of the arms; ``tolerances``: relative differences that rounding explains, and
-    that the precisions ask for; ``code``: a digest of the code of both; ``draw``: of coins and seeds.
+    ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit;
+    ``alpha``: the error rate over all aims; ``test``: of TESTS; ``base``, ``changed``: the run configs of the arms;
+    ``tolerances``: relative differences that rounding explains, and that the precisions ask for; ``code``: a digest of
+    the code of both; ``draw``: of coins and seeds.
     """
 
     overrides: list[str]
@@ -58,10 +57,11 @@ class Question:
             raise ConfigurationError(f"it has format {found.format}, but this version reads {FORMAT}.")
         numbers = [found.least, found.alpha, *(found.tolerances if isinstance(found.tolerances, list) else [None])]
         sound = all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
-        known = found.test in TESTS and isinstance(found.on, str) and isinstance(found.draw, str) and len(numbers) == 4
+        known = found.test in TESTS and isinstance(found.draw, str) and len(numbers) == 4
         arms = isinstance(found.base, dict) and isinstance(found.changed, dict)
         if not (sound and known and arms and 0 < found.alpha < 1):
             raise ConfigurationError("it is not a judgement: a value of its question has another type.")
+        aims_of(str(found.on))
         return found
 
     @property
@@ -71,20 +71,19 @@ class Question:
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
+    def aims(self) -> tuple[Aim, ...]:
+        """What is compared: the first is to get better, and none worse."""
+        return aims_of(self.on)
+
+    @property
     def is_about_speed(self) -> bool:
         """Whether both arms take the same steps, whose seconds are compared."""
-        return self.on == SPEED
+        return self.aims[0].is_speed
 
     @property
-    def is_relative(self) -> bool:
-        """Whether seconds are compared, by their logarithms."""
-        return self.is_about_speed or self.target is not None
-
-    @property
-    def target(self) -> tuple[str, float] | None:
-        """The metric and the value that are to be reached, if it asks how soon they are."""
-        found = TARGET.fullmatch(self.on)
-        return None if found is None else (found[1], float(found[2]))
+    def alpha_each(self) -> float:
+        """The error rate of each aim."""
+        return self.alpha / len(self.aims)
 
     def config(
         self, purpose: str, arm: str, *, round: int = 0, place: int = 0, updates: int = 0, per_epoch: int = 1

@@ -27,8 +27,8 @@ STATES = (STARTED, COMPLETED, FAILED, INTERRUPTED)
 class Row:
     """One run. ``purpose``: what it was started for; ``round``: counted from 0; ``place``: 0 if it ran first in it.
 
-    ``value``: what is compared, greater where it is better; ``findings``: what the run measured; ``machine``: a digest
-    of code, versions and devices; ``began``, ``ended``: seconds since 1970 by the parent's clock.
+    ``findings``: what the run measured; ``machine``: a digest of versions, devices and this project's code; ``code``:
+    of the user's own; ``began``, ``ended``: seconds since 1970 by the parent's clock.
     """
 
     number: int
@@ -43,7 +43,7 @@ class Row:
     ended: float | None = None
     signature: str | None = None
     machine: str | None = None
-    value: float | None = None
+    code: str | None = None
     findings: Mapping[str, Any] = field(default_factory=dict)
     reason: str | None = None
 
@@ -60,8 +60,8 @@ class Row:
 
     def _is_sound(self) -> bool:
         whole = (self.number, self.round, self.place, self.seed)
-        texts = (self.folder, self.signature or "", self.machine or "", self.reason or "")
-        numbers = (self.began, self.ended or 0.0, self.value or 0.0)
+        texts = (self.folder, self.signature or "", self.machine or "", self.code or "", self.reason or "")
+        numbers = (self.began, self.ended or 0.0)
         return (
             all(type(each) is int for each in whole)
             and all(isinstance(each, str) for each in texts)

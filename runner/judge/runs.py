@@ -13,7 +13,7 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.slots import output_to
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.judge.question import config_digest
-from manyheads.runner.judge.rows import BASE, COMPLETED, FAILED, Row, Rows
+from manyheads.runner.judge.rows import BASE, COMPLETED, FAILED, ROUND, Row, Rows
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import read_json
@@ -26,14 +26,13 @@ MACHINE = ("commit", "clean", "versions", "devices", "host")  # of provenance.js
 class Purpose:
     """What a run is started for. ``rank``: the module whose main is a rank; ``prepare``: what it leaves for the ranks.
 
-    ``read``: the value that is compared, greater where it is better, and what else the run measured; called with its
-    folder and its result.json.
+    ``read``: what the run measured; called with its folder and its result.json.
     """
 
     name: str
     rank: str
     prepare: Callable[[RunFolder], None]
-    read: Callable[[RunFolder, Mapping[str, Any]], tuple[float | None, Mapping[str, Any]]]
+    read: Callable[[RunFolder, Mapping[str, Any]], Mapping[str, Any]]
 
 
 class Runs:
@@ -43,9 +42,9 @@ class Runs:
         self.folder, self.ledger = folder, Rows(folder)
 
     def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
-        """Run a config to its end, and write its row, which says if the change failed.
+        """Run a config to its end, and write its row, which says if it failed.
 
-        Raises what ended a run of base: RunFailed, ConfigurationError; and Interrupted.
+        Raises what ended a run of base outside the rounds: RunFailed, ConfigurationError; and Interrupted.
         """
         number = len(self.ledger.rows())
         folder = f"runs/{number:04d}-{purpose.name}-{arm}"
@@ -56,7 +55,7 @@ class Runs:
             row = self._done(row, config, purpose)
         except (RunFailed, ConfigurationError) as error:
             self.ledger.write(row := replace(row, state=FAILED, reason=str(error), ended=time.time()))
-            if arm == BASE:
+            if arm == BASE and purpose.name != ROUND:
                 print("base failed, so nothing can be judged", file=sys.stderr)
                 raise
             return row
@@ -69,12 +68,12 @@ class Runs:
         purpose.prepare(folder)
         with output_to(str(folder.path / "console.log")):
             launch(prepare(folder, apart=True), main=purpose.rank)
-        value, findings = purpose.read(folder, folder.read_result() or {})
-        machine = machine_of(read_json(folder.provenance))
-        return replace(row, state=COMPLETED, value=value, findings=findings, machine=machine, ended=time.time())
+        findings = purpose.read(folder, folder.read_result() or {})
+        provenance = read_json(folder.provenance)
+        machine = _digest({key: provenance.get(key) for key in MACHINE})
+        code = _digest(provenance.get("own_code"))
+        return replace(row, state=COMPLETED, findings=findings, machine=machine, code=code, ended=time.time())
 
 
-def machine_of(provenance: Mapping[str, Any]) -> str:
-    """A digest of the code, versions and devices of a run."""
-    about = {key: provenance.get(key) for key in MACHINE}
+def _digest(about: Any) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,32 +1,71 @@
-"""A session of many judgements: the error rate is spent over all changes that were ever asked in it."""
+"""A session of many judgements, whose false verdicts are bounded over all changes that were ever asked in it."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.data_files import no_link, parse_json, read_text
 from manyheads.runner.run.files import in_turn, make_folder
 
+KEEP = "keep"
 
-def spent(path: Path, question: str, alpha: float) -> tuple[int, float]:
-    """The number of a question in the session, from 1, and its error rate, alpha / (n (n + 1)): the sum is alpha.
 
-    The question is recorded in the file ``path`` before anything is run, so one that is given up counts too; asked
-    again, it keeps its number. Raises ConfigurationError.
+@dataclass(frozen=True)
+class Session:
+    """The file ``path``: a line for each judgement that is asked, and one for each verdict.
+
+    ``is_rate``: alpha bounds the expected fraction of false keeps among all keeps, otherwise the probability of any
+    wrong verdict.
     """
-    make_folder(path.resolve().parent)
-    with in_turn(path):
-        asked = _asked(path)
-        if question not in asked:
-            with open(path, "a", opener=no_link) as file:
-                file.write(json.dumps({"question": question}) + "\n")
-            asked.append(question)
-    number = asked.index(question) + 1
-    return number, alpha / (number * (number + 1))
 
+    path: Path
+    is_rate: bool = False
 
-def _asked(path: Path) -> list[str]:
-    try:
-        return [parse_json(line)["question"] for line in read_text(path).splitlines()]
-    except (ValueError, TypeError, KeyError):
-        raise ConfigurationError(f"--session {path} is not the file of a session. Name another.") from None
+    def ask(self, draw: str, change: str, alpha: float) -> tuple[int, float]:
+        """The number of a judgement in the session, from 1, and its error rate.
+
+        alpha / (n (n + 1)), whose sum is alpha. For a rate times the number of changes kept before, plus 1: e-LOND, Xu
+        and Ramdas 2024, https://arxiv.org/abs/2311.06412, which holds however the judgements depend on each other.
+
+        It is recorded before anything is run, so one that is given up counts too; asked again, it keeps both. ``draw``:
+        of the judgement, so starting over counts as another. Raises ConfigurationError.
+        """
+        make_folder(self.path.resolve().parent)
+        with in_turn(self.path):
+            lines = self._lines()
+            asked = [line for line in lines if "alpha" in line]
+            known = next((line for line in asked if line["draw"] == draw), None)
+            if known is None:
+                number = len(asked) + 1
+                kept = len({line["draw"] for line in lines if line.get("verdict") == KEEP}) if self.is_rate else 0
+                own = alpha * (kept + 1) / (number * (number + 1))
+                known = {"number": number, "draw": draw, "change": change, "alpha": own, "rate": self.is_rate}
+                self._append(known)
+        return known["number"], known["alpha"]
+
+    def answer(self, draw: str, verdict: str) -> None:
+        """Record the verdict of a judgement. Raises ConfigurationError."""
+        with in_turn(self.path):
+            if not any(line.get("verdict") == verdict for line in self._lines() if line["draw"] == draw):
+                self._append({"draw": draw, "verdict": verdict})
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        with open(self.path, "a", opener=no_link) as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _lines(self) -> list[Mapping[str, Any]]:
+        try:
+            lines: list[Mapping[str, Any]] = [parse_json(line) for line in read_text(self.path).splitlines()]
+            other = [line for line in lines if "alpha" in line and line["rate"] != self.is_rate]
+            sound = all(isinstance(line["draw"], str) for line in lines)
+        except (ValueError, TypeError, KeyError):
+            sound = False
+        if not sound:
+            raise ConfigurationError(f"--session {self.path} is not the file of a session. Name another.") from None
+        if other:
+            bound = "the chance of any wrong verdict" if self.is_rate else "the rate of false keeps"
+            raise ConfigurationError(f"--session {self.path} bounds {bound}. Name another, or ask as before.")
+        return lines

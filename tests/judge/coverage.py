@@ -14,8 +14,8 @@ import numpy as np
 from scipy import stats
 
 from manyheads.runner.judge.audit import read
-from manyheads.runner.judge.claims import pairs
-from manyheads.runner.judge.rows import FLOOR, ROUND
+from manyheads.runner.judge.rounds import pairs
+from manyheads.runner.judge.rows import ROUND
 from manyheads.runner.judge.sequential import MEAN, SYMMETRIC, Test, spread
 
 ALPHA, FLOOR_ROUNDS = 0.05, 5
@@ -116,8 +116,8 @@ def _lognormal(numbers: np.random.Generator, *size: int) -> np.ndarray:
 def live(paths: list[Path], rounds: int) -> None:
     """The same of contiguous blocks of measured rounds, each after its own rounds for the floor."""
     for path in paths:
-        _, rows = read(json.loads(path.read_text()))
-        measured = np.array([pair.difference for kind in (FLOOR, ROUND) for pair in pairs(rows, kind)])
+        question, rows = read(json.loads(path.read_text()))
+        measured = np.array([pair.difference(question.aims[0]) for pair in pairs(rows, ROUND)])
         starts = range(len(measured) - FLOOR_ROUNDS - rounds + 1)
         blocks = np.stack([measured[start : start + FLOOR_ROUNDS + rounds] for start in starts])
         show(f"{path}: {len(blocks)} blocks", blocks[:, FLOOR_ROUNDS:], scale_of(blocks[:, :FLOOR_ROUNDS]))

@@ -55,7 +55,7 @@ def test_a_gain_is_kept(judged, content):
     assert "keep:" in done.out
     assert "fewer seconds per update" in done.out
     assert "the same numbers to the last bit" in done.out
-    assert content["claims"]["low"] > 0
+    assert content["claims"]["effects"][0]["low"] > 0
 
 
 def test_what_was_interrupted_is_in_the_ledger_and_not_in_a_round(content):
@@ -63,7 +63,7 @@ def test_what_was_interrupted_is_in_the_ledger_and_not_in_a_round(content):
     started = {row["number"] for row in rows if row["state"] == "started"}
     completed = [row for row in rows if row["state"] == "completed" and row["purpose"] == "round"]
     assert started == set(range(max(started) + 1))
-    assert len(content["claims"]["differences"]) * 2 <= len(completed)
+    assert len(content["claims"]["effects"][0]["differences"]) * 2 <= len(completed)
 
 
 def test_asked_again_it_gives_the_same_answer_and_runs_nothing(judged, content):
@@ -91,9 +91,7 @@ def edited(content):
 
 
 def faster(content):
-    row = rows_of(content, "round")[0]
-    row["findings"]["seconds"] /= 2
-    row["value"] += 0.6931471805599453
+    rows_of(content, "round")[0]["findings"]["seconds"] /= 2
 
 
 def swapped(content):
@@ -115,6 +113,18 @@ def other_code(content):
     rows_of(content, "round")[-1]["machine"] = "0" * 16
 
 
+def edited_meanwhile(content):
+    rows_of(content, "round")[-1]["code"] = "0" * 16
+
+
+def other_weights(content):
+    rows_of(content, "round")[-1]["findings"]["weights_sha256"] = "0" * 64
+
+
+def fewer_samples(content):
+    rows_of(content, "round")[-1]["findings"]["samples"] -= 1
+
+
 def at_once(content):
     rows_of(content, "round")[1]["began"] -= 1000
 
@@ -124,18 +134,21 @@ def other_seed(content):
 
 
 def better_claim(content):
-    content["claims"]["low"] *= 2
+    content["claims"]["effects"][0]["low"] *= 2
 
 
 @pytest.mark.parametrize(
     ("cheat", "said"),
     [
-        (edited, "its value does not follow from its seconds"),
+        (edited, "the file system's clock"),
         (faster, "the file system's clock"),
         (swapped, "by the recorded draw"),
         (left_out, "is missing"),
         (other_config, "has another config than change"),
-        (other_code, "has other code, versions or devices"),
+        (other_code, "has other versions, devices or code"),
+        (edited_meanwhile, "a file was edited meanwhile"),
+        (other_weights, "has other weights than base after its updates"),
+        (fewer_samples, "samples in its updates"),
         (at_once, "had ended"),
         (other_seed, "has the seed 7"),
         (better_claim, "the file claims"),

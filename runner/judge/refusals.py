@@ -1,0 +1,63 @@
+"""Why two arms cannot be compared, in sentences: what ``judge`` refuses, and what ``judge --check`` finds."""
+
+from collections.abc import Iterator, Sequence
+
+from manyheads.runner.judge.arms import config_differences
+from manyheads.runner.judge.numerics import DIFFERENT, SAME_BITS, class_of, unlike_facts
+from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
+
+
+def refusals(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
+    """All reasons, as far as the rows tell."""
+    completed = [row for row in rows if row.state == COMPLETED]
+    found = [*_of_machines(completed)]
+    facts = {row.arm: row.findings for row in completed if row.purpose == FACTS}
+    if {BASE, CHANGE} <= facts.keys():
+        differing = config_differences(question.base, question.changed)
+        found += unlike_facts(facts[BASE], facts[CHANGE], differing, steps=question.is_about_speed)
+    if question.is_about_speed:
+        found += [*_of_steps(question, rows), *_of_pace(question, completed)]
+    return tuple(found)
+
+
+def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
+    """Runs by other code, by other versions, or on other devices than those before."""
+    codes: dict[str, Row] = {}
+    for row in completed:
+        first = codes.setdefault(row.arm, row)
+        if row.machine != completed[0].machine:
+            yield f"run {row.number} has other versions, devices or code than run {completed[0].number}"
+        elif row.code != first.code:
+            yield f"run {row.number} has other code than run {first.number}: a file was edited meanwhile"
+
+
+def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        if row.purpose != STEPS or row.arm != CHANGE:
+            continue
+        if row.state == FAILED:
+            yield f"the steps of the change cannot be compared with those of base: {row.reason}"
+        elif row.state == COMPLETED:
+            numerics = class_of(row.findings, question.tolerances)
+            if numerics.name == DIFFERENT:
+                yield (
+                    f"the change computes different numbers: after one step the {numerics.worst} differs by "
+                    f"{numerics.biggest:.2g} of its size, and rounding explains {question.tolerances[1]:.2g}"
+                )
+
+
+def _of_pace(question: Question, completed: Sequence[Row]) -> Iterator[str]:
+    """What the timed runs themselves say: as many samples in each; and the same weights, if the steps are the same."""
+    timed = [row for row in completed if row.purpose in (FLOOR, ROUND)]
+    steps = next((row.findings for row in completed if row.purpose == STEPS and row.arm == CHANGE), None)
+    is_exact = steps is not None and class_of(steps, question.tolerances).name == SAME_BITS
+    of_base = {row.findings["weights_sha256"] for row in timed if row.purpose == FLOOR}
+    for row in timed:
+        if row.findings["samples"] != timed[0].findings["samples"]:
+            yield (
+                f"run {row.number} took {row.findings['samples']} samples in its updates, run {timed[0].number} "
+                f"{timed[0].findings['samples']}"
+            )
+        if is_exact and len(of_base) == 1 and row.findings["weights_sha256"] not in of_base:
+            yield f"run {row.number} has other weights than base after its updates, although their first steps agree"

@@ -1,0 +1,91 @@
+"""What follows from rows: verdicts over several aims, and rounds in which an arm fails."""
+
+import dataclasses
+import math
+
+import pytest
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.aims import aims_of
+from manyheads.runner.judge.claims import DISCARD, KEEP, UNDECIDED, claims_of
+from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FAILED, FLOOR, ROUND, Row
+
+ON = "val_acc1,val_loss"
+
+
+def question(**changes):
+    known = {"overrides": [], "change": "a=1", "on": ON, "least": 0.0, "alpha": 0.05, "test": "symmetric"}
+    rest = {"tolerances": [1e-3, 1e-3], "code": "", "draw": "1", "base": {}, "changed": {}}
+    return Question(**{**known, **rest, **changes})
+
+
+def row(number, purpose, place, arm, findings=None, **changes):
+    began = 10.0 * number
+    made = Row(number, purpose, number // 2, place, arm, number, "", began, COMPLETED, began + 1)
+    return dataclasses.replace(made, findings=findings or {}, **changes)
+
+
+def trained(acc, loss):
+    return {"found": {"val_acc1": acc, "val_loss": loss}, "signs": {"val_acc1": 1, "val_loss": -1}}
+
+
+def rows(changes, purpose=ROUND):
+    """A floor of five rounds, then one round for each change: what both metrics gain, or None if the run fails."""
+    found = [row(n, FLOOR, n % 2, BASE, trained(90 + n % 2, 1 - 0.1 * (n % 2))) for n in range(10)]
+    for change in changes:
+        number = len(found)
+        found.append(dataclasses.replace(row(number, ROUND, 0, BASE, trained(90, 1)), round=number // 2))
+        measured = {"state": FAILED, "reason": "planted"} if change is None else {}
+        findings = None if change is None else trained(90 + change[0], 1 - change[1])
+        found.append(row(number + 1, ROUND, 1, CHANGE, findings, **measured))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ([(9, 0.9)] * 8, KEEP),
+        ([(9, 0.9), (9, -0.9)] * 6, KEEP),  # of the second, nothing is known
+        ([(9, -0.9)] * 8, DISCARD),
+        ([(-9, 0.9)] * 8, DISCARD),
+        ([(9, 0.9)] * 6, UNDECIDED),  # one aim alone could be decided
+        ([(0, 0)] * 8, DISCARD),
+    ],
+)
+def test_better_in_the_first_and_worse_in_none_is_kept(changes, verdict):
+    claims = claims_of(question(), rows(changes))
+    assert claims.verdict == verdict
+    assert [each.on for each in claims.effects] == ([] if claims.reasons else ["val_acc1", "val_loss"])
+
+
+def test_a_lower_loss_is_better():
+    (effect,) = claims_of(question(on="val_loss"), rows([(0, 0.5)] * 8)).effects
+    assert effect.differences == pytest.approx((0.5,) * 8)
+
+
+def test_a_round_in_which_only_the_change_fails_is_lost_by_a_bounded_amount():
+    claims = claims_of(question(on="val_acc1"), rows([(9, 0)] * 3 + [None]))
+    (effect,) = claims.effects
+    assert effect.differences == pytest.approx((9, 9, 9, -5 * effect.scale))
+    assert claims.lost == (0, 1)
+    assert claims_of(question(on="val_acc1"), rows([None] * 8)).verdict == DISCARD
+
+
+@pytest.mark.parametrize(
+    ("on", "said"),
+    [
+        ("val_acc1,", "a name is missing"),
+        ("val_acc1,val_acc1", "a name is repeated"),
+        ("speed,val_acc1", "speed is compared alone"),
+        ("seconds", "name a target"),
+    ],
+)
+def test_what_cannot_be_aimed_at_is_refused(on, said):
+    with pytest.raises(ConfigurationError, match=said):
+        aims_of(on)
+
+
+def test_seconds_are_compared_by_their_logarithms():
+    aim = aims_of("seconds to val_acc1=94")[0]
+    assert aim.value({"found": {aim.text: 2.0}}) == -math.log(2)
